@@ -1,0 +1,105 @@
+//! The operator's side of the contract.
+
+use std::{fmt::Debug, num::NonZeroU32};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use crate::{DeadLetter, DeadLetterId, QueueName, TransportError};
+
+/// What operators do with queues.
+#[async_trait]
+pub trait QueueAdmin: Debug + Send + Sync + 'static {
+    /// Creates what the queue needs and is missing. Doing it again changes nothing.
+    async fn provision(&self, queue: &QueueName) -> Result<(), TransportError>;
+
+    /// What is wrong with the queue, and what to do about it. Changes nothing.
+    async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError>;
+
+    /// The queues that are there, by name.
+    async fn queues(&self) -> Result<Vec<QueueName>, TransportError>;
+
+    /// How many messages are where.
+    async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError>;
+
+    /// Dead letters in the order of their ids. A page may be shorter than asked for, to bound its bytes;
+    /// only an empty one is the end.
+    async fn dead_letters(
+        &self,
+        queue: &QueueName,
+        page: Page,
+    ) -> Result<Vec<DeadLetter>, TransportError>;
+
+    /// Sends dead letters back to their queue as a new generation, each once. Returns how many; one that
+    /// is no longer there is passed over.
+    async fn redrive(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError>;
+
+    /// Removes dead letters for good. Returns how many; one that is no longer there is passed over.
+    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError>;
+}
+
+/// How many messages are where; what a transport cannot tell is unknown, never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    /// Could be delivered now.
+    pub ready: Option<u64>,
+    /// Wait for their time.
+    pub delayed: Option<u64>,
+    /// With a worker.
+    pub leased: Option<u64>,
+    /// Set aside.
+    pub dead: Option<u64>,
+    /// Since when the oldest ready message could have been delivered.
+    pub oldest_ready: Option<Timestamp>,
+}
+
+/// A part of a long list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// Those with a greater id; from the start if `None`.
+    pub after: Option<DeadLetterId>,
+    /// At most so many.
+    pub limit: NonZeroU32,
+}
+
+impl Default for Page {
+    /// The first 100.
+    fn default() -> Self {
+        Self { after: None, limit: NonZeroU32::new(100).expect("100 is not 0") }
+    }
+}
+
+/// Some of a queue's dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All that are there at this moment.
+    All,
+    /// These.
+    Ids(Vec<DeadLetterId>),
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// What.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Works, and is worth knowing.
+    Note,
+    /// Works, and may not for long.
+    Warning,
+    /// Does not work, or loses messages.
+    Error,
+}

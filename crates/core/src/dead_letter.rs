@@ -1,0 +1,77 @@
+//! A message set aside, with its reason.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use crate::{Code, Message, QueueName};
+
+/// The identity of a dead letter, stamped by us; message ids may repeat, these do not within a queue's transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeadLetterId(pub i64);
+
+impl fmt::Display for DeadLetterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A message that was set aside, with everything that is known about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Its own identity.
+    pub id: DeadLetterId,
+    /// The queue that it was set aside from.
+    pub queue: QueueName,
+    /// The message, its body as it came, and its ledger.
+    pub message: Message,
+    /// Why.
+    pub reason: Reason,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Why something was decided: a code to group by, and words for a person. Both are safe to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    code: Code,
+    text: String,
+}
+
+impl Reason {
+    /// The code of a decision to try again.
+    pub const RETRY: Code = Code::from_static("retry");
+    /// The code of a message whose retries are used up.
+    pub const EXHAUSTED: Code = Code::from_static("exhausted");
+    /// The code of a failure for which no retry makes sense.
+    pub const NOT_RETRYABLE: Code = Code::from_static("not-retryable");
+    /// The code of a message that was handed out too often without an outcome.
+    pub const MAX_DELIVERIES: Code = Code::from_static("max-deliveries");
+
+    /// A reason in words that are safe to show: numbers, names from configuration, never an error's text.
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// The message was handed out `deliveries` times, and each time its worker died or lost its lease.
+    pub fn max_deliveries(deliveries: u32) -> Self {
+        let text = format!("delivered {deliveries} times without an outcome");
+        Self::new(Self::MAX_DELIVERIES, text)
+    }
+
+    /// The body is not what the handler expects.
+    pub fn undecodable() -> Self {
+        Self::new(Code::UNDECODABLE, "Failed to deserialize message")
+    }
+
+    /// The word to group by.
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

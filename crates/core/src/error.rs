@@ -1,0 +1,135 @@
+//! What can go wrong between us and a queue.
+
+use std::{error::Error, fmt, time::Duration};
+
+use crate::{Invalid, MessageId, QueueName};
+
+/// What to decide by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The receipt is stale: the lease ran out, or the delivery was settled before. Nothing was changed.
+    LeaseLost,
+    /// It was done or it was not: wait for the redelivery, or ask; do not assume.
+    OutcomeUnknown,
+    /// The message does not fit.
+    TooLarge {
+        /// Which message.
+        id: MessageId,
+        /// Its size as this transport counts.
+        actual_bytes: usize,
+        /// The most that this transport takes.
+        limit_bytes: usize,
+    },
+    /// The other side asks to slow down.
+    Throttled {
+        /// For how long, where it said so.
+        retry_after: Option<Duration>,
+    },
+    /// There is no room: a full disk, or a limit on the store.
+    Full,
+    /// Out of reach for now.
+    Unavailable,
+    /// The credentials are missing or do not suffice.
+    NotAuthorized,
+    /// There is no such queue.
+    QueueNotFound(QueueName),
+    /// This transport cannot do that; its capabilities say so.
+    Unsupported(&'static str),
+    /// A value was refused before anything was tried.
+    Invalid(Invalid),
+    /// What is stored there cannot be used: damaged, foreign, or from a newer version.
+    Unusable,
+    /// Anything else. Never assumed to pass by itself.
+    Other,
+}
+
+/// Trouble with a transport: a kind to decide by, where it happened, and a source to read.
+///
+/// Neither shows a body, a header value or a secret.
+#[derive(Debug)]
+pub struct TransportError {
+    /// What to decide by.
+    pub kind: ErrorKind,
+    /// Which transport: `sqlite`, `memory` …
+    pub transport: &'static str,
+    /// What was being done: `send`, `receive` …
+    pub operation: &'static str,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl TransportError {
+    /// An error without a deeper source.
+    pub fn new(kind: ErrorKind, transport: &'static str, operation: &'static str) -> Self {
+        Self { kind, transport, operation, source: None }
+    }
+
+    /// The same error with what caused it; a plain text says what to do.
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Whether waiting may help without anybody doing anything.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Throttled { .. })
+    }
+}
+
+impl Error for TransportError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.transport, self.operation, self.kind)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeaseLost => {
+                f.write_str("the lease was lost, the message will be or has been delivered again")
+            }
+            Self::OutcomeUnknown => f.write_str("it is unknown whether this was done"),
+            Self::TooLarge { id, actual_bytes, limit_bytes } => write!(
+                f,
+                "message {id} is {actual_bytes} bytes, at most {limit_bytes} are accepted; make it smaller or raise the limit where the transport allows it"
+            ),
+            Self::Throttled { .. } => f.write_str("asked to slow down"),
+            Self::Full => {
+                f.write_str("no room left, free some space; nothing that was accepted is lost")
+            }
+            Self::Unavailable => f.write_str("out of reach for now"),
+            Self::NotAuthorized => f.write_str("not authorized, check the credentials"),
+            Self::QueueNotFound(queue) => {
+                write!(f, "there is no queue {queue:?}, provision it first")
+            }
+            Self::Unsupported(what) => write!(f, "{what} are not supported by this transport"),
+            Self::Invalid(invalid) => invalid.fmt(f),
+            Self::Unusable => f.write_str("what is stored there cannot be used"),
+            Self::Other => f.write_str("failed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_large_names_id_size_limit_and_transport() {
+        let kind = ErrorKind::TooLarge {
+            id: MessageId::new("m-1").unwrap(),
+            actual_bytes: 9,
+            limit_bytes: 8,
+        };
+        let text = TransportError::new(kind, "sqlite", "send").to_string();
+        for part in ["sqlite", "m-1", "9 bytes", "at most 8"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

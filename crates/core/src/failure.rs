@@ -1,0 +1,259 @@
+//! Why a handler did not succeed.
+
+use std::{borrow::Cow, error::Error, fmt, str::FromStr, time::Duration};
+
+use crate::{Detail, Invalid};
+
+/// What sort of trouble it was; it decides whether another try makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FailureKind {
+    /// Nobody said. Retried.
+    #[default]
+    Unknown,
+    /// It will pass by itself. Retried.
+    Transient,
+    /// It will never work. Not retried.
+    Permanent,
+    /// Something is not there, perhaps not yet. Retried.
+    NotFound,
+    /// Not allowed. Not retried.
+    Unauthorized,
+    /// A service that was called failed. Retried.
+    ExternalService,
+    /// A database failed. Retried.
+    Database,
+    /// A model service failed. Retried.
+    AiService,
+}
+
+impl FailureKind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Unknown,
+        Self::Transient,
+        Self::Permanent,
+        Self::NotFound,
+        Self::Unauthorized,
+        Self::ExternalService,
+        Self::Database,
+        Self::AiService,
+    ];
+
+    /// Whether another try makes sense.
+    pub const fn is_retryable(self) -> bool {
+        !matches!(self, Self::Permanent | Self::Unauthorized)
+    }
+
+    /// The kind as people write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Transient => "transient",
+            Self::Permanent => "permanent",
+            Self::NotFound => "not found",
+            Self::Unauthorized => "unauthorized",
+            Self::ExternalService => "external service",
+            Self::Database => "database",
+            Self::AiService => "AI service",
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for FailureKind {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| Invalid::new("failure kind", "is none of the eight known ones"))
+    }
+}
+
+/// A short word for what happened, chosen by a developer and safe to show anywhere.
+///
+/// From 1 to 64 of letters, digits and `. _ - : /`, so that no sentence with somebody's name in it
+/// passes for one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Code(Cow<'static, str>);
+
+impl Code {
+    /// The code of a failure that nobody named.
+    pub const UNKNOWN: Self = Self::from_static("unknown");
+    /// The handler took longer than it may.
+    pub const TIMEOUT: Self = Self::from_static("timeout");
+    /// The handler panicked.
+    pub const PANIC: Self = Self::from_static("panic");
+    /// The body is not what the handler expects.
+    pub const UNDECODABLE: Self = Self::from_static("undecodable");
+
+    /// A code known when the program is written.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a code; in a constant that is a compile error.
+    pub const fn from_static(text: &'static str) -> Self {
+        assert!(is_code(text), "a code is 1 to 64 of letters, digits and . _ - : /");
+        Self(Cow::Borrowed(text))
+    }
+
+    /// A code known only when the program runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if it is empty, too long, or more than a word.
+    pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
+        let text = text.into();
+        if is_code(&text) {
+            return Ok(Self(Cow::Owned(text)));
+        }
+        Err(Invalid::new("code", "is not 1 to 64 of letters, digits and . _ - : /"))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+const fn is_code(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_alphanumeric()
+            && !matches!(bytes[at], b'.' | b'_' | b'-' | b':' | b'/')
+        {
+            return false;
+        }
+        at += 1;
+    }
+    !bytes.is_empty() && bytes.len() <= 64
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Why a handler did not succeed.
+///
+/// `?` on any error makes one of kind *unknown*, which is retried; [`Failure::permanent`] stops.
+/// Like `anyhow::Error` it is not an `Error` itself, which is what lets `?` work on all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What sort of trouble.
+    pub kind: FailureKind,
+    /// A safe word for it.
+    pub code: Code,
+    /// What the error said; it may hold personal data.
+    pub detail: Detail,
+    /// How long to wait at least, where the other side said so.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure of `kind`, with the texts of `error` and all its sources as the detail.
+    pub fn new(kind: FailureKind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            kind,
+            code: Code::UNKNOWN,
+            detail: Detail::truncated(chain(&*error.into())),
+            retry_after: None,
+        }
+    }
+
+    /// It will never work: not retried.
+    pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(FailureKind::Permanent, error)
+    }
+
+    /// It will pass by itself: retried.
+    pub fn transient(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(FailureKind::Transient, error)
+    }
+
+    /// The same failure with a safe code, by which causes are grouped.
+    pub fn with_code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// The same failure with the least time to wait.
+    pub fn with_retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(FailureKind::Unknown, error)
+    }
+}
+
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        if text.len() > crate::DETAIL_LIMIT_BYTES {
+            break;
+        }
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permanent_and_unauthorized_are_not_retried_and_the_others_are() {
+        let stopped: Vec<_> =
+            FailureKind::ALL.into_iter().filter(|kind| !kind.is_retryable()).collect();
+        assert_eq!(stopped, [FailureKind::Permanent, FailureKind::Unauthorized]);
+    }
+
+    #[test]
+    fn every_kind_is_read_back_from_its_text() {
+        for kind in FailureKind::ALL {
+            assert_eq!(kind.as_str().parse::<FailureKind>().unwrap(), kind);
+        }
+        assert!("Permanent!".parse::<FailureKind>().is_err());
+    }
+
+    #[test]
+    fn a_question_mark_makes_a_retryable_failure_with_the_whole_chain() {
+        fn handler() -> Result<(), Failure> {
+            "x".parse::<u8>()?;
+            Ok(())
+        }
+        let failure = handler().unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Unknown);
+        assert_eq!(failure.detail.reveal(), "invalid digit found in string");
+        assert!(!format!("{failure:?}").contains("digit"));
+    }
+
+    #[test]
+    fn a_code_is_a_word_and_never_a_sentence() {
+        assert!(Code::new("http.503").is_ok());
+        for bad in ["", "two words", "Müller", &"x".repeat(65)] {
+            assert!(Code::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Bezoar's contract and every pure decision.
+//!
+//! What a message is, what became of it so far, why it failed, what to do next, and what a transport
+//! promises. Nothing here performs I/O, spawns a task or reads the clock: time and randomness are
+//! arguments, so that every rule can be tested as a plain function.
+//!
+//! ```
+//! use bezoar_core::{Failure, Ledger, RetryPolicy, Verdict};
+//!
+//! let decision = RetryPolicy::jobs().decide(
+//!     &Ledger::default(),
+//!     &Failure::permanent("no such patient"),
+//!     &mut rand::rng(),
+//! );
+//! assert_eq!(decision.verdict, Verdict::DeadLetter);
+//! assert_eq!(decision.reason.to_string(), "non-retryable error: permanent");
+//! ```
+
+mod admin;
+mod clock;
+mod dead_letter;
+mod error;
+mod failure;
+mod ledger;
+mod message;
+mod name;
+mod policy;
+mod sensitive;
+mod transport;
+
+pub use admin::{Depth, Finding, Page, QueueAdmin, Selection, Severity};
+pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
+pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
+pub use error::{ErrorKind, TransportError};
+pub use failure::{Code, Failure, FailureKind};
+pub use ledger::{Attempt, HISTORY_LIMIT, Ledger};
+pub use message::{Headers, Message};
+pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};
+pub use policy::{Backoff, Decision, Jitter, MAX_DELAY, RetryPolicy, Verdict};
+pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};
+pub use transport::{
+    Capabilities, Counting, Delivery, Destination, Leases, Outgoing, Receipt, Settlement,
+    SettlementDurability, SubscribeOptions, Subscription, Transport,
+};

@@ -1,0 +1,136 @@
+//! A message: an envelope, a body, and what became of it so far.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::{
+    Body, ContentType, CorrelationId, HeaderValue, Invalid, Ledger, MessageId, MessageType, millis,
+};
+
+/// Header values by name, in the order of their names.
+pub type Headers = BTreeMap<String, HeaderValue>;
+
+/// A message with its ledger.
+///
+/// Everything but the ledger stays as the sender made it, through every retry and replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The identity that it keeps.
+    pub id: MessageId,
+    /// By which a router picks the handler.
+    pub message_type: MessageType,
+    /// What connects it with the other messages of one business event.
+    pub correlation_id: Option<CorrelationId>,
+    /// The message whose handling caused this one.
+    pub causation_id: Option<MessageId>,
+    /// The media type of the body, where the sender named one.
+    pub content_type: Option<ContentType>,
+    /// Values by name, for the handler and for middleware.
+    pub headers: Headers,
+    /// When it was made, to the millisecond.
+    pub time: Timestamp,
+    /// The payload.
+    pub body: Body,
+    /// What became of it so far.
+    pub ledger: Ledger,
+}
+
+impl Message {
+    /// A message with neither headers nor history.
+    pub fn new(
+        id: MessageId,
+        message_type: MessageType,
+        time: Timestamp,
+        body: impl Into<Body>,
+    ) -> Self {
+        Self {
+            id,
+            message_type,
+            correlation_id: None,
+            causation_id: None,
+            content_type: None,
+            headers: Headers::new(),
+            time: millis(time.as_millisecond()),
+            body: body.into(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// The same message with a correlation id.
+    pub fn with_correlation_id(mut self, id: CorrelationId) -> Self {
+        self.correlation_id = Some(id);
+        self
+    }
+
+    /// The same message as an effect of another: its cause, and the same correlation.
+    pub fn caused_by(mut self, cause: &Self) -> Self {
+        self.causation_id = Some(cause.id.clone());
+        self.correlation_id = self.correlation_id.or_else(|| cause.correlation_id.clone());
+        self
+    }
+
+    /// The same message with a media type.
+    pub fn with_content_type(mut self, content_type: ContentType) -> Self {
+        self.content_type = Some(content_type);
+        self
+    }
+
+    /// The same message with one header more; an earlier value of that name is replaced.
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<HeaderValue>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Whether its headers stay within what every part of the product handles.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] beyond 64 KiB of headers in all, or for a header without a name.
+    pub fn check_headers(&self) -> Result<(), Invalid> {
+        const LIMIT_BYTES: usize = 64 * 1024;
+        if self.headers.contains_key("") {
+            return Err(Invalid::new("header", "has no name"));
+        }
+        let size: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if size > LIMIT_BYTES {
+            let problem = format!("are {size} bytes in all, at most {LIMIT_BYTES} are accepted");
+            return Err(Invalid::new("headers", problem));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(body: &'static str) -> Message {
+        let (id, message_type) =
+            (MessageId::new("m-1").unwrap(), MessageType::new("lab.result").unwrap());
+        Message::new(id, message_type, millis(1_000), body)
+    }
+
+    #[test]
+    fn debug_shows_no_body_and_no_header_value() {
+        let shown = format!("{:?}", message("CANARY").with_header("name", "CANARY"));
+        assert!(!shown.contains("CANARY"), "{shown}");
+        assert!(shown.contains("lab.result") && shown.contains("m-1"), "{shown}");
+    }
+
+    #[test]
+    fn an_effect_keeps_the_correlation_of_its_cause() {
+        let cause = message("").with_correlation_id(CorrelationId::new("c-7").unwrap());
+        let effect = message("").caused_by(&cause);
+        assert_eq!(effect.causation_id, Some(cause.id.clone()));
+        assert_eq!(effect.correlation_id, cause.correlation_id);
+    }
+
+    #[test]
+    fn headers_are_bounded() {
+        assert!(message("").with_header("a", "b").check_headers().is_ok());
+        let huge = message("").with_header("a", "b".repeat(70_000));
+        assert!(huge.check_headers().unwrap_err().to_string().contains("70001 bytes"));
+        assert!(message("").with_header("", "b").check_headers().is_err());
+    }
+}

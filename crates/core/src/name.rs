@@ -1,0 +1,161 @@
+//! Short texts that name things, checked once where they enter.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use jiff::Timestamp;
+
+/// A value that was refused: which one, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {problem}")]
+pub struct Invalid {
+    /// The field or parameter that was refused.
+    pub field: &'static str,
+    /// What is wrong with it and what is accepted, fit to follow the field's name.
+    pub problem: String,
+}
+
+impl Invalid {
+    /// Says that `field` has `problem`.
+    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self { field, problem: problem.into() }
+    }
+}
+
+/// The longest name, in bytes: what AMQP's short strings hold.
+const NAME_LIMIT_BYTES: usize = 255;
+
+fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new(field, "is empty"));
+    }
+    if text.len() > NAME_LIMIT_BYTES {
+        let problem =
+            format!("is {} bytes long, at most {NAME_LIMIT_BYTES} are accepted", text.len());
+        return Err(Invalid::new(field, problem));
+    }
+    if let Some(position) = text.find(char::is_control) {
+        let problem = format!("has a control character at byte {position}, use printable text");
+        return Err(Invalid::new(field, problem));
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $field:literal) => {
+        $(#[$doc])*
+        ///
+        /// From 1 to 255 bytes of text without control characters. Cheap to clone.
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks `text` and takes it as it is.
+            ///
+            /// # Errors
+            ///
+            /// [`Invalid`] if it is empty, longer than 255 bytes or holds a control character.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
+                let text = text.as_ref();
+                check($field, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Invalid;
+
+            fn from_str(text: &str) -> Result<Self, Invalid> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = Invalid;
+
+            fn try_from(text: &str) -> Result<Self, Invalid> {
+                Self::new(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+name!(
+    /// The name of a queue within its transport.
+    QueueName, "queue name"
+);
+name!(
+    /// The identity that a message keeps through retries and replays. A foreign one may repeat.
+    MessageId, "message id"
+);
+name!(
+    /// What connects the messages of one business event.
+    CorrelationId, "correlation id"
+);
+name!(
+    /// The type of a message, by which a router picks its handler.
+    MessageType, "message type"
+);
+name!(
+    /// The media type of a body.
+    ContentType, "content type"
+);
+
+impl MessageId {
+    /// A new id that sorts by `time` (UUID version 7).
+    pub fn generate(time: Timestamp, random: &mut impl rand::Rng) -> Self {
+        let mut noise = [0; 10];
+        random.fill_bytes(&mut noise);
+        let millis = u64::try_from(time.as_millisecond()).unwrap_or(0);
+        let id = uuid::Builder::from_unix_timestamp_millis(millis, &noise).into_uuid();
+        let mut buffer = uuid::Uuid::encode_buffer();
+        Self(Arc::from(&*id.hyphenated().encode_lower(&mut buffer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        QueueName::new(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_name_is_checked_where_it_enters() {
+        assert_eq!(problem(""), "queue name is empty");
+        assert_eq!(
+            problem("a\u{7}"),
+            "queue name has a control character at byte 1, use printable text"
+        );
+        assert!(problem(&"x".repeat(256)).contains("256 bytes"));
+        assert_eq!(QueueName::new("labor/größe").unwrap().as_str(), "labor/größe");
+    }
+
+    #[test]
+    fn generated_ids_sort_by_time() {
+        let id = |millis| {
+            let time = Timestamp::from_millisecond(millis).unwrap();
+            MessageId::generate(time, &mut rand::rng())
+        };
+        assert!(id(1_000) < id(2_000));
+        assert_ne!(id(1_000), id(1_000));
+        assert_eq!(id(1_000).as_str().len(), 36);
+    }
+}

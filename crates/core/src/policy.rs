@@ -1,0 +1,444 @@
+//! What to do after a failure: a pure function from ledger and failure to a decision.
+
+use std::time::Duration;
+
+use rand::Rng;
+
+use crate::{Failure, FailureKind, Invalid, Ledger, Reason};
+
+/// The longest delay before jitter that a policy can ask for: 366 days.
+pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// How delays grow from retry to retry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Backoff {
+    /// The same delay each time.
+    Fixed {
+        /// The delay.
+        delay: Duration,
+    },
+    /// `first`, `first + step`, `first + 2 × step` …
+    Linear {
+        /// The delay before the first retry.
+        first: Duration,
+        /// What is added each time.
+        step: Duration,
+    },
+    /// `first`, `first × multiplier`, `first × multiplier²` …
+    Exponential {
+        /// The delay before the first retry.
+        first: Duration,
+        /// By what it is multiplied each time; at least 1.
+        multiplier: f64,
+    },
+}
+
+impl Backoff {
+    /// base² minutes, base³ minutes …: 4, 8, 16 minutes for base 2.
+    pub fn powers_of_minutes(base: u32) -> Self {
+        let minutes = u64::from(base).saturating_mul(u64::from(base));
+        Self::Exponential {
+            first: Duration::from_secs(minutes.saturating_mul(60)),
+            multiplier: f64::from(base),
+        }
+    }
+
+    /// The delay before retry number `retry` (from 1), in seconds; infinite where it is beyond all bounds.
+    fn seconds(self, retry: u32) -> f64 {
+        let before = f64::from(retry.saturating_sub(1));
+        match self {
+            Self::Fixed { delay } => delay.as_secs_f64(),
+            Self::Linear { first, step } => first.as_secs_f64() + step.as_secs_f64() * before,
+            Self::Exponential { first, .. } if first.is_zero() => 0.0,
+            Self::Exponential { first, multiplier } => {
+                first.as_secs_f64() * multiplier.powf(before)
+            }
+        }
+    }
+
+    fn check(self) -> Result<(), Invalid> {
+        match self {
+            Self::Exponential { multiplier, .. } if !(1.0..=1000.0).contains(&multiplier) => Err(
+                Invalid::new("multiplier", format!("is {multiplier}, from 1 to 1000 is accepted")),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How chance changes a delay, so that messages that failed together do not return together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Jitter {
+    /// Not at all.
+    None,
+    /// By up to this factor (0 to 1) in either direction.
+    Symmetric(f64),
+    /// By up to this factor (0 to 1), longer only.
+    Lengthening(f64),
+    /// Anything from nothing to the whole delay.
+    Full,
+}
+
+impl Jitter {
+    /// The factor for a `chance` in [0, 1).
+    fn factor(self, chance: f64) -> f64 {
+        match self {
+            Self::None => 1.0,
+            Self::Symmetric(most) => 1.0 + most * (2.0 * chance - 1.0),
+            Self::Lengthening(most) => 1.0 + most * chance,
+            Self::Full => chance,
+        }
+    }
+
+    /// The factor that no chance exceeds.
+    fn largest(self) -> f64 {
+        match self {
+            Self::None | Self::Full => 1.0,
+            Self::Symmetric(most) | Self::Lengthening(most) => 1.0 + most,
+        }
+    }
+
+    fn check(self) -> Result<(), Invalid> {
+        match self {
+            Self::Symmetric(most) | Self::Lengthening(most) if !(0.0..=1.0).contains(&most) => {
+                Err(Invalid::new("jitter", format!("is {most}, from 0 to 1 is accepted")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is to become of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Another attempt, not before this delay has passed.
+    Retry {
+        /// The delay, jitter included.
+        after: Duration,
+    },
+    /// No more attempts.
+    DeadLetter,
+}
+
+/// A verdict with what a person wants to know about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Retry or dead-letter.
+    pub verdict: Verdict,
+    /// How many retries there will have been: one more for a retry, as before for a dead letter.
+    pub retry_count: u32,
+    /// "retry 2 of 3", "max retries (3) exhausted", "non-retryable error: permanent".
+    pub reason: Reason,
+}
+
+/// How often and when a failed message is tried again. Always a valid one: its constructor checks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RetryPolicy {
+    max_retries: u32,
+    backoff: Backoff,
+    cap: Duration,
+    jitter: Jitter,
+}
+
+impl RetryPolicy {
+    /// A policy of `max_retries` retries after the first attempt. No delay exceeds `cap`, which is applied
+    /// before the jitter.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] names the field: a cap above [`MAX_DELAY`], a multiplier below 1 or above 1000 or
+    /// not a number, a jitter outside 0 to 1.
+    pub fn new(
+        max_retries: u32,
+        backoff: Backoff,
+        cap: Duration,
+        jitter: Jitter,
+    ) -> Result<Self, Invalid> {
+        backoff.check()?;
+        jitter.check()?;
+        if cap > MAX_DELAY {
+            let problem = format!(
+                "is {} s, at most {} s (366 days) are accepted",
+                cap.as_secs(),
+                MAX_DELAY.as_secs()
+            );
+            return Err(Invalid::new("max delay", problem));
+        }
+        Ok(Self { max_retries, backoff, cap, jitter })
+    }
+
+    /// For jobs: 3 retries after 1 s, 2 s and 4 s, ±10 %, never above 30 s before jitter.
+    pub const fn jobs() -> Self {
+        Self {
+            max_retries: 3,
+            backoff: Backoff::Exponential { first: Duration::from_secs(1), multiplier: 2.0 },
+            cap: Duration::from_secs(30),
+            jitter: Jitter::Symmetric(0.1),
+        }
+    }
+
+    /// For poison queues: 3 retries after 4, 8 and 16 minutes, lengthened by up to 30 %.
+    pub const fn poison_queue() -> Self {
+        Self {
+            max_retries: 3,
+            backoff: Backoff::Exponential { first: Duration::from_secs(4 * 60), multiplier: 2.0 },
+            cap: MAX_DELAY,
+            jitter: Jitter::Lengthening(0.3),
+        }
+    }
+
+    /// For outboxes: 5 retries from 30 s, doubling to at most an hour.
+    pub const fn outbox() -> Self {
+        Self {
+            max_retries: 5,
+            backoff: Backoff::Exponential { first: Duration::from_secs(30), multiplier: 2.0 },
+            cap: Duration::from_secs(3_600),
+            jitter: Jitter::None,
+        }
+    }
+
+    /// For webhooks: 8 retries from 5 s, five-fold to at most 10 hours, ±10 %: about a day in all.
+    pub const fn webhook() -> Self {
+        Self {
+            max_retries: 8,
+            backoff: Backoff::Exponential { first: Duration::from_secs(5), multiplier: 5.0 },
+            cap: Duration::from_secs(10 * 60 * 60),
+            jitter: Jitter::Symmetric(0.1),
+        }
+    }
+
+    /// The same policy with another number of retries; 0 means that the first failure is the last.
+    pub const fn with_max_retries(mut self, max_retries: u32) -> Self {
+        self.max_retries = max_retries;
+        self
+    }
+
+    /// How many retries follow the first attempt.
+    pub const fn max_retries(&self) -> u32 {
+        self.max_retries
+    }
+
+    /// The longest delay that it can ask for, jitter included.
+    pub fn largest_delay(&self) -> Duration {
+        self.delay(self.max_retries).mul_f64(self.jitter.largest())
+    }
+
+    /// What becomes of a message with this ledger after this failure.
+    ///
+    /// The ledger is the one before the failure is recorded. A `retry_after` of the failure lengthens
+    /// the delay, and never beyond the policy's cap.
+    pub fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut impl Rng) -> Decision {
+        let retried = ledger.failed;
+        if !failure.kind.is_retryable() {
+            return self.dead_letter(retried, Reason::not_retryable(failure.kind));
+        }
+        if retried >= self.max_retries {
+            return self.dead_letter(retried, Reason::exhausted(self.max_retries));
+        }
+        let retry = retried + 1;
+        let jittered = self.delay(retry).mul_f64(self.jitter.factor(chance(jitter)));
+        let asked = failure.retry_after.unwrap_or_default().min(self.cap);
+        Decision {
+            verdict: Verdict::Retry { after: jittered.max(asked) },
+            retry_count: retry,
+            reason: Reason::retry(retry, self.max_retries),
+        }
+    }
+
+    /// The delay before retry number `retry` (from 1), without jitter.
+    fn delay(&self, retry: u32) -> Duration {
+        let seconds = self.backoff.seconds(retry).min(self.cap.as_secs_f64());
+        Duration::try_from_secs_f64(seconds).unwrap_or(self.cap)
+    }
+
+    fn dead_letter(&self, retry_count: u32, reason: Reason) -> Decision {
+        Decision { verdict: Verdict::DeadLetter, retry_count, reason }
+    }
+}
+
+impl Default for RetryPolicy {
+    /// The one [for jobs](Self::jobs).
+    fn default() -> Self {
+        Self::jobs()
+    }
+}
+
+/// A number in [0, 1) with the 53 bits that a float holds.
+fn chance(random: &mut impl Rng) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    let bits = (random.next_u64() >> 11) as f64;
+    bits / 9_007_199_254_740_992.0
+}
+
+impl Reason {
+    fn retry(number: u32, of: u32) -> Self {
+        Self::new(Self::RETRY, format!("retry {number} of {of}"))
+    }
+
+    fn exhausted(max_retries: u32) -> Self {
+        Self::new(Self::EXHAUSTED, format!("max retries ({max_retries}) exhausted"))
+    }
+
+    fn not_retryable(kind: FailureKind) -> Self {
+        Self::new(Self::NOT_RETRYABLE, format!("non-retryable error: {kind}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{SeedableRng, rngs::StdRng};
+
+    use super::*;
+
+    fn failed(times: u32) -> Ledger {
+        Ledger::restored(times, times, 0, 0, vec![])
+    }
+
+    fn delays(policy: RetryPolicy) -> Vec<u64> {
+        (1..=policy.max_retries).map(|retry| policy.delay(retry).as_secs()).collect()
+    }
+
+    fn check(policy: RetryPolicy, failed_before: u32, kind: FailureKind, expected: &str) {
+        let failure = Failure::new(kind, "boom");
+        let decision =
+            policy.decide(&failed(failed_before), &failure, &mut StdRng::seed_from_u64(1));
+        assert_eq!(decision.reason.to_string(), expected);
+    }
+
+    #[test]
+    fn presets_wait_as_documented() {
+        assert_eq!(delays(RetryPolicy::jobs()), [1, 2, 4]);
+        assert_eq!(delays(RetryPolicy::poison_queue()), [240, 480, 960]);
+        assert_eq!(delays(RetryPolicy::outbox()), [30, 60, 120, 240, 480]);
+        assert_eq!(delays(RetryPolicy::outbox().with_max_retries(9))[7..], [3600, 3600]);
+        assert_eq!(delays(RetryPolicy::webhook()), [5, 25, 125, 625, 3125, 15_625, 36_000, 36_000]);
+    }
+
+    #[test]
+    fn powers_of_minutes_are_the_poison_queues_delays() {
+        let policy = |base| {
+            RetryPolicy::new(3, Backoff::powers_of_minutes(base), MAX_DELAY, Jitter::None).unwrap()
+        };
+        assert_eq!(delays(policy(2)), [240, 480, 960]);
+        assert_eq!(delays(policy(3)), [540, 1_620, 4_860]);
+        assert_eq!(delays(policy(1)), [60, 60, 60]);
+    }
+
+    #[test]
+    fn fixed_and_linear_delays() {
+        let second = Duration::from_secs(1);
+        let policy = |backoff| RetryPolicy::new(4, backoff, 3 * second, Jitter::None).unwrap();
+        assert_eq!(delays(policy(Backoff::Fixed { delay: 2 * second })), [2, 2, 2, 2]);
+        assert_eq!(delays(policy(Backoff::Linear { first: second, step: second })), [1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn reasons_are_for_people() {
+        let jobs = RetryPolicy::jobs();
+        check(jobs, 0, FailureKind::Unknown, "retry 1 of 3");
+        check(jobs, 1, FailureKind::Database, "retry 2 of 3");
+        check(jobs, 3, FailureKind::Transient, "max retries (3) exhausted");
+        check(jobs, 0, FailureKind::Permanent, "non-retryable error: permanent");
+        check(jobs, 9, FailureKind::Unauthorized, "non-retryable error: unauthorized");
+        check(jobs.with_max_retries(0), 0, FailureKind::Transient, "max retries (0) exhausted");
+    }
+
+    #[test]
+    fn the_cap_comes_before_the_jitter() {
+        let policy = RetryPolicy::jobs().with_max_retries(100);
+        assert_eq!(policy.largest_delay(), Duration::from_secs(33));
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_the_name_of_its_field() {
+        let second = Duration::from_secs(1);
+        let field = |multiplier, jitter, cap| {
+            let backoff = Backoff::Exponential { first: second, multiplier };
+            RetryPolicy::new(1, backoff, cap, jitter).unwrap_err().field
+        };
+        for multiplier in [0.9, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(field(multiplier, Jitter::None, second), "multiplier");
+        }
+        for jitter in
+            [Jitter::Symmetric(1.1), Jitter::Lengthening(-0.1), Jitter::Symmetric(f64::NAN)]
+        {
+            assert_eq!(field(2.0, jitter, second), "jitter");
+        }
+        assert_eq!(field(2.0, Jitter::None, Duration::MAX), "max delay");
+    }
+
+    #[test]
+    fn retry_after_lengthens_within_the_cap_and_never_shortens() {
+        let after = |asked| {
+            let failure = Failure::transient("busy").with_retry_after(Duration::from_secs(asked));
+            let policy = RetryPolicy { jitter: Jitter::None, ..RetryPolicy::jobs() };
+            policy.decide(&failed(1), &failure, &mut StdRng::seed_from_u64(1)).verdict
+        };
+        let retry = |seconds| Verdict::Retry { after: Duration::from_secs(seconds) };
+        assert_eq!(after(0), retry(2));
+        assert_eq!(after(7), retry(7));
+        assert_eq!(after(86_400), retry(30));
+    }
+
+    fn any_backoff() -> impl Strategy<Value = Backoff> {
+        let duration = || any::<u64>().prop_map(Duration::from_millis);
+        prop_oneof![
+            duration().prop_map(|delay| Backoff::Fixed { delay }),
+            (duration(), duration()).prop_map(|(first, step)| Backoff::Linear { first, step }),
+            (duration(), 1.0..1000.0)
+                .prop_map(|(first, multiplier)| Backoff::Exponential { first, multiplier }),
+            any::<u32>().prop_map(Backoff::powers_of_minutes),
+        ]
+    }
+
+    fn any_jitter() -> impl Strategy<Value = Jitter> {
+        prop_oneof![
+            Just(Jitter::None),
+            Just(Jitter::Full),
+            (0.0..=1.0).prop_map(Jitter::Symmetric),
+            (0.0..=1.0).prop_map(Jitter::Lengthening),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_policy_and_any_ledger_give_a_bounded_delay(
+            backoff in any_backoff(), jitter in any_jitter(), cap in 0..MAX_DELAY.as_secs(),
+            max_retries: u32, failed_before: u32, kind in 0..8_usize, seed: u64,
+        ) {
+            let Ok(policy) = RetryPolicy::new(max_retries, backoff, Duration::from_secs(cap), jitter) else {
+                return Ok(()); // powers of 0, or of more than 1000
+            };
+            let kind = FailureKind::ALL[kind];
+            let random = &mut StdRng::seed_from_u64(seed);
+            let decision = policy.decide(&failed(failed_before), &Failure::new(kind, "x"), random);
+            let retried = kind.is_retryable() && failed_before < max_retries;
+            prop_assert_eq!(decision.retry_count, failed_before + u32::from(retried));
+            match decision.verdict {
+                Verdict::Retry { after } => {
+                    prop_assert!(retried);
+                    let least = match jitter {
+                        Jitter::Full => Duration::ZERO,
+                        Jitter::Symmetric(most) => policy.delay(failed_before + 1).mul_f64((1.0 - most).max(0.0)),
+                        _ => policy.delay(failed_before + 1),
+                    };
+                    let slack = Duration::from_micros(1);
+                    prop_assert!(after + slack >= least);
+                    prop_assert!(after <= policy.largest_delay().max(policy.cap.mul_f64(jitter.largest())) + slack);
+                }
+                Verdict::DeadLetter => prop_assert!(!retried),
+            }
+        }
+
+        #[test]
+        fn poison_queue_delays_lie_between_d_and_1_3_d(seed: u64, retry in 0..3_u32) {
+            let failure = Failure::transient("x");
+            let decision = RetryPolicy::poison_queue()
+                .decide(&failed(retry), &failure, &mut StdRng::seed_from_u64(seed));
+            let d = Duration::from_secs(60 * 2_u64.pow(retry + 2));
+            let Verdict::Retry { after } = decision.verdict else { panic!("{decision:?}") };
+            prop_assert!(after >= d && after <= d.mul_f64(1.3));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The contract that every transport keeps, as far as messages go. What operators need is in `admin`.
+
+use std::{fmt::Debug, num::NonZeroU32, time::Duration};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use crate::{Attempt, Message, QueueName, Reason, TransportError};
+
+/// Where queues live.
+#[async_trait]
+pub trait Transport: Debug + Send + Sync + 'static {
+    /// What it can do. Differences between transports are here, never surprises.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Sends a batch. One result per message, in order; `Ok` means durable and routed.
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>>;
+
+    /// Opens a queue for receiving.
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError>;
+}
+
+/// An open queue.
+#[async_trait]
+pub trait Subscription: Debug + Send + Sync {
+    /// Leases up to `max` messages, waiting at most `wait` for the first. An empty result is no error.
+    /// Dropping the future loses nothing.
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError>;
+
+    /// Says what becomes of deliveries; one result each, in order.
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>>;
+
+    /// Holds a delivery for `lease` from now. It takes the delivery mutably, so that renewing and settling
+    /// cannot race and a changed receipt is kept.
+    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError>;
+
+    /// Gives back what was fetched and not handed out.
+    async fn close(self: Box<Self>) -> Result<(), TransportError>;
+}
+
+/// Where a message is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Destination {
+    /// A queue.
+    Queue(QueueName),
+    /// An exchange or topic that routes by a key.
+    Topic {
+        /// Its name.
+        name: QueueName,
+        /// The key to route by.
+        key: String,
+    },
+}
+
+impl From<QueueName> for Destination {
+    fn from(queue: QueueName) -> Self {
+        Self::Queue(queue)
+    }
+}
+
+impl From<&QueueName> for Destination {
+    fn from(queue: &QueueName) -> Self {
+        Self::Queue(queue.clone())
+    }
+}
+
+/// A message on its way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The message. Its ledger is stored with it.
+    pub message: Message,
+    /// It is not delivered before this has passed.
+    pub delay: Duration,
+}
+
+impl From<Message> for Outgoing {
+    fn from(message: Message) -> Self {
+        Self { message, delay: Duration::ZERO }
+    }
+}
+
+/// How a queue is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscribeOptions {
+    /// For how long a delivery is held unless it is extended, where leases expire.
+    pub lease: Duration,
+    /// How many messages a transport that pushes may send ahead.
+    pub prefetch: NonZeroU32,
+}
+
+impl Default for SubscribeOptions {
+    /// 30 s, and 16 messages ahead.
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(30), prefetch: NonZeroU32::new(16).expect("16 is not 0") }
+    }
+}
+
+/// A message leased to one worker.
+///
+/// It is not `Clone`: one owner extends and settles it.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The message, its present acquisition counted.
+    pub message: Message,
+    /// What the transport knows the lease by.
+    pub receipt: Receipt,
+    /// When the lease runs out, where leases do.
+    pub lease_until: Option<Timestamp>,
+    /// Whether somebody may have worked on this message before without leaving a trace.
+    pub redelivered: bool,
+}
+
+/// What a transport knows a lease by. Opaque to everybody else.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Receipt {
+    /// A place and a token, as numbers.
+    Numbered {
+        /// Which message.
+        key: i64,
+        /// Which lease of it.
+        token: i64,
+    },
+    /// A place and a token, as text.
+    Named {
+        /// Which message.
+        key: Box<str>,
+        /// Which lease of it.
+        token: Box<str>,
+    },
+}
+
+/// What becomes of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settlement {
+    /// Done: the message is gone.
+    Complete,
+    /// An attempt failed; the message returns after a delay.
+    Retry {
+        /// Not before this has passed.
+        after: Duration,
+        /// The tries of the attempt.
+        attempts: Vec<Attempt>,
+    },
+    /// The message is set aside.
+    DeadLetter {
+        /// Why.
+        reason: Reason,
+        /// The tries of the attempt; none where no handler ran.
+        attempts: Vec<Attempt>,
+    },
+    /// The message is handed back without an attempt: shutdown, an open breaker, trouble with a transport.
+    Release {
+        /// Not before this has passed.
+        after: Duration,
+    },
+}
+
+/// What a transport can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The transport's name, as in errors.
+    pub transport: &'static str,
+    /// Messages can be sent to a topic or exchange.
+    pub topics: bool,
+    /// A topic can have several subscriptions.
+    pub subscriptions: bool,
+    /// Messages can be grouped into sessions.
+    pub sessions: bool,
+    /// Without failures, messages that were sent one after the other are delivered in that order.
+    pub ordering: bool,
+    /// The longest delay of a message or a retry; `None` if there is no delay at all.
+    pub scheduled: Option<Duration>,
+    /// Several messages travel in one operation.
+    pub batching: bool,
+    /// Messages can be sent in the caller's own database transaction.
+    pub transactions: bool,
+    /// The server itself moves messages to a dead-letter queue.
+    pub native_dead_letters: bool,
+    /// Messages can overtake by priority.
+    pub priority: bool,
+    /// The largest body, in bytes as this transport counts.
+    pub max_message_bytes: usize,
+    /// Messages survive the end of the process.
+    pub durable: bool,
+    /// Whether leases end by time.
+    pub leases: Leases,
+    /// A stale receipt never changes anything.
+    pub fencing: bool,
+    /// What `Ok` of a settlement means.
+    pub settlement: SettlementDurability,
+    /// What the ledger's count of acquisitions means.
+    pub acquired: Counting,
+    /// A message is never seen in two places at once, not even after a crash.
+    pub single_copy: bool,
+    /// A waiting `receive` returns as soon as a message is sent through the same transport.
+    pub wakes: bool,
+}
+
+/// Whether leases end by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leases {
+    /// A lease that is not extended runs out.
+    Expire,
+    /// A lease holds as long as the connection does.
+    HeldByConnection,
+}
+
+/// What `Ok` of a settlement means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettlementDurability {
+    /// It is stored.
+    Durable,
+    /// It is on its way; it may be lost with the connection, and the message then returns.
+    Submitted,
+}
+
+/// What a count means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Stored before the handler runs.
+    Exact,
+    /// It may be higher: an acquisition can be counted that reached nobody.
+    AtLeast,
+    /// Not counted.
+    Unknown,
+}

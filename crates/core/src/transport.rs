@@ -5,7 +5,7 @@ use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::{Attempt, Message, QueueName, Reason, TransportError};
+use crate::{Attempt, Invalid, MAX_DELAY, Message, QueueName, Reason, TransportError};
 
 /// Where queues live.
 #[async_trait]
@@ -80,6 +80,24 @@ pub struct Outgoing {
     pub message: Message,
     /// It is not delivered before this has passed.
     pub delay: Duration,
+}
+
+impl Outgoing {
+    /// Whether headers and delay stay within what every transport handles; the body's limit is the transport's.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] as of [`Message::check_headers`], or for a delay above [`MAX_DELAY`].
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.delay > MAX_DELAY {
+            let (asked, most) = (self.delay.as_secs(), MAX_DELAY.as_secs());
+            return Err(Invalid::new(
+                "delay",
+                format!("is {asked} s, at most {most} s are accepted"),
+            ));
+        }
+        self.message.check_headers()
+    }
 }
 
 impl From<Message> for Outgoing {

@@ -1,0 +1,85 @@
+//! The operator's side.
+
+use async_trait::async_trait;
+use bezoar_core::{
+    DeadLetter, DeadLetterId, Depth, Finding, Page, QueueAdmin, QueueName, Selection, Severity,
+    TransportError,
+};
+
+use crate::{
+    MemoryTransport,
+    error::no_queue,
+    state::{Queue, State},
+};
+
+#[async_trait]
+impl QueueAdmin for MemoryTransport {
+    async fn provision(&self, queue: &QueueName) -> Result<(), TransportError> {
+        self.step(|state, _| {
+            state.queues.entry(queue.clone()).or_default();
+        });
+        Ok(())
+    }
+
+    async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
+        if self.step(|state, _| state.queues.contains_key(queue)) {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Finding {
+            severity: Severity::Error,
+            problem: format!("there is no queue {queue:?}"),
+            remedy: "provision it".to_owned(),
+        }])
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
+        Ok(self.step(|state, _| state.queues.keys().cloned().collect()))
+    }
+
+    async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
+        self.step(|state, now| Ok(find(state, queue, "depth")?.depth(now)))
+    }
+
+    async fn dead_letters(
+        &self,
+        queue: &QueueName,
+        page: Page,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        self.step(|state, _| {
+            let dead = &find(state, queue, "dead_letters")?.dead;
+            let from =
+                page.after.map_or(DeadLetterId(i64::MIN), |DeadLetterId(id)| DeadLetterId(id + 1));
+            Ok(dead
+                .range(from..)
+                .map(|(_, dead)| dead.clone())
+                .take(page.limit.get() as usize)
+                .collect())
+        })
+    }
+
+    async fn redrive(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError> {
+        self.step(|state, now| {
+            find(state, queue, "redrive")?;
+            Ok(state.redrive(queue, selection, now))
+        })
+    }
+
+    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
+        self.step(|state, now| {
+            find(state, queue, "purge")?;
+            Ok(state.purge(queue, selection, now))
+        })
+    }
+}
+
+fn find<'a>(
+    state: &'a State,
+    queue: &QueueName,
+    operation: &'static str,
+) -> Result<&'a Queue, TransportError> {
+    state.queues.get(queue).ok_or_else(|| no_queue(queue, operation))
+}

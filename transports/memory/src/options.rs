@@ -1,0 +1,34 @@
+//! How the queues behave.
+
+use std::{fmt, sync::Arc};
+
+use bezoar_core::{Clock, SystemClock};
+
+use crate::Transition;
+
+/// How the queues behave.
+#[derive(Clone)]
+pub struct Options {
+    /// What tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// The largest body that is accepted.
+    pub max_message_bytes: usize,
+    /// Is told of every move of every message, while it happens. For checking that each is legal.
+    pub watch: Option<Arc<dyn Fn(Transition) + Send + Sync>>,
+}
+
+impl Default for Options {
+    /// The machine's clock, 16 MiB.
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock), max_message_bytes: 16 * 1024 * 1024, watch: None }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("clock", &self.clock)
+            .field("max_message_bytes", &self.max_message_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,273 @@
+//! Where every message is, and the moves between those places. No locks, no waiting: plain data.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bezoar_core::{
+    DeadLetter, DeadLetterId, Delivery, Depth, Message, MessageId, QueueName, Receipt, Selection,
+    Settlement, millis, to_millis,
+};
+use jiff::Timestamp;
+use tokio::sync::Notify;
+
+/// Where a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Not here: not yet sent, done, or discarded.
+    Outside,
+    /// To be delivered, now or at its time.
+    Waiting,
+    /// With a worker.
+    Leased,
+    /// Set aside.
+    Dead,
+}
+
+/// A move of a message from one place to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transition {
+    /// Which message.
+    pub id: MessageId,
+    /// Where it was.
+    pub from: Place,
+    /// Where it is now.
+    pub to: Place,
+    /// The time of the move.
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) queues: BTreeMap<QueueName, Queue>,
+    /// The last number given to a message, a lease or a dead letter; none is ever given twice.
+    last: i64,
+    /// Moves not yet reported.
+    pub(crate) moves: Vec<Transition>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// By the time from which it can be delivered, then by number. A leased message waits for the end of its lease.
+    waiting: BTreeMap<(i64, i64), Entry>,
+    pub(crate) dead: BTreeMap<DeadLetterId, DeadLetter>,
+    pub(crate) wake: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    message: Message,
+    token: Option<i64>,
+}
+
+impl Entry {
+    fn place(&self) -> Place {
+        if self.token.is_some() { Place::Leased } else { Place::Waiting }
+    }
+}
+
+impl Queue {
+    /// When the next message can be delivered.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        self.waiting.first_key_value().map(|(&(visible, _), _)| millis(visible))
+    }
+
+    pub(crate) fn depth(&self, now: Timestamp) -> Depth {
+        let now = now.as_millisecond();
+        let (mut ready, mut delayed, mut leased) = (0, 0, 0);
+        for (&(visible, _), entry) in &self.waiting {
+            match entry.token {
+                _ if visible <= now => ready += 1,
+                Some(_) => leased += 1,
+                None => delayed += 1,
+            }
+        }
+        Depth {
+            ready: Some(ready),
+            delayed: Some(delayed),
+            leased: Some(leased),
+            dead: Some(self.dead.len() as u64),
+            oldest_ready: self.next().filter(|next| next.as_millisecond() <= now),
+        }
+    }
+}
+
+impl State {
+    fn number(&mut self) -> i64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn moved(&mut self, id: MessageId, from: Place, to: Place, at: Timestamp) {
+        self.moves.push(Transition { id, from, to, at });
+    }
+
+    /// Puts a message into a queue that is there.
+    pub(crate) fn send(
+        &mut self,
+        queue: &QueueName,
+        message: Message,
+        delay: Duration,
+        now: Timestamp,
+    ) {
+        let key = (after(now, delay), self.number());
+        self.moved(message.id.clone(), Place::Outside, Place::Waiting, now);
+        let queue = self.queues.get_mut(queue).expect("checked by the caller");
+        queue.waiting.insert(key, Entry { message, token: None });
+        queue.wake.notify_waiters();
+    }
+
+    /// Leases up to `max` messages, counting the acquisition.
+    pub(crate) fn claim(
+        &mut self,
+        queue: &QueueName,
+        max: u32,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Vec<Delivery> {
+        let mut claimed = Vec::new();
+        while claimed.len() < max as usize {
+            let Some(entries) = self.queues.get_mut(queue).map(|queue| &mut queue.waiting) else {
+                break;
+            };
+            let Some(first) = entries.first_entry().filter(|e| e.key().0 <= now.as_millisecond())
+            else {
+                break;
+            };
+            let ((_, seq), mut entry) = first.remove_entry();
+            let from = entry.place();
+            let redelivered = entry.message.ledger.without_outcome() > 0;
+            entry.message.ledger.acquire();
+            let until = after(now, lease);
+            let (message, token) = (entry.message.clone(), self.number());
+            entry.token = Some(token);
+            self.moved(message.id.clone(), from, Place::Leased, now);
+            let entries = self.queues.get_mut(queue).expect("it was there just now");
+            entries.waiting.insert((until, seq), entry);
+            let receipt = Receipt::Numbered { key: seq, token };
+            claimed.push(Delivery {
+                message,
+                receipt,
+                lease_until: Some(millis(until)),
+                redelivered,
+            });
+        }
+        claimed
+    }
+
+    /// Does what the settlement says; `false` if the receipt is stale.
+    pub(crate) fn settle(
+        &mut self,
+        queue: &QueueName,
+        delivery: &Delivery,
+        settlement: Settlement,
+        now: Timestamp,
+    ) -> bool {
+        let Some((seq, Entry { mut message, .. })) = self.take(queue, delivery) else {
+            return false;
+        };
+        let id = message.id.clone();
+        let to = match settlement {
+            Settlement::Complete => Place::Outside,
+            Settlement::Retry { after, attempts } => {
+                message.ledger.fail(attempts);
+                self.put(queue, seq, message, after, now)
+            }
+            Settlement::Release { after } => {
+                message.ledger.release();
+                self.put(queue, seq, message, after, now)
+            }
+            Settlement::DeadLetter { reason, attempts } => {
+                message.ledger.fail(attempts);
+                let id = DeadLetterId(self.number());
+                let dead = DeadLetter { id, queue: queue.clone(), message, reason, at: now };
+                self.queues.get_mut(queue).expect("a delivery came from it").dead.insert(id, dead);
+                Place::Dead
+            }
+        };
+        self.moved(id, Place::Leased, to, now);
+        true
+    }
+
+    /// Holds a delivery until `lease` from now; `None` if the receipt is stale.
+    pub(crate) fn extend(
+        &mut self,
+        queue: &QueueName,
+        delivery: &Delivery,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let (seq, entry) = self.take(queue, delivery)?;
+        let until = after(now, lease);
+        self.queues.get_mut(queue)?.waiting.insert((until, seq), entry);
+        Some(millis(until))
+    }
+
+    /// Sends dead letters back as a new generation.
+    pub(crate) fn redrive(
+        &mut self,
+        queue: &QueueName,
+        selection: &Selection,
+        now: Timestamp,
+    ) -> u64 {
+        let chosen = self.take_dead(queue, selection);
+        let count = chosen.len() as u64;
+        for mut dead in chosen {
+            dead.message.ledger.replay();
+            self.moved(dead.message.id.clone(), Place::Dead, Place::Waiting, now);
+            let seq = self.number();
+            self.put(queue, seq, dead.message, Duration::ZERO, now);
+        }
+        count
+    }
+
+    /// Removes dead letters.
+    pub(crate) fn purge(
+        &mut self,
+        queue: &QueueName,
+        selection: &Selection,
+        now: Timestamp,
+    ) -> u64 {
+        let chosen = self.take_dead(queue, selection);
+        let count = chosen.len() as u64;
+        for dead in chosen {
+            self.moved(dead.message.id, Place::Dead, Place::Outside, now);
+        }
+        count
+    }
+
+    fn put(
+        &mut self,
+        queue: &QueueName,
+        seq: i64,
+        message: Message,
+        delay: Duration,
+        now: Timestamp,
+    ) -> Place {
+        let queue = self.queues.get_mut(queue).expect("queues are never removed");
+        queue.waiting.insert((after(now, delay), seq), Entry { message, token: None });
+        queue.wake.notify_waiters();
+        Place::Waiting
+    }
+
+    /// Takes out the entry that this very lease holds.
+    fn take(&mut self, queue: &QueueName, delivery: &Delivery) -> Option<(i64, Entry)> {
+        let Receipt::Numbered { key, token } = delivery.receipt else { return None };
+        let place = (delivery.lease_until?.as_millisecond(), key);
+        let entries = &mut self.queues.get_mut(queue)?.waiting;
+        if entries.get(&place)?.token != Some(token) {
+            return None;
+        }
+        Some((key, entries.remove(&place)?))
+    }
+
+    fn take_dead(&mut self, queue: &QueueName, selection: &Selection) -> Vec<DeadLetter> {
+        let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
+        match selection {
+            Selection::All => std::mem::take(&mut queue.dead).into_values().collect(),
+            Selection::Ids(ids) => ids.iter().filter_map(|id| queue.dead.remove(id)).collect(),
+        }
+    }
+}
+
+fn after(now: Timestamp, delay: Duration) -> i64 {
+    millis(now.as_millisecond().saturating_add(to_millis(delay))).as_millisecond()
+}

@@ -1,0 +1,184 @@
+//! Sending and receiving.
+
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Capabilities, Counting, Delivery, Destination, ErrorKind, Leases, MAX_DELAY, Outgoing,
+    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
+    TransportError,
+};
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{
+    Options,
+    error::{TRANSPORT, error, no_queue},
+    state::State,
+};
+
+/// Queues in memory. Cheap to clone: all clones are the same queues.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryTransport {
+    state: Arc<Mutex<State>>,
+    pub(crate) options: Arc<Options>,
+}
+
+impl MemoryTransport {
+    /// Empty queues.
+    pub fn new(options: Options) -> Self {
+        Self { state: Arc::default(), options: Arc::new(options) }
+    }
+
+    /// One step on the state at the present time. A panic in between leaves no half step behind worth
+    /// stopping everybody for, so a poisoned lock is used on.
+    pub(crate) fn step<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let mut state = self.lock();
+        let result = step(&mut state, self.options.clock.now());
+        let moves = std::mem::take(&mut state.moves);
+        if let Some(watch) = &self.options.watch {
+            moves.into_iter().for_each(|transition| watch(transition));
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
+        let (actual_bytes, limit_bytes) =
+            (outgoing.message.body.len(), self.options.max_message_bytes);
+        if actual_bytes > limit_bytes {
+            let id = outgoing.message.id.clone();
+            return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send"));
+        }
+        outgoing.check().map_err(|invalid| error(ErrorKind::Invalid(invalid), "send"))
+    }
+}
+
+#[async_trait]
+impl Transport for MemoryTransport {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            transport: TRANSPORT,
+            topics: false,
+            subscriptions: false,
+            sessions: false,
+            ordering: true,
+            scheduled: Some(MAX_DELAY),
+            batching: true,
+            transactions: false,
+            native_dead_letters: false,
+            priority: false,
+            max_message_bytes: self.options.max_message_bytes,
+            durable: false,
+            leases: Leases::Expire,
+            fencing: true,
+            settlement: SettlementDurability::Durable,
+            acquired: Counting::Exact,
+            single_copy: true,
+            wakes: true,
+        }
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let Destination::Queue(queue) = to else {
+            return batch
+                .iter()
+                .map(|_| Err(error(ErrorKind::Unsupported("topics"), "send")))
+                .collect();
+        };
+        let send = |outgoing: &Outgoing| {
+            self.check(outgoing)?;
+            self.step(|state, now| {
+                if !state.queues.contains_key(queue) {
+                    return Err(no_queue(queue, "send"));
+                }
+                state.send(queue, outgoing.message.clone(), outgoing.delay, now);
+                Ok(())
+            })
+        };
+        batch.iter().map(send).collect()
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        if !self.lock().queues.contains_key(queue) {
+            return Err(no_queue(queue, "subscribe"));
+        }
+        Ok(Box::new(MemorySubscription { transport: self.clone(), queue: queue.clone(), options }))
+    }
+}
+
+#[derive(Debug)]
+struct MemorySubscription {
+    transport: MemoryTransport,
+    queue: QueueName,
+    options: SubscribeOptions,
+}
+
+#[async_trait]
+impl Subscription for MemorySubscription {
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let wake =
+                self.transport.lock().queues.get(&self.queue).map(|queue| queue.wake.clone());
+            let wake = wake.ok_or_else(|| no_queue(&self.queue, "receive"))?;
+            // Listening begins before looking, so that nothing sent in between goes unnoticed.
+            let mut woken = std::pin::pin!(wake.notified());
+            woken.as_mut().enable();
+            let (claimed, pause) = self.transport.step(|state, now| {
+                let claimed = state.claim(&self.queue, max.get(), self.options.lease, now);
+                let next = state.queues.get(&self.queue).and_then(|queue| queue.next());
+                (
+                    claimed,
+                    next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs()),
+                )
+            });
+            if !claimed.is_empty() {
+                return Ok(claimed);
+            }
+            let pause = pause.min(wait); // a sleep beyond the deadline needs no exact end
+            let waiting = async {
+                tokio::select! { () = woken => (), () = sleep(pause) => () }
+            };
+            if timeout_at(deadline, waiting).await.is_err() || Instant::now() >= deadline {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+        let settle = |(delivery, settlement)| {
+            let done = self
+                .transport
+                .step(|state, now| state.settle(&self.queue, &delivery, settlement, now));
+            if done { Ok(()) } else { Err(error(ErrorKind::LeaseLost, "settle")) }
+        };
+        batch.into_iter().map(settle).collect()
+    }
+
+    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
+        let until =
+            self.transport.step(|state, now| state.extend(&self.queue, delivery, lease, now));
+        delivery.lease_until = Some(until.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?);
+        Ok(())
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), TransportError> {
+        Ok(())
+    }
+}

@@ -70,6 +70,15 @@ impl TransportError {
         self
     }
 
+    /// The same error once more, for another message of the same batch.
+    pub fn again(&self) -> Self {
+        let again = Self::new(self.kind.clone(), self.transport, self.operation);
+        match &self.source {
+            Some(source) => again.with_source(source.to_string()),
+            None => again,
+        }
+    }
+
     /// Whether waiting may help without anybody doing anything.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Throttled { .. })

@@ -1,1 +1,33 @@
-//! Placeholder.
+//! The embedded durable queue, on SQLite.
+//!
+//! What is accepted is on disk: every commit is synced (WAL, `synchronous=FULL`), and a group of
+//! operations shares one commit. One thread writes; whatever arrives while it waits for the disk goes
+//! into its next transaction. A second process may use the same file.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! use bezoar_core::{QueueAdmin, QueueName};
+//! use bezoar_sqlite::{Options, SqliteTransport};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("lab.db");
+//! let transport = SqliteTransport::open(Options::new(path))?;
+//! let queue = QueueName::new("lab")?;
+//! transport.provision(&queue).await?;
+//! assert_eq!(transport.depth(&queue).await?.ready, Some(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+
+mod admin;
+mod database;
+mod error;
+mod options;
+mod row;
+mod session;
+mod settle;
+mod transport;
+mod wake;
+mod writer;
+
+pub use options::{Options, Synchronous};
+pub use transport::SqliteTransport;

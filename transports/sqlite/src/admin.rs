@@ -1,0 +1,234 @@
+//! The operator's side. Reading has a connection of its own, so that a long list does not hold up the writer.
+
+use std::sync::PoisonError;
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Code, DeadLetter, DeadLetterId, Depth, Finding, Page, QueueAdmin, QueueName, Reason, Selection,
+    Severity, TransportError, millis,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::{
+    SqliteTransport,
+    error::{error, from_sqlite, no_queue},
+    row,
+};
+
+/// How many dead letters are moved in one transaction; others get their turn in between.
+const CHUNK: usize = 500;
+/// The most bytes of bodies on a page of dead letters; the first is shown whatever its size.
+const PAGE_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+#[async_trait]
+impl QueueAdmin for SqliteTransport {
+    async fn provision(&self, queue: &QueueName) -> Result<(), TransportError> {
+        let name = queue.clone();
+        let insert = "INSERT INTO bezoar_queues (name) VALUES (?1) ON CONFLICT DO NOTHING";
+        self.writer
+            .run("provision", move |session, connection| {
+                if session.queue(connection, &name)?.is_none() {
+                    connection.prepare_cached(insert)?.execute([name.as_str()])?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
+        let name = queue.clone();
+        let found = self.read("validate", move |connection| find(connection, &name)).await?;
+        let missing = Finding {
+            severity: Severity::Error,
+            problem: format!("there is no queue {queue:?}"),
+            remedy: "provision it".to_owned(),
+        };
+        Ok(if found.is_some() { Vec::new() } else { vec![missing] })
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
+        self.read("queues", |connection| {
+            let mut names =
+                connection.prepare_cached("SELECT name FROM bezoar_queues ORDER BY name")?;
+            let names: Vec<String> =
+                names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok(names.iter().filter_map(|name| QueueName::new(name).ok()).collect())
+        })
+        .await
+    }
+
+    async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
+        let (name, now) = (queue.clone(), self.options.clock.now().as_millisecond());
+        let depth = self.read("depth", move |connection| match find(connection, &name)? {
+            Some(queue) => depth(connection, queue, now).map(Some),
+            None => Ok(None),
+        });
+        depth.await?.ok_or_else(|| no_queue(queue, "depth"))
+    }
+
+    async fn dead_letters(
+        &self,
+        queue: &QueueName,
+        page: Page,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let name = queue.clone();
+        let listed = self.read("dead_letters", move |connection| match find(connection, &name)? {
+            Some(queue) => dead_letters(connection, &name, queue, page).map(Some),
+            None => Ok(None),
+        });
+        listed.await?.ok_or_else(|| no_queue(queue, "dead_letters"))
+    }
+
+    async fn redrive(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError> {
+        let mut moved = 0;
+        for ids in self.selected(queue, selection, "redrive").await?.chunks(CHUNK) {
+            let (name, ids) = (queue.clone(), ids.to_vec());
+            moved += self
+                .writer
+                .run("redrive", move |session, connection| {
+                    match session.queue(connection, &name)? {
+                        Some(queue) => session.redrive(connection, (&name, queue), &ids),
+                        None => Ok(0),
+                    }
+                })
+                .await?;
+        }
+        Ok(moved)
+    }
+
+    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
+        let mut removed = 0;
+        for ids in self.selected(queue, selection, "purge").await?.chunks(CHUNK) {
+            let (name, ids) = (queue.clone(), ids.to_vec());
+            removed += self
+                .writer
+                .run("purge", move |session, connection| {
+                    match session.queue(connection, &name)? {
+                        Some(queue) => session.purge(connection, queue, &ids),
+                        None => Ok(0),
+                    }
+                })
+                .await?;
+        }
+        Ok(removed)
+    }
+}
+
+impl SqliteTransport {
+    /// Runs `work` on the reading connection, in one transaction so that its statements agree.
+    async fn read<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, TransportError> {
+        let reader = self.reader.clone();
+        let read = move || {
+            let mut connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let transaction = connection.transaction()?;
+            work(&transaction)
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|source| error(bezoar_core::ErrorKind::Other, operation).with_source(source))?
+            .map_err(|source| from_sqlite(&source, operation))
+    }
+
+    /// The ids of a selection as it is at this moment.
+    async fn selected(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+        operation: &'static str,
+    ) -> Result<Vec<DeadLetterId>, TransportError> {
+        let (name, selection) = (queue.clone(), selection.clone());
+        let selected =
+            self.read(operation, move |connection| match (find(connection, &name)?, selection) {
+                (None, _) => Ok(None),
+                (Some(_), Selection::Ids(ids)) => Ok(Some(ids)),
+                (Some(queue), Selection::All) => connection
+                    .prepare_cached("SELECT id FROM bezoar_dead WHERE queue = ?1 ORDER BY id")?
+                    .query_map([queue], |row| row.get(0).map(DeadLetterId))?
+                    .collect::<Result<_, _>>()
+                    .map(Some),
+            });
+        selected.await?.ok_or_else(|| no_queue(queue, operation))
+    }
+}
+
+fn find(connection: &Connection, name: &QueueName) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM bezoar_queues WHERE name = ?1")?
+        .query_row([name.as_str()], |row| row.get(0))
+        .optional()
+}
+
+fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Depth> {
+    let (waiting, dead): (i64, i64) = connection
+        .prepare_cached("SELECT waiting, dead FROM bezoar_queues WHERE id = ?1")?
+        .query_row([queue], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    // Only what is not visible yet is counted by looking; the rest follows from the counter.
+    let (hidden, leased): (i64, i64) = connection
+        .prepare_cached(
+            "SELECT count(*), count(token) FROM bezoar_waiting WHERE queue = ?1 AND visible_at > ?2",
+        )?
+        .query_row([queue, now], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let oldest: Option<i64> = connection
+        .prepare_cached(
+            "SELECT min(visible_at) FROM bezoar_waiting WHERE queue = ?1 AND visible_at <= ?2",
+        )?
+        .query_row([queue, now], |row| row.get(0))?;
+    Ok(Depth {
+        ready: Some((waiting - hidden).unsigned_abs()),
+        delayed: Some((hidden - leased).unsigned_abs()),
+        leased: Some(leased.unsigned_abs()),
+        dead: Some(dead.unsigned_abs()),
+        oldest_ready: oldest.map(millis),
+    })
+}
+
+fn dead_letters(
+    connection: &Connection,
+    name: &QueueName,
+    queue: i64,
+    page: Page,
+) -> rusqlite::Result<Vec<DeadLetter>> {
+    let after = page.after.map_or(i64::MIN, |DeadLetterId(id)| id);
+    let mut select = connection.prepare_cached(
+        "SELECT d.id, d.seq, d.reason_code, d.reason, d.at, d.acquired, d.failed, d.released, d.replayed,
+                m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body
+         FROM bezoar_dead AS d JOIN bezoar_messages AS m ON m.seq = d.seq
+         WHERE d.queue = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3",
+    )?;
+    let mut rows = select.query(params![queue, after, page.limit.get()])?;
+    let mut listed = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let dead = dead_letter(connection, name, row)?;
+        bytes += dead.message.body.len();
+        if bytes > PAGE_LIMIT_BYTES && !listed.is_empty() {
+            break;
+        }
+        listed.push(dead);
+    }
+    Ok(listed)
+}
+
+fn dead_letter(
+    connection: &Connection,
+    queue: &QueueName,
+    row: &Row<'_>,
+) -> rusqlite::Result<DeadLetter> {
+    let code = Code::new(row.get::<_, String>(2)?).unwrap_or(Code::UNKNOWN);
+    let (message, _) = row::message(connection, row, row.get(1)?, 5, 9)?;
+    Ok(DeadLetter {
+        id: DeadLetterId(row.get(0)?),
+        queue: queue.clone(),
+        message,
+        reason: Reason::new(code, row.get::<_, String>(3)?),
+        at: millis(row.get(4)?),
+    })
+}

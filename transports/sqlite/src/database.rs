@@ -1,0 +1,118 @@
+//! Opening the file: settings, checks and migrations.
+
+use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt, path::Path};
+
+use bezoar_core::{ErrorKind, TransportError};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::{
+    Options, Synchronous,
+    error::{error, from_sqlite},
+};
+
+/// One script per version, in order. A released one is never changed.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001.sql")];
+
+const SCHEMA: i64 = MIGRATIONS.len() as i64;
+
+/// Before this version a reset of the write-ahead log could corrupt the database.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// Opens the file for writing, creating and migrating it as needed.
+pub(crate) fn open(options: &Options) -> Result<Connection, TransportError> {
+    options.check().map_err(|invalid| error(ErrorKind::Invalid(invalid), "open"))?;
+    if rusqlite::version_number() < OLDEST_SQLITE {
+        let found = format!("SQLite {} is too old, 3.51.3 is needed", rusqlite::version());
+        return Err(error(ErrorKind::Unusable, "open").with_source(found));
+    }
+    create(&options.path).map_err(|source| cannot_open(&options.path, &source))?;
+    connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .and_then(|mut connection| migrate(&mut connection).map(|newer| (connection, newer)))
+        .map_err(|source| from_sqlite(&source, "open"))
+        .and_then(|(connection, newer)| match newer {
+            None => Ok(connection),
+            Some(version) => Err(too_new(version)),
+        })
+}
+
+/// Opens the file for reading only.
+pub(crate) fn open_reader(options: &Options) -> Result<Connection, TransportError> {
+    // Opened for writing all the same: a reader of a write-ahead log takes part in its locks.
+    connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .and_then(|connection| {
+            connection.pragma_update(None, "query_only", true).map(|()| connection)
+        })
+        .map_err(|source| from_sqlite(&source, "open"))
+}
+
+fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection =
+        Connection::open_with_flags(&options.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(options.busy_timeout)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    let synchronous = match options.synchronous {
+        Synchronous::Full => "full",
+        Synchronous::Normal => "normal",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "cache_size", -16_384)?; // KiB
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Makes an empty file that only its owner can read, and makes its name durable: SQLite syncs the file
+/// and not the folder that it is in.
+fn create(path: &Path) -> io::Result<()> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match created {
+        Ok(_) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            OpenOptions::new().read(true).open(parent.unwrap_or(Path::new(".")))?.sync_all()
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Brings the schema up to date; `Some` is the version of a database newer than this program.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<i64>> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(
+        "CREATE TABLE IF NOT EXISTS bezoar_meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID",
+    )?;
+    let version = version(&transaction)?;
+    if version > SCHEMA {
+        return Ok(Some(version));
+    }
+    for script in MIGRATIONS.iter().skip(version as usize) {
+        transaction.execute_batch(script)?;
+    }
+    let set = "INSERT INTO bezoar_meta VALUES ('schema', ?1) ON CONFLICT DO UPDATE SET value = ?1";
+    if version < SCHEMA {
+        transaction.execute(set, [SCHEMA])?;
+    }
+    transaction.commit()?;
+    Ok(None)
+}
+
+fn version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let mut found = transaction.prepare("SELECT value FROM bezoar_meta WHERE name = 'schema'")?;
+    let version = found.query_map([], |row| row.get(0))?.next();
+    version.unwrap_or(Ok(0))
+}
+
+fn too_new(version: i64) -> TransportError {
+    let text = format!(
+        "the database has schema {version} and this program knows up to {SCHEMA}; use the newer program"
+    );
+    error(ErrorKind::Unusable, "open").with_source(text)
+}
+
+fn cannot_open(path: &Path, source: &io::Error) -> TransportError {
+    let text = format!(
+        "cannot create {} ({source}); its folder must be there and be writable",
+        path.display()
+    );
+    error(ErrorKind::Unusable, "open").with_source(text)
+}

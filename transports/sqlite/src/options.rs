@@ -1,0 +1,84 @@
+//! Where the database is and how it is used.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use bezoar_core::{Clock, Invalid, SystemClock};
+
+/// Where the database is and how it is used.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file. It is created, readable by its owner only, if it is not there; its folder must be.
+    pub path: PathBuf,
+    /// The largest body that is accepted.
+    pub max_message_bytes: usize,
+    /// How long to wait for another process that is writing.
+    pub busy_timeout: Duration,
+    /// How often to look for what another process has sent; one's own messages wake at once.
+    pub poll: Duration,
+    /// What a commit waits for.
+    pub synchronous: Synchronous,
+    /// What tells the time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What a commit waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Synchronous {
+    /// The disk: what was accepted survives a power cut.
+    Full,
+    /// The operating system: what was accepted survives the process, and may be lost in a power cut.
+    Normal,
+}
+
+impl Options {
+    /// The largest body that SQLite can be trusted with here: 512 MiB, half of what a row can hold.
+    const MAX_MESSAGE_LIMIT_BYTES: usize = 512 * 1024 * 1024;
+
+    /// The file at `path`, bodies up to 16 MiB, five seconds of patience, a look a second, power-safe.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            max_message_bytes: 16 * 1024 * 1024,
+            busy_timeout: Duration::from_secs(5),
+            poll: Duration::from_secs(1),
+            synchronous: Synchronous::Full,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Reads `sqlite:PATH`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if it is of another scheme or names no file.
+    pub fn from_url(url: &str) -> Result<Self, Invalid> {
+        let path = url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
+        match path {
+            Some(path) if !path.is_empty() && path != ":memory:" => Ok(Self::new(path)),
+            _ => Err(Invalid::new("url", "is not sqlite:PATH, for example sqlite:lab.db")),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        if self.max_message_bytes > Self::MAX_MESSAGE_LIMIT_BYTES {
+            let problem = format!("is above {}", Self::MAX_MESSAGE_LIMIT_BYTES);
+            return Err(Invalid::new("max_message_bytes", problem));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_a_file() {
+        let path = |url| Options::from_url(url).map(|options| options.path);
+        assert_eq!(path("sqlite:lab.db").unwrap(), PathBuf::from("lab.db"));
+        assert_eq!(path("sqlite:///var/lab.db").unwrap(), PathBuf::from("/var/lab.db"));
+        for bad in ["sqlite:", "sqlite::memory:", "postgres://x", "lab.db"] {
+            assert!(path(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Messages and attempts as rows.
+
+use std::time::Duration;
+
+use bezoar_core::{
+    Attempt, Body, Code, ContentType, CorrelationId, Delivery, Detail, FailureKind, HISTORY_LIMIT,
+    HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Receipt, millis, to_millis,
+};
+use bytes::Bytes;
+use rusqlite::{Connection, Row, params, types::ValueRef};
+
+/// The row of a delivery. One that is not ours has none, and no row has this number.
+pub(crate) fn seq(delivery: &Delivery) -> i64 {
+    match delivery.receipt {
+        Receipt::Numbered { key, .. } => key,
+        Receipt::Named { .. } => i64::MIN,
+    }
+}
+
+pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_messages
+             (id, type, correlation_id, causation_id, content_type, headers, time, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .insert(params![
+            message.id.as_str(),
+            message.message_type.as_str(),
+            message.correlation_id.as_ref().map(CorrelationId::as_str),
+            message.causation_id.as_ref().map(MessageId::as_str),
+            message.content_type.as_ref().map(ContentType::as_str),
+            headers_to_json(&message.headers),
+            message.time.as_millisecond(),
+            &message.body.reveal()[..],
+        ])
+}
+
+pub(crate) fn delete_message(
+    connection: &Connection,
+    seq: i64,
+    has_history: bool,
+) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM bezoar_messages WHERE seq = ?1")?.execute([seq])?;
+    if has_history {
+        delete_attempts(connection, seq)?;
+    }
+    Ok(())
+}
+
+/// Reads a message whose counters begin at column `ledger` and whose envelope begins at column `envelope`.
+///
+/// What is damaged is replaced so that the rest can still be seen, and the second value is `false`.
+pub(crate) fn message(
+    connection: &Connection,
+    row: &Row<'_>,
+    seq: i64,
+    ledger: usize,
+    envelope: usize,
+) -> rusqlite::Result<(Message, bool)> {
+    let mut intact = true;
+    let id = MessageId::new(text(row, envelope)?.unwrap_or_default()).unwrap_or_else(|_| {
+        intact = false;
+        MessageId::new(format!("row-{seq}")).expect("a short word")
+    });
+    let message_type = MessageType::new(text(row, envelope + 1)?.unwrap_or_default())
+        .unwrap_or_else(|_| {
+            intact = false;
+            MessageType::new("damaged").expect("a short word")
+        });
+    let headers = headers_from_json(text(row, envelope + 5)?).unwrap_or_else(|_| {
+        intact = false;
+        Headers::new()
+    });
+    let (time, body) = (millis(row.get(envelope + 6)?), row.get_ref(envelope + 7)?.as_bytes()?);
+    let body: Body = Bytes::copy_from_slice(body).into();
+    let mut message = Message::new(id, message_type, time, body);
+    message.headers = headers;
+    message.correlation_id = text(row, envelope + 2)?.and_then(|id| CorrelationId::new(id).ok());
+    message.causation_id = text(row, envelope + 3)?.and_then(|id| MessageId::new(id).ok());
+    message.content_type = text(row, envelope + 4)?.and_then(|it| ContentType::new(it).ok());
+    message.ledger = read_ledger(connection, row, seq, ledger)?;
+    Ok((message, intact))
+}
+
+fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        value => Ok(Some(value.as_str().unwrap_or_default())), // no UTF-8: as good as empty
+    }
+}
+
+fn read_ledger(
+    connection: &Connection,
+    row: &Row<'_>,
+    seq: i64,
+    at: usize,
+) -> rusqlite::Result<Ledger> {
+    let (acquired, failed) = (row.get(at)?, row.get(at + 1)?);
+    let (released, replayed) = (row.get(at + 2)?, row.get(at + 3)?);
+    let history =
+        if failed == 0 && replayed == 0 { Vec::new() } else { attempts(connection, seq)? };
+    Ok(Ledger::restored(acquired, failed, released, replayed, history))
+}
+
+/// Adds the tries of an attempt to what is stored, and forgets the oldest beyond the limit.
+pub(crate) fn record(
+    connection: &Connection,
+    seq: i64,
+    ledger: &Ledger,
+    tries: &[Attempt],
+) -> rusqlite::Result<()> {
+    let mut after = ledger.clone();
+    after.fail(tries.to_vec());
+    if ledger.history().len() + tries.len() <= HISTORY_LIMIT {
+        return insert_attempts(connection, seq, &after.history()[ledger.history().len()..]);
+    }
+    delete_attempts(connection, seq)?;
+    insert_attempts(connection, seq, after.history())
+}
+
+pub(crate) fn insert_attempts(
+    connection: &Connection,
+    seq: i64,
+    attempts: &[Attempt],
+) -> rusqlite::Result<()> {
+    for attempt in attempts {
+        connection
+            .prepare_cached(
+                "INSERT INTO bezoar_attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                seq,
+                attempt.generation,
+                attempt.number,
+                attempt.tried,
+                attempt.at.as_millisecond(),
+                to_millis(attempt.duration),
+                attempt.kind.as_str(),
+                attempt.code.as_str(),
+                attempt.detail.reveal(),
+            ])?;
+    }
+    Ok(())
+}
+
+fn delete_attempts(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM bezoar_attempts WHERE seq = ?1")?.execute([seq])?;
+    Ok(())
+}
+
+fn attempts(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<Attempt>> {
+    connection
+        .prepare_cached(
+            "SELECT generation, number, tried, at, duration_ms, kind, code, detail
+             FROM bezoar_attempts WHERE seq = ?1 ORDER BY generation, number, tried",
+        )?
+        .query_map([seq], |row| {
+            Ok(Attempt {
+                generation: row.get(0)?,
+                number: row.get(1)?,
+                tried: row.get(2)?,
+                at: millis(row.get(3)?),
+                duration: Duration::from_millis(row.get::<_, i64>(4)?.unsigned_abs()),
+                kind: row.get_ref(5)?.as_str()?.parse().unwrap_or(FailureKind::Unknown),
+                code: Code::new(row.get::<_, String>(6)?).unwrap_or(Code::UNKNOWN),
+                detail: Detail::truncated(row.get(7)?),
+            })
+        })?
+        .collect()
+}
+
+fn headers_to_json(headers: &Headers) -> Option<String> {
+    let json =
+        |(name, value): (&String, &HeaderValue)| (name.clone(), value.reveal().clone().into());
+    (!headers.is_empty())
+        .then(|| serde_json::Value::Object(headers.iter().map(json).collect()).to_string())
+}
+
+fn headers_from_json(json: Option<&str>) -> Result<Headers, serde_json::Error> {
+    let Some(json) = json else { return Ok(Headers::new()) };
+    let texts: std::collections::BTreeMap<String, String> = serde_json::from_str(json)?;
+    Ok(texts.into_iter().map(|(name, value)| (name, value.into())).collect())
+}

@@ -1,0 +1,209 @@
+//! What the writer remembers within a transaction and between them, and the statements for sending and claiming.
+
+use std::{collections::HashMap, time::Duration};
+
+use bezoar_core::{Delivery, Outgoing, QueueName, Reason, Receipt, millis, to_millis};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::{row, wake::Bells};
+
+/// The most bytes of bodies that one claim takes; the first message is taken whatever its size.
+const CLAIM_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    now: Timestamp,
+    /// Numbers of queues that are known to be there. Queues are never removed.
+    queues: HashMap<QueueName, i64>,
+    /// What this transaction adds to each queue's counters: waiting, dead.
+    counts: HashMap<i64, (i64, i64)>,
+    /// Queues in which this transaction made messages ready.
+    woken: Vec<QueueName>,
+}
+
+/// A message that was claimed, and when it had become visible, to undo the claim exactly.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) delivery: Delivery,
+    pub(crate) visible_at: i64,
+}
+
+impl Session {
+    pub(crate) fn begin(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub(crate) fn now_millis(&self) -> i64 {
+        self.now.as_millisecond()
+    }
+
+    /// The time `delay` from now.
+    pub(crate) fn after(&self, delay: Duration) -> i64 {
+        millis(self.now_millis().saturating_add(to_millis(delay))).as_millisecond()
+    }
+
+    pub(crate) fn count(&mut self, queue: i64, waiting: i64, dead: i64) {
+        let counts = self.counts.entry(queue).or_default();
+        counts.0 += waiting;
+        counts.1 += dead;
+    }
+
+    pub(crate) fn wake(&mut self, queue: &QueueName) {
+        if self.woken.last() != Some(queue) {
+            self.woken.push(queue.clone());
+        }
+    }
+
+    /// Writes the counters once per queue and transaction, not once per message.
+    pub(crate) fn write_counts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "UPDATE bezoar_queues SET waiting = waiting + ?2, dead = dead + ?3 WHERE id = ?1";
+        for (queue, (waiting, dead)) in self.counts.drain().filter(|(_, counts)| *counts != (0, 0))
+        {
+            connection.prepare_cached(sql)?.execute([queue, waiting, dead])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn committed(&mut self, bells: &Bells) {
+        self.woken.drain(..).for_each(|queue| bells.ring(&queue));
+    }
+
+    pub(crate) fn rolled_back(&mut self) {
+        self.counts.clear();
+        self.woken.clear();
+        self.queues.clear(); // one of them may have been provisioned just now
+    }
+
+    /// The number of a queue, if there is one of that name.
+    pub(crate) fn queue(
+        &mut self,
+        connection: &Connection,
+        name: &QueueName,
+    ) -> rusqlite::Result<Option<i64>> {
+        if let Some(&queue) = self.queues.get(name) {
+            return Ok(Some(queue));
+        }
+        let queue = connection
+            .prepare_cached("SELECT id FROM bezoar_queues WHERE name = ?1")?
+            .query_row([name.as_str()], |row| row.get(0))
+            .optional()?;
+        if let Some(queue) = queue {
+            self.queues.insert(name.clone(), queue);
+        }
+        Ok(queue)
+    }
+
+    /// Stores messages and makes them wait.
+    pub(crate) fn send(
+        &mut self,
+        connection: &Connection,
+        (name, queue): (&QueueName, i64),
+        batch: &[Outgoing],
+    ) -> rusqlite::Result<()> {
+        let mut wait = connection.prepare_cached(
+            "INSERT INTO bezoar_waiting (queue, visible_at, seq, acquired, failed, released, replayed)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        for Outgoing { message, delay } in batch {
+            let seq = row::insert_message(connection, message)?;
+            let ledger = &message.ledger;
+            wait.execute(params![
+                queue,
+                self.after(*delay),
+                seq,
+                ledger.acquired,
+                ledger.failed,
+                ledger.released,
+                ledger.replayed
+            ])?;
+            row::insert_attempts(connection, seq, ledger.history())?;
+        }
+        self.count(queue, batch.len() as i64, 0);
+        self.wake(name);
+        Ok(())
+    }
+
+    /// Leases up to `max` messages and counts the acquisition of each. A row that is no message is set aside.
+    pub(crate) fn claim(
+        &mut self,
+        connection: &Connection,
+        queue: i64,
+        max: u32,
+        lease: Duration,
+        token: i64,
+    ) -> rusqlite::Result<Vec<Claimed>> {
+        let mut claimed = Vec::new();
+        let mut damaged = Vec::new();
+        let mut bytes = 0;
+        let mut due = connection.prepare_cached(
+            "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed,
+                    m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body
+             FROM bezoar_waiting AS w JOIN bezoar_messages AS m ON m.seq = w.seq
+             WHERE w.queue = ?1 AND w.visible_at <= ?2
+             ORDER BY w.visible_at, w.seq LIMIT ?3",
+        )?;
+        let mut rows = due.query(params![queue, self.now_millis(), max])?;
+        let until = self.after(lease);
+        while let Some(row) = rows.next()? {
+            let (visible_at, seq) = (row.get(0)?, row.get(1)?);
+            let (mut message, intact) = row::message(connection, row, seq, 2, 6)?;
+            if !intact {
+                damaged.push((visible_at, seq));
+                continue;
+            }
+            bytes += message.body.len();
+            if bytes > CLAIM_LIMIT_BYTES && !claimed.is_empty() {
+                break;
+            }
+            let redelivered = message.ledger.without_outcome() > 0;
+            message.ledger.acquire();
+            let receipt = Receipt::Numbered { key: seq, token };
+            let lease_until = Some(millis(until));
+            let delivery = Delivery { message, receipt, lease_until, redelivered };
+            claimed.push(Claimed { delivery, visible_at });
+        }
+        drop(rows);
+        self.lease(connection, queue, &claimed, until, token)?;
+        for (visible_at, seq) in damaged {
+            self.bury(connection, queue, visible_at, seq, &Reason::undecodable())?;
+        }
+        Ok(claimed)
+    }
+
+    fn lease(
+        &self,
+        connection: &Connection,
+        queue: i64,
+        claimed: &[Claimed],
+        until: i64,
+        token: i64,
+    ) -> rusqlite::Result<()> {
+        let mut lease = connection.prepare_cached(
+            "UPDATE bezoar_waiting SET visible_at = ?4, token = ?5, acquired = acquired + 1
+             WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3",
+        )?;
+        for Claimed { delivery, visible_at } in claimed {
+            lease.execute(params![queue, visible_at, row::seq(delivery), until, token])?;
+        }
+        Ok(())
+    }
+
+    /// When the next message of the queue can be delivered.
+    pub(crate) fn next(
+        &self,
+        connection: &Connection,
+        queue: i64,
+    ) -> rusqlite::Result<Option<Timestamp>> {
+        connection
+            .prepare_cached(
+                "SELECT visible_at FROM bezoar_waiting WHERE queue = ?1 ORDER BY visible_at LIMIT 1",
+            )?
+            .query_row([queue], |row| row.get(0).map(millis))
+            .optional()
+    }
+}

@@ -1,0 +1,278 @@
+//! The statements for what becomes of a message: settled, held longer, redriven, removed.
+
+use std::time::Duration;
+
+use bezoar_core::{DeadLetterId, Delivery, QueueName, Reason, Receipt, Settlement, millis};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::{
+    row,
+    session::{Claimed, Session},
+};
+
+/// A lease as the database knows it.
+struct Lease {
+    queue: i64,
+    visible_at: i64,
+    seq: i64,
+    token: i64,
+}
+
+impl Lease {
+    fn of(queue: i64, delivery: &Delivery) -> Option<Self> {
+        let Receipt::Numbered { key: seq, token } = delivery.receipt else { return None };
+        let visible_at = delivery.lease_until?.as_millisecond();
+        Some(Self { queue, visible_at, seq, token })
+    }
+}
+
+/// What a dead letter keeps of its row in the hot table.
+struct Counts {
+    acquired: i64,
+    failed: i64,
+    released: i64,
+    replayed: i64,
+}
+
+impl Session {
+    /// Does what the settlement says; `false` if the receipt is stale.
+    pub(crate) fn settle(
+        &mut self,
+        connection: &Connection,
+        (name, queue): (&QueueName, i64),
+        delivery: &Delivery,
+        settlement: &Settlement,
+    ) -> rusqlite::Result<bool> {
+        let Some(lease) = Lease::of(queue, delivery) else { return Ok(false) };
+        match settlement {
+            Settlement::Complete => self.complete(connection, &lease),
+            Settlement::Release { after } => {
+                self.put_back(connection, name, &lease, *after, (0, 1))
+            }
+            Settlement::Retry { after, attempts } => {
+                let failed = i64::from(!attempts.is_empty());
+                let done = self.put_back(connection, name, &lease, *after, (failed, 0))?;
+                if done {
+                    row::record(connection, lease.seq, &delivery.message.ledger, attempts)?;
+                }
+                Ok(done)
+            }
+            Settlement::DeadLetter { reason, attempts } => {
+                let Some(mut counts) = self.remove(connection, &lease)? else { return Ok(false) };
+                counts.failed += i64::from(!attempts.is_empty());
+                row::record(connection, lease.seq, &delivery.message.ledger, attempts)?;
+                self.insert_dead(connection, queue, lease.seq, reason, &counts)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn complete(&mut self, connection: &Connection, lease: &Lease) -> rusqlite::Result<bool> {
+        let Some(counts) = self.remove(connection, lease)? else { return Ok(false) };
+        row::delete_message(connection, lease.seq, counts.failed + counts.replayed > 0)?;
+        Ok(true)
+    }
+
+    /// Takes a leased message out of the hot table.
+    fn remove(
+        &mut self,
+        connection: &Connection,
+        lease: &Lease,
+    ) -> rusqlite::Result<Option<Counts>> {
+        let counts = connection
+            .prepare_cached(
+                "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4
+                 RETURNING acquired, failed, released, replayed",
+            )?
+            .query_row([lease.queue, lease.visible_at, lease.seq, lease.token], counts)
+            .optional()?;
+        if counts.is_some() {
+            self.count(lease.queue, -1, 0);
+        }
+        Ok(counts)
+    }
+
+    fn put_back(
+        &mut self,
+        connection: &Connection,
+        name: &QueueName,
+        lease: &Lease,
+        after: Duration,
+        (failed, released): (i64, i64),
+    ) -> rusqlite::Result<bool> {
+        let updated = connection
+            .prepare_cached(
+                "UPDATE bezoar_waiting
+                 SET visible_at = ?5, token = NULL, failed = failed + ?6, released = released + ?7
+                 WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
+            )?
+            .execute(params![
+                lease.queue,
+                lease.visible_at,
+                lease.seq,
+                lease.token,
+                self.after(after),
+                failed,
+                released
+            ])?;
+        self.wake(name);
+        Ok(updated == 1)
+    }
+
+    /// Holds a delivery for `lease` from now; `None` if the receipt is stale.
+    pub(crate) fn extend(
+        &mut self,
+        connection: &Connection,
+        queue: i64,
+        (receipt, lease_until): &(Receipt, Option<Timestamp>),
+        lease: Duration,
+    ) -> rusqlite::Result<Option<Timestamp>> {
+        let (Receipt::Numbered { key, token }, Some(held)) = (receipt, lease_until) else {
+            return Ok(None);
+        };
+        let until = self.after(lease);
+        let updated = connection
+            .prepare_cached(
+                "UPDATE bezoar_waiting SET visible_at = ?5
+                 WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
+            )?
+            .execute([queue, held.as_millisecond(), *key, *token, until])?;
+        Ok((updated == 1).then(|| millis(until)))
+    }
+
+    /// Undoes a claim whose deliveries reached nobody, as if it had not been made.
+    pub(crate) fn unclaim(
+        &mut self,
+        connection: &Connection,
+        (name, queue): (&QueueName, i64),
+        claimed: &[Claimed],
+    ) -> rusqlite::Result<()> {
+        let mut undo = connection.prepare_cached(
+            "UPDATE bezoar_waiting SET visible_at = ?5, token = NULL, acquired = acquired - 1
+             WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
+        )?;
+        for Claimed { delivery, visible_at } in claimed {
+            if let Some(lease) = Lease::of(queue, delivery) {
+                undo.execute([queue, lease.visible_at, lease.seq, lease.token, *visible_at])?;
+            }
+        }
+        self.wake(name);
+        Ok(())
+    }
+
+    /// Sets aside a row that is not leased.
+    pub(crate) fn bury(
+        &mut self,
+        connection: &Connection,
+        queue: i64,
+        visible_at: i64,
+        seq: i64,
+        reason: &Reason,
+    ) -> rusqlite::Result<()> {
+        let counts = connection
+            .prepare_cached(
+                "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3
+                 RETURNING acquired, failed, released, replayed",
+            )?
+            .query_row([queue, visible_at, seq], counts)?;
+        self.count(queue, -1, 0);
+        self.insert_dead(connection, queue, seq, reason, &counts)
+    }
+
+    fn insert_dead(
+        &mut self,
+        connection: &Connection,
+        queue: i64,
+        seq: i64,
+        reason: &Reason,
+        counts: &Counts,
+    ) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(
+                "INSERT INTO bezoar_dead
+                 (queue, seq, reason_code, reason, at, acquired, failed, released, replayed)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                queue,
+                seq,
+                reason.code().as_str(),
+                reason.to_string(),
+                self.now_millis(),
+                counts.acquired,
+                counts.failed,
+                counts.released,
+                counts.replayed
+            ])?;
+        self.count(queue, 0, 1);
+        Ok(())
+    }
+
+    /// Sends dead letters back as a new generation; those that are not there are passed over.
+    pub(crate) fn redrive(
+        &mut self,
+        connection: &Connection,
+        (name, queue): (&QueueName, i64),
+        ids: &[DeadLetterId],
+    ) -> rusqlite::Result<u64> {
+        let mut insert = connection.prepare_cached(
+            "INSERT INTO bezoar_waiting (queue, visible_at, seq, acquired, failed, released, replayed)
+             VALUES (?1, ?2, ?3, 0, 0, 0, ?4)",
+        )?;
+        let mut moved = 0;
+        for id in ids {
+            if let Some((seq, replayed)) = self.take_dead(connection, queue, *id)? {
+                insert.execute([queue, self.now_millis(), seq, replayed + 1])?;
+                self.count(queue, 1, 0);
+                moved += 1;
+            }
+        }
+        self.wake(name);
+        Ok(moved)
+    }
+
+    /// Removes dead letters for good; those that are not there are passed over.
+    pub(crate) fn purge(
+        &mut self,
+        connection: &Connection,
+        queue: i64,
+        ids: &[DeadLetterId],
+    ) -> rusqlite::Result<u64> {
+        let mut removed = 0;
+        for id in ids {
+            if let Some((seq, _)) = self.take_dead(connection, queue, *id)? {
+                row::delete_message(connection, seq, true)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn take_dead(
+        &mut self,
+        connection: &Connection,
+        queue: i64,
+        DeadLetterId(id): DeadLetterId,
+    ) -> rusqlite::Result<Option<(i64, i64)>> {
+        let taken = connection
+            .prepare_cached(
+                "DELETE FROM bezoar_dead WHERE id = ?1 AND queue = ?2 RETURNING seq, replayed",
+            )?
+            .query_row([id, queue], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if taken.is_some() {
+            self.count(queue, 0, -1);
+        }
+        Ok(taken)
+    }
+}
+
+fn counts(row: &rusqlite::Row<'_>) -> rusqlite::Result<Counts> {
+    Ok(Counts {
+        acquired: row.get(0)?,
+        failed: row.get(1)?,
+        released: row.get(2)?,
+        replayed: row.get(3)?,
+    })
+}

@@ -1,0 +1,253 @@
+//! Sending and receiving.
+
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Capabilities, Counting, Delivery, Destination, ErrorKind, Leases, MAX_DELAY, Outgoing,
+    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
+    TransportError,
+};
+use rand::RngExt;
+use rusqlite::Connection;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{
+    Options, database,
+    error::{TRANSPORT, error, no_queue},
+    session::Claimed,
+    wake::Bells,
+    writer::Writer,
+};
+
+/// Queues in a SQLite database. Cheap to clone: all clones share one writer.
+#[derive(Debug, Clone)]
+pub struct SqliteTransport {
+    pub(crate) writer: Writer,
+    pub(crate) reader: Arc<Mutex<Connection>>,
+    pub(crate) options: Arc<Options>,
+    bells: Bells,
+}
+
+impl SqliteTransport {
+    /// Opens the database, creating and migrating it as needed. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// A file that is damaged, read-only, locked, or of a newer version is [`ErrorKind::Unusable`] or
+    /// [`ErrorKind::Unavailable`], with what to do about it. Nothing in it is changed then.
+    pub fn open(options: Options) -> Result<Self, TransportError> {
+        let connection = database::open(&options)?;
+        let reader = Arc::new(Mutex::new(database::open_reader(&options)?));
+        let (options, bells) = (Arc::new(options), Bells::default());
+        let writer = Writer::start(connection, options.clone(), bells.clone())
+            .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
+        Ok(Self { writer, reader, options, bells })
+    }
+
+    fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
+        let (actual_bytes, limit_bytes) =
+            (outgoing.message.body.len(), self.options.max_message_bytes);
+        if actual_bytes > limit_bytes {
+            let id = outgoing.message.id.clone();
+            return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send"));
+        }
+        outgoing.check().map_err(|invalid| error(ErrorKind::Invalid(invalid), "send"))
+    }
+
+    /// Stores messages that were checked; all or none.
+    async fn store(
+        &self,
+        queue: &QueueName,
+        accepted: Vec<Outgoing>,
+    ) -> Result<(), TransportError> {
+        let name = queue.clone();
+        let stored = self.writer.run("send", move |session, connection| {
+            let Some(queue) = session.queue(connection, &name)? else { return Ok(false) };
+            session.send(connection, (&name, queue), &accepted)?;
+            Ok(true)
+        });
+        if stored.await? { Ok(()) } else { Err(no_queue(queue, "send")) }
+    }
+}
+
+#[async_trait]
+impl Transport for SqliteTransport {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            transport: TRANSPORT,
+            topics: false,
+            subscriptions: false,
+            sessions: false,
+            ordering: true,
+            scheduled: Some(MAX_DELAY),
+            batching: true,
+            transactions: false,
+            native_dead_letters: false,
+            priority: false,
+            max_message_bytes: self.options.max_message_bytes,
+            durable: true,
+            leases: Leases::Expire,
+            fencing: true,
+            settlement: SettlementDurability::Durable,
+            acquired: Counting::Exact,
+            single_copy: true,
+            wakes: true,
+        }
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let Destination::Queue(queue) = to else {
+            return batch
+                .iter()
+                .map(|_| Err(error(ErrorKind::Unsupported("topics"), "send")))
+                .collect();
+        };
+        let mut results: Vec<_> = batch.iter().map(|outgoing| self.check(outgoing)).collect();
+        let accepted = batch.iter().zip(&results).filter(|(_, checked)| checked.is_ok());
+        let accepted: Vec<_> = accepted.map(|(outgoing, _)| outgoing.clone()).collect();
+        if !accepted.is_empty()
+            && let Err(failed) = self.store(queue, accepted).await
+        {
+            for result in results.iter_mut().filter(|result| result.is_ok()) {
+                *result = Err(failed.again());
+            }
+        }
+        results
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let name = queue.clone();
+        let id = self
+            .writer
+            .run("subscribe", move |session, connection| session.queue(connection, &name));
+        let id = id.await?.ok_or_else(|| no_queue(queue, "subscribe"))?;
+        Ok(Box::new(SqliteSubscription {
+            writer: self.writer.clone(),
+            bells: self.bells.clone(),
+            poll: self.options.poll,
+            name: queue.clone(),
+            queue: id,
+            options,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct SqliteSubscription {
+    writer: Writer,
+    bells: Bells,
+    poll: Duration,
+    name: QueueName,
+    queue: i64,
+    options: SubscribeOptions,
+}
+
+/// What a claim found. Dropped with deliveries in it, it puts them back.
+struct Found {
+    claimed: Vec<Claimed>,
+    pause: Duration,
+    undo: (Writer, QueueName, i64),
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        if self.claimed.is_empty() {
+            return;
+        }
+        let claimed = std::mem::take(&mut self.claimed);
+        let (writer, name, queue) = &self.undo;
+        let (name, queue) = (name.clone(), *queue);
+        // If there is no room for this, the leases run out by themselves.
+        writer.submit("receive", move |session, connection| {
+            session.unclaim(connection, (&name, queue), &claimed)
+        });
+    }
+}
+
+impl SqliteSubscription {
+    async fn claim(&self, max: u32) -> Result<Found, TransportError> {
+        let (queue, lease) = (self.queue, self.options.lease);
+        let undo = (self.writer.clone(), self.name.clone(), queue);
+        let token: i64 = rand::rng().random();
+        self.writer
+            .run("receive", move |session, connection| {
+                let claimed = session.claim(connection, queue, max, lease, token)?;
+                let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
+                let now = session.now();
+                let pause =
+                    next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs());
+                Ok(Found { claimed, pause, undo: undo.clone() })
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl Subscription for SqliteSubscription {
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        let deadline = Instant::now() + wait;
+        let bell = self.bells.of(&self.name);
+        loop {
+            // Listening begins before looking, so that nothing sent in between goes unnoticed.
+            let mut woken = std::pin::pin!(bell.notified());
+            woken.as_mut().enable();
+            let mut found = self.claim(max.get()).await?;
+            if !found.claimed.is_empty() {
+                let claimed = std::mem::take(&mut found.claimed);
+                return Ok(claimed.into_iter().map(|claimed| claimed.delivery).collect());
+            }
+            let pause = found.pause.min(self.poll);
+            let waiting = async {
+                tokio::select! { () = woken => (), () = sleep(pause) => () }
+            };
+            if timeout_at(deadline, waiting).await.is_err() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+        let (name, queue, count) = (self.name.clone(), self.queue, batch.len());
+        let settled = self.writer.run("settle", move |session, connection| {
+            let settle = |(delivery, settlement): &(Delivery, Settlement)| {
+                session.settle(connection, (&name, queue), delivery, settlement)
+            };
+            batch.iter().map(settle).collect::<rusqlite::Result<Vec<bool>>>()
+        });
+        let lost = || error(ErrorKind::LeaseLost, "settle");
+        match settled.await {
+            Ok(done) => {
+                done.into_iter().map(|done| if done { Ok(()) } else { Err(lost()) }).collect()
+            }
+            Err(failed) => (0..count).map(|_| Err(failed.again())).collect(),
+        }
+    }
+
+    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
+        let held = (delivery.receipt.clone(), delivery.lease_until);
+        let queue = self.queue;
+        let extended = self.writer.run("extend", move |session, connection| {
+            session.extend(connection, queue, &held, lease)
+        });
+        let until = extended.await?.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?;
+        delivery.lease_until = Some(until);
+        Ok(())
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), TransportError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! The one thread that writes.
+//!
+//! It takes whatever jobs have queued up while the last commit waited for the disk, runs them in one
+//! transaction, and answers them after the commit. A job that SQLite refuses takes the others along
+//! only for a moment: the transaction is rolled back and each job is run again in one of its own.
+//! That costs nothing while all goes well, which savepoints would.
+
+use std::{sync::Arc, thread};
+
+use bezoar_core::{ErrorKind, TransportError};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    Options, database,
+    error::{breaks_the_connection, error, from_sqlite},
+    session::Session,
+    wake::Bells,
+};
+
+/// How many jobs wait at most; more senders wait for room.
+const INBOX_LIMIT: usize = 4096;
+/// How many jobs share a transaction at most.
+const GROUP_LIMIT: usize = 1024;
+
+/// A way to the writer. The thread ends, its jobs done, when the last one is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer(mpsc::Sender<Box<dyn Job>>);
+
+impl Writer {
+    /// Starts the thread on an open database.
+    pub(crate) fn start(
+        connection: Connection,
+        options: Arc<Options>,
+        bells: Bells,
+    ) -> std::io::Result<Self> {
+        let (sender, inbox) = mpsc::channel(INBOX_LIMIT);
+        let desk = Desk {
+            inbox,
+            connection: Some(connection),
+            options,
+            bells,
+            session: Session::default(),
+        };
+        thread::Builder::new().name("bezoar-sqlite".to_owned()).spawn(move || desk.work())?;
+        Ok(Self(sender))
+    }
+
+    /// Runs `work` in a transaction and returns its result once that is on disk.
+    ///
+    /// `work` may be run twice; only the last run counts. If the future is dropped the work may still be done.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnMut(&mut Session, &Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, TransportError> {
+        let (reply, result) = oneshot::channel();
+        let job = Box::new(Typed { operation, work, result: None, reply });
+        self.0.send(job).await.map_err(|_| stopped(operation))?;
+        result.await.map_err(|_| stopped(operation))?
+    }
+
+    /// Queues `work` without waiting, if there is room.
+    pub(crate) fn submit(
+        &self,
+        operation: &'static str,
+        work: impl FnMut(&mut Session, &Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) {
+        let (reply, _) = oneshot::channel();
+        let _ = self.0.try_send(Box::new(Typed { operation, work, result: None, reply }));
+    }
+}
+
+fn stopped(operation: &'static str) -> TransportError {
+    error(ErrorKind::OutcomeUnknown, operation).with_source("the writer has stopped")
+}
+
+trait Job: Send {
+    fn run(&mut self, session: &mut Session, connection: &Connection) -> rusqlite::Result<()>;
+    fn operation(&self) -> &'static str;
+    fn answer(self: Box<Self>, error: Option<TransportError>);
+}
+
+impl std::fmt::Debug for dyn Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.operation())
+    }
+}
+
+struct Typed<W, T> {
+    operation: &'static str,
+    work: W,
+    result: Option<T>,
+    reply: oneshot::Sender<Result<T, TransportError>>,
+}
+
+impl<W, T: Send> Job for Typed<W, T>
+where
+    W: FnMut(&mut Session, &Connection) -> rusqlite::Result<T> + Send,
+{
+    fn run(&mut self, session: &mut Session, connection: &Connection) -> rusqlite::Result<()> {
+        self.result = Some((self.work)(session, connection)?);
+        Ok(())
+    }
+
+    fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    fn answer(self: Box<Self>, error: Option<TransportError>) {
+        let result = match error {
+            Some(error) => Err(error),
+            None => Ok(self.result.expect("a job is answered without an error only after it ran")),
+        };
+        let _ = self.reply.send(result); // nobody waits any more: the work is done all the same
+    }
+}
+
+/// Why a transaction did not happen.
+enum Refusal {
+    /// It was rolled back: nothing was done.
+    Undone(rusqlite::Error),
+    /// The commit itself failed: the disk may hold it or not.
+    Unknown(rusqlite::Error),
+}
+
+struct Desk {
+    inbox: mpsc::Receiver<Box<dyn Job>>,
+    /// `None` after a failure that it cannot be trusted beyond.
+    connection: Option<Connection>,
+    options: Arc<Options>,
+    bells: Bells,
+    session: Session,
+}
+
+impl Desk {
+    fn work(mut self) {
+        let mut jobs = Vec::with_capacity(GROUP_LIMIT);
+        while let Some(first) = self.inbox.blocking_recv() {
+            jobs.push(first);
+            while jobs.len() < GROUP_LIMIT
+                && let Ok(job) = self.inbox.try_recv()
+            {
+                jobs.push(job);
+            }
+            self.handle(&mut jobs);
+        }
+    }
+
+    fn handle(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
+        if let Err(error) = self.reopen() {
+            return jobs.drain(..).for_each(|job| job.answer(Some(error.again())));
+        }
+        match self.transaction(jobs) {
+            Err(Refusal::Undone(_)) if jobs.len() > 1 => {
+                jobs.drain(..).for_each(|job| self.handle(&mut vec![job]));
+            }
+            outcome => self.answer(jobs, outcome),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), TransportError> {
+        if self.connection.is_none() {
+            self.connection = Some(database::open(&self.options)?);
+            tracing::info!(path = %self.options.path.display(), "the database was reopened");
+        }
+        Ok(())
+    }
+
+    fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Refusal> {
+        let now = self.options.clock.now();
+        let Some(connection) = &self.connection else {
+            return Err(Refusal::Undone(rusqlite::Error::InvalidQuery));
+        };
+        let session = &mut self.session;
+        session.begin(now);
+        let mut run = || {
+            connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            jobs.iter_mut().try_for_each(|job| job.run(session, connection))?;
+            session.write_counts(connection)
+        };
+        let outcome = run().map_err(Refusal::Undone).and_then(|()| {
+            let commit = || connection.prepare_cached("COMMIT")?.execute([]);
+            commit().map(|_| ()).map_err(|error| {
+                if breaks_the_connection(&error) {
+                    Refusal::Unknown(error)
+                } else {
+                    Refusal::Undone(error)
+                }
+            })
+        });
+        match &outcome {
+            Ok(()) => session.committed(&self.bells),
+            Err(Refusal::Undone(error) | Refusal::Unknown(error)) => {
+                session.rolled_back();
+                let stuck =
+                    !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err();
+                if stuck || breaks_the_connection(error) {
+                    tracing::error!(%error, "the database failed and will be reopened");
+                    self.connection = None;
+                }
+            }
+        }
+        outcome
+    }
+
+    fn answer(&self, jobs: &mut Vec<Box<dyn Job>>, outcome: Result<(), Refusal>) {
+        for job in jobs.drain(..) {
+            let error = match &outcome {
+                Ok(()) => None,
+                Err(Refusal::Undone(source)) => Some(from_sqlite(source, job.operation())),
+                Err(Refusal::Unknown(source)) => Some(
+                    error(ErrorKind::OutcomeUnknown, job.operation())
+                        .with_source(source.to_string()),
+                ),
+            };
+            job.answer(error);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask bench <name>`: the crate `bench-<name>` in the folder `bench/<name>`.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{cargo, run as run_command};
+
+/// Builds the benchmark for release and runs it with `arguments`.
+pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
+    ensure_known(name, &known(&root.join("bench"))?)?;
+    let package = format!("bench-{name}");
+    let mut command = cargo(root);
+    command.args(["run", "--release", "--package", &package, "--"]).args(arguments);
+    run_command(&mut command)
+}
+
+fn ensure_known(name: &str, known: &[String]) -> Result<()> {
+    let is_known = known.iter().any(|candidate| candidate == name);
+    ensure!(is_known, "no benchmark is called `{name}`; known: {}", listed(known));
+    Ok(())
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "none yet".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+/// The folders that hold a crate, sorted.
+fn known(bench: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(bench).with_context(|| format!("cannot list {}", bench.display()))? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known() {
+        let known = ["embedded".to_owned(), "rabbitmq".to_owned()];
+        assert!(ensure_known("embedded", &known).is_ok());
+        let error = ensure_known("embeded", &known).unwrap_err().to_string();
+        assert_eq!(error, "no benchmark is called `embeded`; known: embedded, rabbitmq");
+        let error = ensure_known("embedded", &[]).unwrap_err().to_string();
+        assert!(error.ends_with("known: none yet"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_with_a_manifest_is_a_benchmark() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        assert!(known(root).unwrap().contains(&"xtask".to_owned()));
+        assert!(!known(root).unwrap().contains(&"docs".to_owned()));
+    }
+}

@@ -1,0 +1,16 @@
+//! The one place that speaks to the person at the terminal.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
+
+/// Prints a line. A reader that went away (`cargo xtask tidy | head`) is no failure of the chore.
+pub(crate) fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// Prints a line to standard error.
+pub(crate) fn complain(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask tidy`: what the compiler cannot see.
+//!
+//! Each check is a function from what was read to the problems in it; only `tree.rs` and
+//! `workspace.rs` read.
+
+mod anatomy;
+mod architecture;
+mod direction;
+mod links;
+mod lints;
+mod markdown;
+mod problem;
+mod readme;
+mod sources;
+mod tree;
+mod workspace;
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use self::{problem::Problem, tree::Tree, workspace::Workspace};
+use crate::say::say;
+
+/// Reports every problem of the repository at once, and fails if there is one.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let problems = problems(&Tree::read(root)?, &Workspace::read(root)?);
+    for problem in &problems {
+        say(problem);
+    }
+    ensure!(problems.is_empty(), "tidy found {} problem(s)", problems.len());
+    say("tidy");
+    Ok(())
+}
+
+fn problems(tree: &Tree, workspace: &Workspace) -> Vec<Problem> {
+    [
+        direction::problems(workspace),
+        lints::problems(tree, workspace),
+        anatomy::problems(tree),
+        architecture::problems(tree, workspace),
+        readme::problems(tree),
+        links::problems(tree),
+        sources::problems(tree),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{workspace::Member, *};
+
+    #[test]
+    fn a_sound_repository_has_no_problems() {
+        let tree = Tree::of(&[
+            (
+                "README.md",
+                "`cargo run --release -- demo`, `cargo xtask test`, [map](ARCHITECTURE.md)",
+            ),
+            ("ARCHITECTURE.md", "`crates/core` is the contract"),
+            ("crates/core/Cargo.toml", "[lints]\nworkspace = true\n"),
+            ("crates/core/src/lib.rs", "//! The contract.\n"),
+        ]);
+        let core = Member::new("bezoar-core", "crates/core", &[]);
+        assert_eq!(problems(&tree, &Workspace { members: vec![core] }), []);
+    }
+
+    #[test]
+    fn problems_of_every_check_come_at_once() {
+        let tree = Tree::of(&[
+            ("README.md", "[gone](gone.md)"),
+            ("ARCHITECTURE.md", "`crates/gone`"),
+            ("crates/core/Cargo.toml", ""),
+            ("crates/core/src/lib.rs", "todo!()"),
+            ("transports/paper/src/lib.rs", ""),
+        ]);
+        let core = Member::new("bezoar-core", "crates/core", &["bezoar-paper transports/paper"]);
+        let found = problems(&tree, &Workspace { members: vec![core] });
+        let what: String = found.iter().map(|problem| format!("{problem}\n")).collect();
+        for part in ["depends on", "lints", "options.rs", "crates/gone", "demo", "gone.md", "todo!"]
+        {
+            assert!(what.contains(part), "`{part}` is missing in:\n{what}");
+        }
+    }
+}

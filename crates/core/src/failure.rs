@@ -92,6 +92,8 @@ impl Code {
     pub const PANIC: Self = Self::from_static("panic");
     /// The body is not what the handler expects.
     pub const UNDECODABLE: Self = Self::from_static("undecodable");
+    /// There is no handler for the message's type.
+    pub const NO_HANDLER: Self = Self::from_static("no-handler");
 
     /// A code known when the program is written.
     ///

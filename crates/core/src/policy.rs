@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use crate::{Failure, FailureKind, Invalid, Ledger, Reason};
+use crate::{Code, Failure, Invalid, Ledger, Reason};
 
 /// The longest delay before jitter that a policy can ask for: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -230,7 +230,7 @@ impl RetryPolicy {
     pub fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut impl Rng) -> Decision {
         let retried = ledger.failed;
         if !failure.kind.is_retryable() {
-            return self.dead_letter(retried, Reason::not_retryable(failure.kind));
+            return self.dead_letter(retried, Reason::not_retryable(failure));
         }
         if retried >= self.max_retries {
             return self.dead_letter(retried, Reason::exhausted(self.max_retries));
@@ -279,8 +279,14 @@ impl Reason {
         Self::new(Self::EXHAUSTED, format!("max retries ({max_retries}) exhausted"))
     }
 
-    fn not_retryable(kind: FailureKind) -> Self {
-        Self::new(Self::NOT_RETRYABLE, format!("non-retryable error: {kind}"))
+    fn not_retryable(failure: &Failure) -> Self {
+        if failure.code == Code::UNDECODABLE {
+            return Self::undecodable();
+        }
+        if failure.code == Code::NO_HANDLER {
+            return Self::new(Code::NO_HANDLER, "no handler for this type of message");
+        }
+        Self::new(Self::NOT_RETRYABLE, format!("non-retryable error: {}", failure.kind))
     }
 }
 
@@ -290,6 +296,7 @@ mod tests {
     use rand::{SeedableRng, rngs::StdRng};
 
     use super::*;
+    use crate::FailureKind;
 
     fn failed(times: u32) -> Ledger {
         Ledger::restored(times, times, 0, 0, vec![])
@@ -342,6 +349,21 @@ mod tests {
         check(jobs, 0, FailureKind::Permanent, "non-retryable error: permanent");
         check(jobs, 9, FailureKind::Unauthorized, "non-retryable error: unauthorized");
         check(jobs.with_max_retries(0), 0, FailureKind::Transient, "max retries (0) exhausted");
+    }
+
+    #[test]
+    fn what_nobody_can_read_or_handle_says_so() {
+        let reason = |code| {
+            let failure = Failure::permanent("x").with_code(code);
+            let decision = RetryPolicy::jobs().decide(
+                &Ledger::default(),
+                &failure,
+                &mut StdRng::seed_from_u64(1),
+            );
+            decision.reason.to_string()
+        };
+        assert_eq!(reason(Code::UNDECODABLE), "Failed to deserialize message");
+        assert_eq!(reason(Code::NO_HANDLER), "no handler for this type of message");
     }
 
     #[test]

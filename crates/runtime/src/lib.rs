@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The loops over the contract: handlers, router, middleware, worker, host, shutdown.
+//!
+//! A [`Worker`] takes messages from one queue, runs them through a [`Router`] of typed handlers, and
+//! settles each: done, retried after a delay, or set aside as a dead letter. A [`Host`] runs any number
+//! of workers until it is told to stop. No transport is named here; see the crate `bezoar` for the whole.
+
+mod context;
+mod events;
+mod extract;
+mod fetch;
+mod handler;
+mod host;
+mod lane;
+mod process;
+mod publisher;
+mod router;
+mod settler;
+mod shutdown;
+mod worker;
+
+pub use context::{Context, Failed};
+pub use events::{Event, Log, Observer};
+pub use extract::{AttemptNumber, FromMessage, FromRef, Json, State};
+pub use handler::{Handler, Outcome};
+pub use host::Host;
+pub use publisher::Publisher;
+pub use router::Router;
+pub use shutdown::Shutdown;
+pub use worker::{Polling, Worker};

@@ -1,0 +1,87 @@
+//! What happens to messages, for logs, metrics, tests and people.
+
+use std::{fmt::Debug, time::Duration};
+
+use bezoar_core::{Attempt, Message, QueueName, Reason, TransportError};
+
+/// Something that happened. Told when it is certain: an outcome after its settlement was stored.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A handler starts on a message.
+    Started,
+    /// A try failed; others may follow at once.
+    TryFailed(&'a Attempt),
+    /// The handler succeeded and the message is gone.
+    Completed,
+    /// The attempt failed and the message will return.
+    Retried {
+        /// When.
+        after: Duration,
+    },
+    /// The message was set aside.
+    DeadLettered {
+        /// Why.
+        reason: &'a Reason,
+    },
+    /// The message was handed back without an attempt.
+    Released,
+    /// The lease was lost while the handler ran; somebody else may have the message.
+    LeaseLost,
+    /// What became of the message could not be stored; it will be delivered again.
+    NotSettled(&'a TransportError),
+}
+
+/// Is told what happens. It must not block.
+pub trait Observer: Debug + Send + Sync + 'static {
+    /// Something happened to a message.
+    fn message(&self, queue: &QueueName, message: &Message, event: &Event<'_>);
+
+    /// The transport is in trouble and the worker waits.
+    fn paused(&self, queue: &QueueName, error: &TransportError, wait: Duration) {
+        let _ = (queue, error, wait);
+    }
+
+    /// The trouble is over.
+    fn resumed(&self, queue: &QueueName) {
+        let _ = queue;
+    }
+}
+
+/// Writes events to the log with ids and counts; never a body, a header value or an error's text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Log;
+
+impl Observer for Log {
+    fn message(&self, queue: &QueueName, message: &Message, event: &Event<'_>) {
+        let (id, failed) = (&message.id, message.ledger.failed);
+        let correlation = message.correlation_id.as_ref().map(|id| id.as_str());
+        macro_rules! log {
+            ($level:ident, $text:literal $(, $($more:tt)*)?) => {
+                tracing::$level!(%queue, message_id = %id, correlation_id = correlation,
+                    retry_count = failed, $($($more)*,)? $text)
+            };
+        }
+        match event {
+            Event::Started => log!(trace, "started"),
+            Event::TryFailed(attempt) => {
+                log!(warn, "attempt failed", kind = %attempt.kind, code = %attempt.code);
+            }
+            Event::Completed => log!(debug, "completed"),
+            Event::Retried { after } => log!(info, "retried", delay_ms = after.as_millis() as u64),
+            Event::DeadLettered { reason } => log!(error, "dead-lettered", reason = %reason),
+            Event::Released => log!(info, "released"),
+            Event::LeaseLost => log!(warn, "lease lost"),
+            Event::NotSettled(error) => log!(warn, "outcome not stored", error = %error),
+        }
+    }
+
+    fn paused(&self, queue: &QueueName, error: &TransportError, wait: Duration) {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::error!(%queue, %error, cause, wait_ms = wait.as_millis() as u64, "paused");
+    }
+
+    fn resumed(&self, queue: &QueueName) {
+        tracing::info!(%queue, "resumed");
+    }
+}

@@ -1,0 +1,78 @@
+//! The loop that keeps a queue open: trouble with the transport pauses it, and fails no message.
+
+use std::{sync::Arc, time::Duration};
+
+use bezoar_core::{Transport, TransportError};
+use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+
+use crate::{Shutdown, Worker, lane::Lane};
+
+/// The first and the longest pause after trouble with the transport.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// One of a worker's fetch loops.
+#[derive(Debug)]
+pub(crate) struct FetchLoop {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) grace: Duration,
+}
+
+impl FetchLoop {
+    /// Runs until told to stop, and until what it handed out is settled or handed back.
+    pub(crate) async fn run(self) {
+        // Shared by successive lanes, so that those of a failed one still count.
+        let slots = Arc::new(Semaphore::new(self.worker.concurrency.get() as usize));
+        let mut ending = JoinSet::new();
+        let mut trouble = Trouble::new(&self.worker);
+        while !self.shutdown.is_draining() {
+            let error =
+                match self.transport.subscribe(&self.worker.queue, self.worker.subscribe).await {
+                    Err(error) => error,
+                    Ok(subscription) => {
+                        let capabilities = self.transport.capabilities();
+                        let mut lane = Lane::open(&self, capabilities, subscription, slots.clone());
+                        let fetched = lane.fetch(&mut trouble).await;
+                        ending.spawn(lane.finish(self.shutdown.clone(), self.grace));
+                        let Err(error) = fetched else { break };
+                        error
+                    }
+                };
+            let pause = trouble.begins(&error);
+            tokio::select! { () = sleep(pause) => (), () = self.shutdown.draining() => () }
+        }
+        while ending.join_next().await.is_some() {}
+    }
+}
+
+/// Whether the transport is in trouble, and how long the next pause is.
+#[derive(Debug)]
+pub(crate) struct Trouble<'a> {
+    worker: &'a Worker,
+    paused: bool,
+    pause: Duration,
+}
+
+impl<'a> Trouble<'a> {
+    fn new(worker: &'a Worker) -> Self {
+        Self { worker, paused: false, pause: PAUSES.0 }
+    }
+
+    /// Tells of the trouble, and says how long to wait.
+    fn begins(&mut self, error: &TransportError) -> Duration {
+        let pause = self.pause;
+        self.paused = true;
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        self.worker.observers.iter().for_each(|it| it.paused(&self.worker.queue, error, pause));
+        pause
+    }
+
+    /// Tells that it is over, if there was any.
+    pub(crate) fn is_over(&mut self) {
+        self.pause = PAUSES.0;
+        if std::mem::take(&mut self.paused) {
+            self.worker.observers.iter().for_each(|it| it.resumed(&self.worker.queue));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! How messages of one queue are handled.
+
+use std::{
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bezoar_core::{Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOptions, SystemClock};
+use rand::{SeedableRng, rngs::StdRng};
+use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
+
+use crate::{Context, Event, Failed, Log, Observer};
+
+pub(crate) type HandlerService = BoxCloneSyncService<Context, (), Failed>;
+
+/// How often to look into an empty queue of a transport that does not wake us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polling {
+    /// The first wait; it doubles while the queue stays empty.
+    pub first: Duration,
+    /// The longest wait.
+    pub most: Duration,
+}
+
+impl Default for Polling {
+    /// From 1 s to 5 s.
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), most: Duration::from_secs(5) }
+    }
+}
+
+/// A queue, what handles its messages, and how.
+///
+/// The defaults are careful ones: 16 at a time, 30 s leases that are renewed while a handler runs, five
+/// minutes for a handler, the policy [for jobs](RetryPolicy::jobs), 5 deliveries without an outcome.
+#[derive(Clone)]
+pub struct Worker {
+    pub(crate) queue: QueueName,
+    pub(crate) service: HandlerService,
+    pub(crate) policy: RetryPolicy,
+    pub(crate) immediate_retries: u32,
+    pub(crate) max_deliveries: u32,
+    pub(crate) timeout: Duration,
+    pub(crate) fetch_loops: NonZeroU32,
+    pub(crate) concurrency: NonZeroU32,
+    pub(crate) subscribe: SubscribeOptions,
+    pub(crate) polling: Polling,
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<Mutex<StdRng>>,
+}
+
+impl Worker {
+    /// Handles messages of `queue` with `service`, for example a [`Router`](crate::Router).
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if `queue` is no name for a queue.
+    pub fn new<T>(queue: impl AsRef<str>, service: T) -> Result<Self, Invalid>
+    where
+        T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        T::Future: Send,
+    {
+        let failed = |error: T::Error| Failed(Failed::from_any(error.into()));
+        Ok(Self {
+            queue: QueueName::new(queue)?,
+            service: BoxCloneSyncService::new(service.map_err(failed)),
+            policy: RetryPolicy::default(),
+            immediate_retries: 0,
+            max_deliveries: 5,
+            timeout: Duration::from_secs(300),
+            fetch_loops: NonZeroU32::MIN,
+            concurrency: NonZeroU32::new(16).expect("16 is not 0"),
+            subscribe: SubscribeOptions::default(),
+            polling: Polling::default(),
+            observers: vec![Arc::new(Log)],
+            clock: Arc::new(SystemClock),
+            random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
+        })
+    }
+
+    /// Goes around everything so far. Each try of a message passes through it.
+    pub fn layer<L, T>(mut self, layer: L) -> Self
+    where
+        L: Layer<HandlerService, Service = T>,
+        T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        T::Future: Send,
+    {
+        let failed = |error: T::Error| Failed(Failed::from_any(error.into()));
+        self.service = BoxCloneSyncService::new(layer.layer(self.service).map_err(failed));
+        self
+    }
+
+    /// When a failed message is tried again.
+    pub fn policy(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How often a try is repeated at once, in the same process, before it counts as a failed attempt.
+    /// At most 10.
+    pub fn immediate_retries(mut self, retries: u32) -> Self {
+        self.immediate_retries = retries.min(10);
+        self
+    }
+
+    /// How often a message may be handed out without an outcome (its process died, its lease was lost)
+    /// before it is set aside unhandled.
+    pub fn max_deliveries(mut self, deliveries: u32) -> Self {
+        self.max_deliveries = deliveries.max(1);
+        self
+    }
+
+    /// How long a try may take. Beyond that it is cancelled and has failed.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How many loops fetch messages. Total concurrency is loops × [`concurrency`](Self::concurrency).
+    pub fn fetch_loops(mut self, loops: NonZeroU32) -> Self {
+        self.fetch_loops = loops;
+        self
+    }
+
+    /// How many messages each fetch loop has in hand at a time.
+    pub fn concurrency(mut self, concurrency: NonZeroU32) -> Self {
+        self.concurrency = concurrency;
+        self.subscribe.prefetch = concurrency;
+        self
+    }
+
+    /// For how long a message is leased; renewed three times within that while its handler runs.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.subscribe.lease = lease;
+        self
+    }
+
+    /// How an empty queue is looked into, where the transport does not wake us.
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = polling;
+        self
+    }
+
+    /// One more who is told what happens.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Nobody is told what happens, not even the log.
+    pub fn without_observers(mut self) -> Self {
+        self.observers.clear();
+        self
+    }
+
+    /// What tells the time, and what chance begins with; for tests that must be repeatable.
+    pub fn deterministic(mut self, clock: Arc<dyn Clock>, seed: u64) -> Self {
+        self.clock = clock;
+        self.random = Arc::new(Mutex::new(StdRng::seed_from_u64(seed)));
+        self
+    }
+
+    pub(crate) fn tell(&self, message: &Message, event: &Event<'_>) {
+        self.observers.iter().for_each(|observer| observer.message(&self.queue, message, event));
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &QueueName {
+        &self.queue
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("queue", &self.queue)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,1 +1,36 @@
-//! Placeholder.
+//! The antidote to poison messages.
+//!
+//! A durable queue, typed handlers, sensible retries and dead letters, with nothing to install:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/lab.rs")]
+//! ```
+//!
+//! - [`connect`] opens the queues behind a URL: `sqlite:lab.db` (durable), `memory:` (for tests).
+//! - A [`Router`] picks a handler by message type; handlers are plain async functions.
+//! - A [`Worker`] says how a queue is worked on: concurrency, policy, timeouts, any `tower::Layer`.
+//! - What fails is tried again by its [`RetryPolicy`]; what cannot succeed is set aside with its reason
+//!   and its history, and can be replayed.
+//! - [`testing`] runs workers in virtual time: hours of retries take no time, and no test sleeps.
+//!
+//! Handlers may see a message twice (a process can die after its work and before saying so), so make
+//! them idempotent; [`Context::redelivered`] says when that may be the case.
+
+mod connect;
+pub mod testing;
+
+pub use bezoar_core::{
+    Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
+    DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind, Failure, FailureKind,
+    Finding, HeaderValue, Headers, Invalid, Jitter, Ledger, Message, MessageId, MessageType,
+    Outgoing, Page, QueueAdmin, QueueName, Reason, RetryPolicy, Selection, Sensitive, Settlement,
+    SubscribeOptions, Subscription, SystemClock, Transport, TransportError, Verdict,
+};
+pub use bezoar_memory as memory;
+pub use bezoar_runtime::{
+    AttemptNumber, Context, Event, Failed, FromMessage, FromRef, Handler, Host, Json, Log,
+    Observer, Outcome, Polling, Publisher, Router, Shutdown, State, Worker,
+};
+#[cfg(feature = "sqlite")]
+pub use bezoar_sqlite as sqlite;
+pub use connect::{Bezoar, connect};

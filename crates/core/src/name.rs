@@ -74,6 +74,12 @@ macro_rules! name {
             }
         }
 
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl TryFrom<&str> for $name {
             type Error = Invalid;
 

@@ -1,0 +1,147 @@
+//! From a URL to queues. The one list of transports.
+
+use std::{error::Error, sync::Arc};
+
+use bezoar_core::{
+    DeadLetter, ErrorKind, Invalid, MessageId, Page, QueueAdmin, QueueName, Selection, Transport,
+    TransportError,
+};
+use bezoar_memory::MemoryTransport;
+use bezoar_runtime::{Host, Publisher, Shutdown, Worker};
+use serde::Serialize;
+
+/// Opens the queues behind `url`: `sqlite:PATH` or `memory:`.
+///
+/// # Errors
+///
+/// Kind `Invalid` for a URL that no transport here understands; otherwise what the transport says.
+pub async fn connect(url: &str) -> Result<Bezoar, TransportError> {
+    match url.split(':').next() {
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") => {
+            let options = bezoar_sqlite::Options::from_url(url).map_err(invalid)?;
+            let opened =
+                tokio::task::spawn_blocking(|| bezoar_sqlite::SqliteTransport::open(options));
+            Ok(Bezoar::new(opened.await.map_err(|source| other().with_source(source))??))
+        }
+        Some("memory") => Ok(Bezoar::new(MemoryTransport::default())),
+        _ => Err(invalid(Invalid::new("url", "is none of sqlite:PATH, memory:"))),
+    }
+}
+
+fn invalid(invalid: Invalid) -> TransportError {
+    TransportError::new(ErrorKind::Invalid(invalid), "bezoar", "connect")
+}
+
+fn other() -> TransportError {
+    TransportError::new(ErrorKind::Other, "bezoar", "connect")
+}
+
+/// Open queues: to send to, to work on, to look at. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Bezoar {
+    transport: Arc<dyn Transport>,
+    admin: Arc<dyn QueueAdmin>,
+    publisher: Publisher,
+}
+
+impl Bezoar {
+    /// The queues of a transport that was opened by hand.
+    pub fn new(transport: impl Transport + QueueAdmin + Clone) -> Self {
+        let (transport, admin) = (Arc::new(transport.clone()), Arc::new(transport));
+        let publisher = Publisher::new(transport.clone());
+        Self { transport, admin, publisher }
+    }
+
+    /// Creates a queue if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Kind `Invalid` for a name that is none; otherwise what the transport says.
+    pub async fn provision(&self, queue: &str) -> Result<(), TransportError> {
+        self.admin.provision(&name(queue)?).await
+    }
+
+    /// Sends a value as JSON. Returns the message's id once it is stored.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Publisher::send`]; kind `QueueNotFound` if the queue was not provisioned.
+    pub async fn send(
+        &self,
+        queue: &str,
+        message_type: &str,
+        value: &impl Serialize,
+    ) -> Result<MessageId, TransportError> {
+        self.publisher.send(queue, message_type, value).await
+    }
+
+    /// Works on a queue, which is created if it is not there, until Ctrl-C or SIGTERM; a second one
+    /// stops at once.
+    ///
+    /// # Errors
+    ///
+    /// If the queue cannot be had, or the system gives us no signals.
+    pub async fn run(&self, worker: Worker) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let shutdown = Shutdown::default();
+        tokio::select! {
+            ran = self.run_until(worker, shutdown.clone()) => Ok(ran?),
+            signals = shutdown.listen() => {
+                signals?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Works on a queue, which is created if it is not there, until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// If the queue cannot be had. Later trouble pauses the worker and is logged.
+    pub async fn run_until(
+        &self,
+        worker: Worker,
+        shutdown: Shutdown,
+    ) -> Result<(), TransportError> {
+        self.admin.provision(worker.queue()).await?;
+        Host::new().worker(self.transport.clone(), worker).run(shutdown).await;
+        Ok(())
+    }
+
+    /// The first dead letters of a queue; [`admin`](Self::admin) pages through all.
+    ///
+    /// # Errors
+    ///
+    /// Kind `QueueNotFound` or `Invalid`; otherwise what the transport says.
+    pub async fn dead_letters(&self, queue: &str) -> Result<Vec<DeadLetter>, TransportError> {
+        self.admin.dead_letters(&name(queue)?, Page::default()).await
+    }
+
+    /// Sends all dead letters of a queue back to it, each once, with retries counted anew.
+    ///
+    /// # Errors
+    ///
+    /// Kind `QueueNotFound` or `Invalid`; otherwise what the transport says.
+    pub async fn redrive(&self, queue: &str) -> Result<u64, TransportError> {
+        self.admin.redrive(&name(queue)?, &Selection::All).await
+    }
+
+    /// The transport itself.
+    pub fn transport(&self) -> &Arc<dyn Transport> {
+        &self.transport
+    }
+
+    /// The operator's side.
+    pub fn admin(&self) -> &Arc<dyn QueueAdmin> {
+        &self.admin
+    }
+
+    /// What makes and sends messages.
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+}
+
+fn name(queue: &str) -> Result<QueueName, TransportError> {
+    QueueName::new(queue).map_err(invalid)
+}

@@ -1,0 +1,151 @@
+//! Workers in virtual time, for tests of handlers.
+//!
+//! ```
+//! use bezoar::{Json, Router, Worker, testing::Harness};
+//!
+//! async fn store(Json(value): Json<f64>) -> Result<(), std::io::Error> {
+//!     if value > 0.0 { Ok(()) } else { Err(std::io::Error::other("implausible")) }
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+//! // within #[tokio::test(start_paused = true)]
+//! let lab = Harness::start(Worker::new("lab", Router::new().on("result", store))?).await;
+//! lab.send("result", &14.1).await;
+//! lab.send("result", &-1.0).await;
+//! lab.until_idle().await; // four attempts and seven seconds of backoff, at once
+//!
+//! let dead = lab.dead_letters().await;
+//! assert_eq!(dead.len(), 1);
+//! assert_eq!(dead[0].reason.to_string(), "max retries (3) exhausted");
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use bezoar_core::{
+    Clock, DeadLetter, Depth, Message, MessageId, Page, QueueAdmin, QueueName, Selection, millis,
+    to_millis,
+};
+use bezoar_memory::{MemoryTransport, Options};
+use bezoar_runtime::{Event, Host, Observer, Publisher, Shutdown, Worker};
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+
+/// The longest that a worker may be busy, in virtual time.
+const PATIENCE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// A worker on a queue in memory. Meant for a runtime whose time is paused, where waiting takes no time.
+///
+/// Trouble panics, as is useful in tests.
+#[derive(Debug)]
+pub struct Harness {
+    transport: MemoryTransport,
+    publisher: Publisher,
+    queue: QueueName,
+    changed: Arc<Notify>,
+    shutdown: Shutdown,
+    running: JoinHandle<()>,
+}
+
+impl Harness {
+    /// Starts the worker. Chance is the same in every run.
+    pub async fn start(worker: Worker) -> Self {
+        let clock = Arc::new(VirtualClock::default());
+        let transport =
+            MemoryTransport::new(Options { clock: clock.clone(), ..Options::default() });
+        let queue = worker.queue().clone();
+        transport.provision(&queue).await.expect("memory has room for a queue");
+        let (changed, shutdown) = (Arc::new(Notify::new()), Shutdown::default());
+        let worker =
+            worker.deterministic(clock.clone(), 0).observer(Arc::new(Bell(changed.clone())));
+        let publisher = Publisher::new(Arc::new(transport.clone())).with_clock(clock);
+        let host = Host::new().worker(Arc::new(transport.clone()), worker);
+        let running = tokio::spawn(host.run(shutdown.clone()));
+        Self { transport, publisher, queue, changed, shutdown, running }
+    }
+
+    /// Sends a value as JSON.
+    pub async fn send(&self, message_type: &str, value: &impl Serialize) -> MessageId {
+        let sent = self.publisher.send(&self.queue, message_type, value).await;
+        sent.expect("the queue takes every message that is small enough")
+    }
+
+    /// Sends a message as it is.
+    pub async fn send_message(&self, message: Message) -> MessageId {
+        let sent = self.publisher.send_message(&self.queue, message, Duration::ZERO).await;
+        sent.expect("the queue takes every message that is small enough")
+    }
+
+    /// Waits until every message is done or dead, retries included.
+    pub async fn until_idle(&self) {
+        let idle = async {
+            loop {
+                let changed = self.changed.notified();
+                let Depth { ready, delayed, leased, .. } = self.depth().await;
+                if [ready, delayed, leased].into_iter().flatten().sum::<u64>() == 0 {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, idle).await;
+        waited.expect("the queue should be idle within 400 days of virtual time");
+    }
+
+    /// How many messages are where.
+    pub async fn depth(&self) -> Depth {
+        self.transport.depth(&self.queue).await.expect("the queue was provisioned")
+    }
+
+    /// All dead letters.
+    pub async fn dead_letters(&self) -> Vec<DeadLetter> {
+        let mut page = Page::default();
+        let mut all = Vec::new();
+        loop {
+            let more = self.transport.dead_letters(&self.queue, page).await;
+            let more = more.expect("the queue was provisioned");
+            let Some(last) = more.last() else { return all };
+            page.after = Some(last.id);
+            all.extend(more);
+        }
+    }
+
+    /// Sends all dead letters back.
+    pub async fn redrive(&self) -> u64 {
+        let redriven = self.transport.redrive(&self.queue, &Selection::All).await;
+        redriven.expect("the queue was provisioned")
+    }
+
+    /// Stops the worker gracefully.
+    pub async fn stop(self) {
+        self.shutdown.drain();
+        self.running.await.expect("the worker does not panic");
+    }
+}
+
+#[derive(Debug)]
+struct Bell(Arc<Notify>);
+
+impl Observer for Bell {
+    fn message(&self, _: &QueueName, _: &Message, _: &Event<'_>) {
+        self.0.notify_waiters();
+    }
+}
+
+/// A clock that follows tokio's time, which tests can pause.
+#[derive(Debug)]
+pub struct VirtualClock(Instant);
+
+impl Default for VirtualClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for VirtualClock {
+    /// The time since the clock was made, from a day in September 2001 on.
+    fn now(&self) -> Timestamp {
+        millis(1_000_000_000_000 + to_millis(self.0.elapsed()))
+    }
+}

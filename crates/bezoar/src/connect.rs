@@ -84,13 +84,12 @@ impl Bezoar {
     /// If the queue cannot be had, or the system gives us no signals.
     pub async fn run(&self, worker: Worker) -> Result<(), Box<dyn Error + Send + Sync>> {
         let shutdown = Shutdown::default();
+        let mut running = std::pin::pin!(self.run_until(worker, shutdown.clone()));
         tokio::select! {
-            ran = self.run_until(worker, shutdown.clone()) => Ok(ran?),
-            signals = shutdown.listen() => {
-                signals?;
-                Ok(())
-            }
+            ran = &mut running => return Ok(ran?),
+            heard = shutdown.listen() => heard?,
         }
+        Ok(running.await?) // the second signal: messages are handed back, quickly
     }
 
     /// Works on a queue, which is created if it is not there, until told to stop.

@@ -4,6 +4,8 @@
 //! and notes in a journal what it was promised. The parent kills it with -9 at random moments, and in
 //! the end compares the journal with the database.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::{HashMap, HashSet},
     env,

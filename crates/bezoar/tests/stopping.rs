@@ -1,5 +1,7 @@
 //! How a worker stops, and what it does in trouble.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     num::NonZeroU32,
     sync::{

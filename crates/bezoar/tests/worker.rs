@@ -1,5 +1,7 @@
 //! What a worker promises, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     num::NonZeroU32,
     sync::{

@@ -40,7 +40,7 @@ impl FetchLoop {
                     }
                 };
             let pause = trouble.begins(&error);
-            tokio::select! { () = sleep(pause) => (), () = self.shutdown.draining() => () }
+            tokio::select! { biased; () = sleep(pause) => (), () = self.shutdown.draining() => () }
         }
         while ending.join_next().await.is_some() {}
     }

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use bezoar_core::{Capabilities, Delivery, Subscription, TransportError};
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::{JoinHandle, JoinSet},
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
@@ -26,7 +26,7 @@ pub(crate) struct Lane {
     wakes: bool,
     slots: Arc<Semaphore>,
     outbox: mpsc::Sender<Settled>,
-    settler: JoinHandle<()>,
+    settler: JoinSet<()>,
     tasks: JoinSet<()>,
 }
 
@@ -46,7 +46,8 @@ impl Lane {
             leases: capabilities.leases,
             shutdown: of.shutdown.clone(),
         };
-        let (wakes, settler, tasks) = (capabilities.wakes, tokio::spawn(settler), JoinSet::new());
+        let settler = JoinSet::from_iter([settler]);
+        let (wakes, tasks) = (capabilities.wakes, JoinSet::new());
         Self { process, wakes, slots, outbox, settler, tasks }
     }
 
@@ -63,7 +64,7 @@ impl Lane {
             };
             trouble.is_over();
             if deliveries.is_empty() && !self.wakes {
-                tokio::select! { () = sleep(idle) => (), () = shutdown.draining() => () }
+                tokio::select! { biased; () = sleep(idle) => (), () = shutdown.draining() => () }
                 idle = (idle * 2).min(polling.most);
                 continue;
             }
@@ -103,12 +104,11 @@ impl Lane {
             shutdown.draining().await;
             sleep(grace).await;
         };
-        tokio::select! { () = all(&mut tasks) => (), () = patience => shutdown.abort() }
+        tokio::select! { biased; () = all(&mut tasks) => (), () = patience => shutdown.abort() }
         let _ = timeout(LAST_WORDS, all(&mut tasks)).await;
         tasks.shutdown().await;
-        if timeout(LAST_WORDS, &mut settler).await.is_err() {
-            settler.abort();
-        }
+        let _ = timeout(LAST_WORDS, all(&mut settler)).await;
+        settler.shutdown().await;
         if let Ok(subscription) = Arc::try_unwrap(process.subscription) {
             let _ = timeout(LAST_WORDS, subscription.close()).await;
         }

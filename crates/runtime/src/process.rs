@@ -104,6 +104,7 @@ impl Process {
         let mut renewing = self.subscription.extend(delivery, self.worker.subscribe.lease);
         let renewed = loop {
             tokio::select! {
+                biased;
                 renewed = &mut renewing => break renewed,
                 settled = &mut attempt, if settlement.is_none() => settlement = Some(settled),
             }

@@ -46,7 +46,7 @@ impl Shutdown {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
-            tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () }
+            tokio::select! { biased; _ = terminate.recv() => (), _ = interrupt.recv() => () }
             if self.is_draining() {
                 self.abort();
                 return Ok(());

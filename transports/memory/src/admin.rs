@@ -1,9 +1,10 @@
 //! The operator's side.
 
+use std::ops::Bound;
+
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterId, Depth, Finding, Page, QueueAdmin, QueueName, Selection, Severity,
-    TransportError,
+    DeadLetter, Depth, Finding, Page, QueueAdmin, QueueName, Selection, Severity, TransportError,
 };
 
 use crate::{
@@ -47,10 +48,9 @@ impl QueueAdmin for MemoryTransport {
     ) -> Result<Vec<DeadLetter>, TransportError> {
         self.step(|state, _| {
             let dead = &find(state, queue, "dead_letters")?.dead;
-            let from =
-                page.after.map_or(DeadLetterId(i64::MIN), |DeadLetterId(id)| DeadLetterId(id + 1));
+            let from = page.after.map_or(Bound::Unbounded, Bound::Excluded);
             Ok(dead
-                .range(from..)
+                .range((from, Bound::Unbounded))
                 .map(|(_, dead)| dead.clone())
                 .take(page.limit.get() as usize)
                 .collect())

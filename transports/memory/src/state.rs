@@ -123,34 +123,34 @@ impl State {
         lease: Duration,
         now: Timestamp,
     ) -> Vec<Delivery> {
-        let mut claimed = Vec::new();
-        while claimed.len() < max as usize {
-            let Some(entries) = self.queues.get_mut(queue).map(|queue| &mut queue.waiting) else {
-                break;
-            };
-            let Some(first) = entries.first_entry().filter(|e| e.key().0 <= now.as_millisecond())
-            else {
-                break;
-            };
-            let ((_, seq), mut entry) = first.remove_entry();
-            let from = entry.place();
-            let redelivered = entry.message.ledger.without_outcome() > 0;
-            entry.message.ledger.acquire();
-            let until = after(now, lease);
-            let (message, token) = (entry.message.clone(), self.number());
-            entry.token = Some(token);
-            self.moved(message.id.clone(), from, Place::Leased, now);
-            let entries = self.queues.get_mut(queue).expect("it was there just now");
-            entries.waiting.insert((until, seq), entry);
-            let receipt = Receipt::Numbered { key: seq, token };
-            claimed.push(Delivery {
-                message,
-                receipt,
-                lease_until: Some(millis(until)),
-                redelivered,
-            });
-        }
-        claimed
+        let Some(entries) = self.queues.get(queue).map(|queue| &queue.waiting) else {
+            return Vec::new();
+        };
+        // Chosen before any is leased: with a lease of no length it would be due again at once.
+        let due = entries.range(..=(now.as_millisecond(), i64::MAX)).map(|(key, _)| *key);
+        let due: Vec<_> = due.take(max as usize).collect();
+        due.into_iter().filter_map(|key| self.lease(queue, key, lease, now)).collect()
+    }
+
+    fn lease(
+        &mut self,
+        queue: &QueueName,
+        key: (i64, i64),
+        lease: Duration,
+        now: Timestamp,
+    ) -> Option<Delivery> {
+        let token = self.number();
+        let entries = &mut self.queues.get_mut(queue)?.waiting;
+        let (until, mut entry) = (after(now, lease), entries.remove(&key)?);
+        let from = entry.place();
+        let redelivered = entry.message.ledger.without_outcome() > 0;
+        entry.message.ledger.acquire();
+        entry.token = Some(token);
+        let message = entry.message.clone();
+        entries.insert((until, key.1), entry);
+        self.moved(message.id.clone(), from, Place::Leased, now);
+        let receipt = Receipt::Numbered { key: key.1, token };
+        Some(Delivery { message, receipt, lease_until: Some(millis(until)), redelivered })
     }
 
     /// Does what the settlement says; `false` if the receipt is stale.

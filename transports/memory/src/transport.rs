@@ -132,7 +132,7 @@ impl Subscription for MemorySubscription {
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now() + wait.min(MAX_DELAY); // beyond it an instant overflows
         loop {
             let wake =
                 self.transport.lock().queues.get(&self.queue).map(|queue| queue.wake.clone());
@@ -153,7 +153,7 @@ impl Subscription for MemorySubscription {
             }
             let pause = pause.min(wait); // a sleep beyond the deadline needs no exact end
             let waiting = async {
-                tokio::select! { () = woken => (), () = sleep(pause) => () }
+                tokio::select! { biased; () = woken => (), () = sleep(pause) => () }
             };
             if timeout_at(deadline, waiting).await.is_err() || Instant::now() >= deadline {
                 return Ok(Vec::new());

@@ -211,7 +211,7 @@ impl Subscription for SqliteSubscription {
             }
             let pause = found.pause.min(self.poll);
             let waiting = async {
-                tokio::select! { () = woken => (), () = sleep(pause) => () }
+                tokio::select! { biased; () = woken => (), () = sleep(pause) => () }
             };
             if timeout_at(deadline, waiting).await.is_err() {
                 return Ok(Vec::new());

@@ -1,1 +1,56 @@
-//! Placeholder.
+//! The contract as tests: one list of cases for every transport.
+//!
+//! A transport brings a [`Harness`] and one line. Each case becomes a test of its own, named by the
+//! promise that it checks. A promise that the transport's capabilities do not make is skipped, and
+//! says so on stderr. [`Faulty`] is a transport that fails on purpose, for testing what is built on one.
+//!
+//! | where | what |
+//! | --- | --- |
+//! | `list.rs` | the one list: which cases there are, and which capability each needs |
+//! | `cases/` | the cases, a file for each subject |
+//! | `case.rs`, `worker.rs`, `samples.rs` | what the cases are written with |
+//! | `harness.rs`, `run.rs` | what a transport brings along, and how a case is run with it |
+//! | `faulty.rs` | the wrapper that injects faults |
+//!
+//! Not for testing what handlers or policies do: those belong to the worker.
+//!
+//! ```
+//! # use std::{sync::Arc, time::Duration};
+//! # use bezoar_conformance::Harness;
+//! # use bezoar_core::{ManualClock, QueueAdmin, Transport};
+//! # use bezoar_memory::{MemoryTransport, Options};
+//! struct MemoryHarness { transport: MemoryTransport, clock: Arc<ManualClock> }
+//!
+//! impl MemoryHarness {
+//!     async fn new() -> Self {
+//!         let clock = Arc::new(ManualClock::default());
+//!         let options = Options { clock: clock.clone(), ..Options::default() };
+//!         Self { transport: MemoryTransport::new(options), clock }
+//!     }
+//! }
+//!
+//! #[async_trait::async_trait]
+//! impl Harness for MemoryHarness {
+//!     fn transport(&self) -> Arc<dyn Transport> { Arc::new(self.transport.clone()) }
+//!     fn admin(&self) -> Arc<dyn QueueAdmin> { Arc::new(self.transport.clone()) }
+//!     async fn elapse(&self, by: Duration) { self.clock.advance(by) }
+//! }
+//!
+//! bezoar_conformance::suite!(MemoryHarness::new);
+//! # fn main() {}
+//! ```
+
+mod case;
+mod cases;
+mod faulty;
+mod harness;
+mod list;
+mod needs;
+mod run;
+mod samples;
+mod worker;
+
+pub use faulty::{Fault, Faulty, Operation, Plan, Step, seeded};
+pub use harness::Harness;
+pub use list::{Listed, all};
+pub use run::{Outcome, check};

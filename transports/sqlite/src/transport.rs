@@ -198,7 +198,7 @@ impl Subscription for SqliteSubscription {
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now() + wait.min(MAX_DELAY);
         let bell = self.bells.of(&self.name);
         loop {
             // Listening begins before looking, so that nothing sent in between goes unnoticed.

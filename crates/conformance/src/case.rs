@@ -1,0 +1,210 @@
+//! What a case is given: a fresh transport with one empty queue, and the steps that cases are made of.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use bezoar_core::{
+    Capabilities, Counting, DeadLetter, Depth, ErrorKind, Message, Outgoing, Page, QueueAdmin,
+    QueueName, Selection, SubscribeOptions, Transport, TransportError,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    Harness,
+    samples::{dead_letter, messages},
+    worker::Worker,
+};
+
+/// For how many ticks the workers of a case hold a delivery.
+pub(crate) const LEASE: u32 = 4;
+
+pub(crate) struct Case {
+    pub(crate) queue: QueueName,
+    harness: Box<dyn Harness>,
+}
+
+impl Case {
+    pub(crate) async fn open(name: &str, harness: Box<dyn Harness>) -> Self {
+        let case = Self { queue: unique(name), harness };
+        case.admin().provision(&case.queue).await.expect("a queue can be provisioned");
+        case
+    }
+
+    pub(crate) fn transport(&self) -> Arc<dyn Transport> {
+        self.harness.transport()
+    }
+
+    pub(crate) fn admin(&self) -> Arc<dyn QueueAdmin> {
+        self.harness.admin()
+    }
+
+    pub(crate) fn can(&self) -> Capabilities {
+        self.transport().capabilities()
+    }
+
+    pub(crate) fn counts_exactly(&self) -> bool {
+        self.can().acquired == Counting::Exact
+    }
+
+    pub(crate) fn ticks(&self, count: u32) -> Duration {
+        self.harness.tick() * count
+    }
+
+    /// Lets `ticks` pass.
+    pub(crate) async fn elapse(&self, ticks: u32) {
+        self.harness.elapse(self.ticks(ticks)).await;
+    }
+
+    /// Lets every lease run out.
+    pub(crate) async fn outlast_leases(&self) {
+        self.elapse(LEASE + 1).await;
+    }
+
+    pub(crate) async fn restart(&mut self) {
+        self.harness.restart().await;
+    }
+
+    /// One more queue.
+    pub(crate) async fn other_queue(&self) -> QueueName {
+        let queue = unique("other");
+        self.admin().provision(&queue).await.expect("a queue can be provisioned");
+        queue
+    }
+
+    /// The name of a queue that is not there.
+    pub(crate) fn unknown_queue(&self) -> QueueName {
+        unique("unknown")
+    }
+
+    pub(crate) async fn send(&self, outgoing: impl Into<Outgoing>) {
+        self.send_all([outgoing]).await;
+    }
+
+    pub(crate) async fn send_all(&self, batch: impl IntoIterator<Item = impl Into<Outgoing>>) {
+        let batch: Vec<Outgoing> = batch.into_iter().map(Into::into).collect();
+        for result in self.try_send(&batch).await {
+            result.expect("a message that fits is accepted");
+        }
+    }
+
+    pub(crate) async fn try_send(&self, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let results = self.transport().send(&(&self.queue).into(), batch).await;
+        assert_eq!(results.len(), batch.len(), "a batch has one result per message");
+        results
+    }
+
+    /// Why this message is not accepted.
+    pub(crate) async fn refusal(&self, outgoing: impl Into<Outgoing>) -> TransportError {
+        let result = self.try_send(&[outgoing.into()]).await.pop().expect("there is one");
+        result.expect_err("what does not fit is refused")
+    }
+
+    pub(crate) async fn worker(&self) -> Worker {
+        self.worker_of(&self.queue).await
+    }
+
+    pub(crate) async fn worker_of(&self, queue: &QueueName) -> Worker {
+        let options = SubscribeOptions { lease: self.ticks(LEASE), ..SubscribeOptions::default() };
+        let subscription = self.transport().subscribe(queue, options).await;
+        Worker { subscription: subscription.expect("a queue can be opened"), lag: self.lag() }
+    }
+
+    pub(crate) fn lag(&self) -> Duration {
+        self.harness.lag()
+    }
+
+    pub(crate) async fn depth(&self) -> Depth {
+        self.admin().depth(&self.queue).await.expect("a queue tells its depth")
+    }
+
+    /// So many messages are ready, delayed, leased and dead.
+    pub(crate) async fn assert_depth(&self, expected: [u64; 4], when: &str) {
+        let until = Instant::now() + self.lag();
+        let mut depth = self.depth().await;
+        while !self.shows(&depth, expected) && Instant::now() < until {
+            sleep(Duration::from_millis(10)).await;
+            depth = self.depth().await;
+        }
+        let [ready, delayed, leased, dead] = expected;
+        assert!(
+            self.shows(&depth, expected),
+            "{when} there are {ready} ready, {delayed} delayed, {leased} leased, {dead} dead; got {depth:?}"
+        );
+    }
+
+    fn shows(&self, depth: &Depth, expected: [u64; 4]) -> bool {
+        let counts = [depth.ready, depth.delayed, depth.leased, depth.dead];
+        counts.into_iter().zip(expected).all(|(count, expected)| match count {
+            Some(count) => count == expected,
+            None => !self.harness.knows_depth(),
+        })
+    }
+
+    /// A number is missing, which is right only if the harness says so.
+    pub(crate) fn cannot_tell_depth(&self) {
+        assert!(!self.harness.knows_depth(), "a queue with a ready message tells its age");
+    }
+
+    /// All dead letters, read in small pages.
+    pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
+        const MOST: usize = 10_000;
+        let mut dead: Vec<DeadLetter> = Vec::new();
+        while dead.len() < MOST {
+            let page = self.page_after(dead.last(), 7).await;
+            if page.is_empty() {
+                break;
+            }
+            dead.extend(page);
+        }
+        dead
+    }
+
+    pub(crate) async fn page_after(
+        &self,
+        last: Option<&DeadLetter>,
+        limit: u32,
+    ) -> Vec<DeadLetter> {
+        let limit = NonZeroU32::new(limit).expect("a page is asked for");
+        let page = Page { after: last.map(|dead| dead.id), limit };
+        self.admin().dead_letters(&self.queue, page).await.expect("dead letters can be listed")
+    }
+
+    /// Sends `count` messages and sets them aside.
+    pub(crate) async fn kill(&self, count: usize) -> Vec<DeadLetter> {
+        self.kill_these(messages(count)).await
+    }
+
+    pub(crate) async fn kill_these(&self, messages: Vec<Message>) -> Vec<DeadLetter> {
+        let (worker, mut left) = (self.worker().await, messages.len());
+        self.send_all(messages).await;
+        while left > 0 {
+            let some = worker.take(left.min(16)).await;
+            left -= some.len();
+            let batch = some.into_iter().map(|held| (held, dead_letter())).collect();
+            for result in worker.subscription.settle(batch).await {
+                result.expect("a held delivery can be set aside");
+            }
+        }
+        self.dead().await
+    }
+
+    pub(crate) async fn redrive(&self, selection: Selection) -> u64 {
+        self.admin().redrive(&self.queue, &selection).await.expect("dead letters can be redriven")
+    }
+
+    pub(crate) async fn purge(&self, selection: Selection) -> u64 {
+        self.admin().purge(&self.queue, &selection).await.expect("dead letters can be purged")
+    }
+}
+
+/// The error says which queue is not there.
+#[track_caller]
+pub(crate) fn assert_not_found<T>(result: Result<T, TransportError>, queue: &QueueName) {
+    let kind = result.err().expect("an unknown queue is an error").kind;
+    assert_eq!(kind, ErrorKind::QueueNotFound(queue.clone()), "an unknown queue is named");
+}
+
+/// Fit for every broker: short, of small letters, digits and hyphens.
+fn unique(name: &str) -> QueueName {
+    let start = &name[..name.len().min(40)].replace('_', "-");
+    QueueName::new(format!("{start}-{:08x}", rand::random::<u32>())).expect("it is short")
+}

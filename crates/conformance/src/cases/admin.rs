@@ -1,0 +1,142 @@
+//! Operators see what is there, and errors name what is not.
+
+use std::time::Duration;
+
+use bezoar_core::{Page, Selection, Severity, SubscribeOptions};
+use jiff::Timestamp;
+
+use crate::{
+    case::{Case, LEASE, assert_not_found},
+    samples::{after, dead_letter, message, messages, retry},
+};
+
+pub(crate) async fn depth_follows_a_message_through_its_life(case: Case) {
+    let worker = case.worker().await;
+    case.assert_depth([0, 0, 0, 0], "at first").await;
+    case.send_all(messages(3)).await;
+    case.assert_depth([3, 0, 0, 0], "after sending").await;
+    let held = worker.take(2).await;
+    case.assert_depth([1, 0, 2, 0], "after receiving").await;
+    for (held, settlement) in held.into_iter().zip([retry(Duration::ZERO), dead_letter()]) {
+        worker.settle(held, settlement).await;
+    }
+    case.assert_depth([2, 0, 0, 1], "after settling").await;
+    case.redrive(Selection::All).await;
+    case.assert_depth([3, 0, 0, 0], "after redriving").await;
+    worker.consume(3).await;
+    case.assert_depth([0, 0, 0, 0], "in the end").await;
+}
+
+pub(crate) async fn depth_counts_an_expired_lease_as_ready(case: Case) {
+    case.send_all(messages(2)).await;
+    let _held = case.worker().await.take(2).await;
+    case.assert_depth([0, 0, 2, 0], "while leased").await;
+    case.outlast_leases().await;
+    case.assert_depth([2, 0, 0, 0], "after the leases ran out").await;
+}
+
+pub(crate) async fn depth_counts_a_delay_that_has_ended_as_ready(case: Case) {
+    case.send(after(case.ticks(2), message("delayed"))).await;
+    case.send(message("retried")).await;
+    let worker = case.worker().await;
+    worker.settle(worker.one().await, retry(case.ticks(2))).await;
+    case.assert_depth([0, 2, 0, 0], "while delayed").await;
+    case.elapse(3).await;
+    case.assert_depth([2, 0, 0, 0], "after the delays ended").await;
+}
+
+/// Since when the oldest ready message could have been delivered.
+async fn oldest(case: &Case) -> Option<Timestamp> {
+    case.depth().await.oldest_ready
+}
+
+pub(crate) async fn the_oldest_ready_message_tells_its_age(case: Case) {
+    assert_eq!(oldest(&case).await, None, "an empty queue has no oldest message");
+    case.send(after(case.ticks(2), message("delayed"))).await;
+    assert_eq!(oldest(&case).await, None, "a delayed message is not ready");
+    case.send(message("first")).await;
+    let first = oldest(&case).await;
+    case.elapse(3).await;
+    case.send(message("last")).await;
+    assert_eq!(oldest(&case).await, first, "the oldest stays the oldest");
+    let Some(first) = first else { return case.cannot_tell_depth() };
+    let worker = case.worker().await;
+    worker.consume(1).await;
+    let second = oldest(&case).await.expect("two more are ready");
+    let delay = first.duration_until(second).unsigned_abs();
+    assert!(delay >= case.ticks(2), "a delay does not count as age: {delay:?}");
+    worker.consume(2).await;
+    assert_eq!(oldest(&case).await, None, "an empty queue has no oldest message");
+}
+
+pub(crate) async fn the_age_of_a_returned_message_begins_with_its_return(case: Case) {
+    case.send(message("m")).await;
+    let held = case.worker().await.one().await;
+    assert_eq!(oldest(&case).await, None, "a leased message is not ready");
+    case.elapse(LEASE + 2).await;
+    match oldest(&case).await {
+        Some(since) => assert_eq!(Some(since), held.lease_until, "ready since its lease ended"),
+        None => case.cannot_tell_depth(),
+    }
+}
+
+pub(crate) async fn provisioning_again_keeps_everything(case: Case) {
+    case.kill(1).await;
+    case.send_all(messages(2)).await;
+    let _held = case.worker().await.one().await;
+    case.admin().provision(&case.queue).await.expect("a queue can be provisioned again");
+    case.assert_depth([1, 0, 1, 1], "after provisioning again").await;
+}
+
+pub(crate) async fn queues_are_listed_by_name(case: Case) {
+    let mut own = [case.other_queue().await, case.other_queue().await, case.queue.clone()];
+    own.sort();
+    let mut listed = case.admin().queues().await.expect("queues can be listed");
+    assert!(listed.is_sorted(), "queues are listed by name");
+    listed.retain(|queue| own.contains(queue));
+    assert_eq!(listed, own, "each queue is listed once");
+}
+
+pub(crate) async fn a_sound_queue_has_no_findings(case: Case) {
+    let findings = case.admin().validate(&case.queue).await.expect("a queue can be validated");
+    assert_eq!(findings, [], "nothing is wrong with a queue that was just provisioned");
+}
+
+pub(crate) async fn a_missing_queue_is_found_and_not_made(case: Case) {
+    let unknown = case.unknown_queue();
+    for _ in 0..2 {
+        let findings = case.admin().validate(&unknown).await.expect("it can be validated");
+        let worst = findings.iter().map(|finding| finding.severity).max();
+        assert_eq!(worst, Some(Severity::Error), "a missing queue is found");
+        let texts = findings.iter().all(|f| !f.problem.is_empty() && !f.remedy.is_empty());
+        assert!(texts, "a finding says what is wrong and what to do");
+    }
+    let listed = case.admin().queues().await.expect("queues can be listed");
+    assert!(!listed.contains(&unknown), "validating changes nothing");
+}
+
+pub(crate) async fn sending_to_an_unknown_queue_is_refused(case: Case) {
+    let unknown = case.unknown_queue();
+    let batch = [message("a").into(), message("b").into()];
+    let results = case.transport().send(&(&unknown).into(), &batch).await;
+    assert_eq!(results.len(), 2, "a batch has one result per message");
+    results.into_iter().for_each(|result| assert_not_found(result, &unknown));
+    let listed = case.admin().queues().await.expect("queues can be listed");
+    assert!(!listed.contains(&unknown), "sending makes no queue");
+}
+
+pub(crate) async fn opening_an_unknown_queue_is_refused(case: Case) {
+    let unknown = case.unknown_queue();
+    let opened = case.transport().subscribe(&unknown, SubscribeOptions::default()).await;
+    assert_not_found(opened, &unknown);
+}
+
+pub(crate) async fn operating_on_an_unknown_queue_is_refused(case: Case) {
+    let (unknown, admin) = (case.unknown_queue(), case.admin());
+    assert_not_found(admin.depth(&unknown).await, &unknown);
+    assert_not_found(admin.dead_letters(&unknown, Page::default()).await, &unknown);
+    for selection in [Selection::All, Selection::Ids(Vec::new())] {
+        assert_not_found(admin.redrive(&unknown, &selection).await, &unknown);
+        assert_not_found(admin.purge(&unknown, &selection).await, &unknown);
+    }
+}

@@ -1,0 +1,151 @@
+//! Attempts are counted by us, before the handler runs, and remembered.
+
+use std::time::Duration;
+
+use bezoar_core::{
+    Attempt, Counting, DETAIL_LIMIT_BYTES, Detail, FailureKind, HISTORY_LIMIT, Ledger, Settlement,
+};
+
+use crate::{
+    case::Case,
+    samples::{assert_as_sent, attempt, full_message, message, messages, release, retry},
+    worker::Worker,
+};
+
+fn retry_with(attempts: Vec<Attempt>) -> Settlement {
+    Settlement::Retry { after: Duration::ZERO, attempts }
+}
+
+/// The ledger after one more failed attempt.
+async fn after_failing(worker: &Worker, attempts: Vec<Attempt>) -> Ledger {
+    worker.settle(worker.one().await, retry_with(attempts)).await;
+    let again = worker.one().await;
+    let ledger = again.message.ledger.clone();
+    worker.complete(vec![again]).await;
+    ledger
+}
+
+pub(crate) async fn an_acquisition_is_counted_before_the_handler_runs(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    for acquired in 1..=3 {
+        let held = worker.one().await;
+        let counted = held.message.ledger.acquired;
+        match case.can().acquired {
+            Counting::Exact => assert_eq!(counted, acquired, "the present acquisition is counted"),
+            _ => assert!(counted >= acquired, "counted {counted} of {acquired} acquisitions"),
+        }
+        worker.settle(held, retry(Duration::ZERO)).await;
+    }
+}
+
+pub(crate) async fn an_acquisition_without_settlement_stays_counted(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    for acquired in 1..=4 {
+        let ledger = worker.one().await.message.ledger;
+        assert!(ledger.acquired >= acquired, "a worker that dies leaves its acquisition counted");
+        assert_eq!((ledger.failed, ledger.released), (0, 0), "a lost lease is no failure");
+        if case.counts_exactly() {
+            assert_eq!(ledger.acquired, acquired, "no acquisition is counted twice");
+        }
+        case.outlast_leases().await;
+    }
+}
+
+pub(crate) async fn a_failure_is_counted_and_remembered(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let mut expected = Ledger::default();
+    for number in 1..=3 {
+        worker.settle(worker.one().await, retry_with(vec![attempt(number)])).await;
+        expected.fail(vec![attempt(number)]);
+    }
+    let ledger = worker.one().await.message.ledger;
+    assert_eq!((ledger.failed, ledger.released), (3, 0), "each failed attempt counts one failure");
+    assert_eq!(ledger.history(), expected.history(), "each failed attempt is remembered");
+}
+
+pub(crate) async fn a_release_is_counted_and_is_no_failure(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    for _ in 0..3 {
+        worker.settle(worker.one().await, release(Duration::ZERO)).await;
+    }
+    let ledger = worker.one().await.message.ledger;
+    assert_eq!(ledger.failed, 0, "handing back uses up no retry");
+    assert_eq!(ledger.released, 3, "each hand-back is counted");
+    assert!(ledger.history().is_empty(), "handing back is no attempt");
+}
+
+pub(crate) async fn tries_of_one_attempt_share_its_number(case: Case) {
+    case.send(message("m")).await;
+    let ledger =
+        after_failing(&case.worker().await, vec![attempt(5), attempt(6), attempt(7)]).await;
+    assert_eq!(ledger.failed, 1, "tries of one attempt are one failure");
+    let places: Vec<_> =
+        ledger.history().iter().map(|a| (a.generation, a.number, a.tried)).collect();
+    assert_eq!(places, [(0, 1, 1), (0, 1, 2), (0, 1, 3)], "each try is remembered in its place");
+}
+
+pub(crate) async fn an_attempt_without_a_run_counts_nothing(case: Case) {
+    case.send(message("m")).await;
+    let ledger = after_failing(&case.worker().await, Vec::new()).await;
+    assert_eq!((ledger.failed, ledger.history().len()), (0, 0), "no handler ran, none failed");
+}
+
+pub(crate) async fn every_kind_of_failure_comes_back(case: Case) {
+    case.send(message("m")).await;
+    let tries = FailureKind::ALL.map(|kind| Attempt { kind, ..attempt(1) });
+    let ledger = after_failing(&case.worker().await, tries.to_vec()).await;
+    let kinds: Vec<_> = ledger.history().iter().map(|attempt| attempt.kind).collect();
+    assert_eq!(kinds, FailureKind::ALL, "the kind of each failure is kept");
+}
+
+pub(crate) async fn the_longest_detail_comes_back(case: Case) {
+    case.send(message("m")).await;
+    let detail = Detail::truncated("é".repeat(DETAIL_LIMIT_BYTES));
+    let tries = vec![Attempt { detail: detail.clone(), ..attempt(1) }];
+    let ledger = after_failing(&case.worker().await, tries).await;
+    assert_eq!(ledger.history()[0].detail, detail, "a detail within its limit is kept whole");
+}
+
+pub(crate) async fn a_long_history_is_bounded(case: Case) {
+    case.send(message("m")).await;
+    let (worker, failures) = (case.worker().await, HISTORY_LIMIT as u32 + 8);
+    for number in 0..i64::from(failures) {
+        worker.settle(worker.one().await, retry_with(vec![attempt(number)])).await;
+    }
+    let ledger = worker.one().await.message.ledger;
+    assert_eq!(ledger.failed, failures, "every failure is counted");
+    assert_eq!(ledger.history().len(), HISTORY_LIMIT, "a bounded number is remembered");
+    assert_eq!(ledger.history()[0].number, 1, "the first attempt is remembered");
+    assert_eq!(ledger.last().map(|a| a.number), Some(failures), "so is the last");
+}
+
+pub(crate) async fn only_a_message_without_an_outcome_is_redelivered(case: Case) {
+    case.send_all(messages(2)).await;
+    let worker = case.worker().await;
+    for settlement in [retry(Duration::ZERO), release(Duration::ZERO)] {
+        for held in worker.take(2).await {
+            assert!(!held.redelivered, "each earlier acquisition has an outcome");
+            worker.settle(held, settlement.clone()).await;
+        }
+    }
+    let _lost = worker.one().await;
+    let neighbour = worker.one().await;
+    worker.settle(neighbour, release(Duration::ZERO)).await;
+    case.outlast_leases().await;
+    let flagged = worker.take(2).await.iter().filter(|held| held.redelivered).count();
+    assert_eq!(flagged, 1, "only the message whose worker vanished may have been worked on");
+}
+
+pub(crate) async fn what_was_sent_is_unchanged_by_retries(case: Case) {
+    case.send(full_message("m")).await;
+    let worker = case.worker().await;
+    for number in 0..3 {
+        let held = worker.one().await;
+        assert_as_sent(&held.message, &full_message("m"));
+        worker.settle(held, retry_with(vec![attempt(number)])).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! What is set aside is kept whole, and can be read page by page.
+
+use std::time::Duration;
+
+use bezoar_core::{DeadLetterId, Ledger, Page, Selection, Settlement};
+
+use crate::{
+    case::Case,
+    samples::{assert_as_sent, attempt, full_message, ids, message, messages, reason, retry},
+};
+
+pub(crate) async fn reason_and_time_are_kept(case: Case) {
+    let first = case.kill(1).await.remove(0);
+    case.elapse(2).await;
+    let both = case.kill_these(vec![message("later")]).await;
+    let second = both.iter().find(|dead| dead.id != first.id).expect("there are two");
+    assert_eq!(first.reason.code().as_str(), "sample/reason", "the code of the reason is kept");
+    assert_eq!(first.reason, reason(), "the words of the reason are kept");
+    assert_eq!(first.queue, case.queue, "a dead letter knows its queue");
+    let between = first.at.duration_until(second.at);
+    assert!(between >= case.ticks(2).try_into().expect("it is short"), "it knows when: {between}");
+}
+
+pub(crate) async fn everything_sent_is_kept(case: Case) {
+    let dead = case.kill_these(vec![full_message("m")]).await.remove(0);
+    assert_as_sent(&dead.message, &full_message("m"));
+    assert!(dead.message.body == full_message("m").body, "a body is kept as it came");
+}
+
+pub(crate) async fn the_ledger_is_kept(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    worker.settle(worker.one().await, retry(Duration::ZERO)).await;
+    worker.settle(worker.one().await, Settlement::Release { after: Duration::ZERO }).await;
+    let attempts = vec![attempt(2), attempt(3)];
+    let last = Settlement::DeadLetter { reason: reason(), attempts: attempts.clone() };
+    worker.settle(worker.one().await, last).await;
+    let mut expected = Ledger::restored(3, 0, 1, 0, Vec::new());
+    expected.fail(vec![attempt(1)]);
+    expected.fail(attempts);
+    let mut ledger = case.dead().await.remove(0).message.ledger;
+    if !case.counts_exactly() {
+        ledger.acquired = 3;
+    }
+    assert_eq!(ledger, expected, "counts and history are kept, the last attempt among them");
+}
+
+pub(crate) async fn pages_are_complete_and_in_order(case: Case) {
+    let sent = messages(25);
+    case.kill_these(sent.clone()).await;
+    for limit in [1, 4, 1_000] {
+        let mut read = Vec::new();
+        while read.len() <= sent.len() {
+            let page = case.page_after(read.last(), limit).await;
+            assert!(page.len() <= limit as usize, "a page has at most what was asked for");
+            if page.is_empty() {
+                break;
+            }
+            read.extend(page);
+        }
+        assert!(
+            read.is_sorted_by(|a, b| a.id < b.id),
+            "dead letters come in the order of their ids"
+        );
+        let found = ids(read.iter().map(|dead| &dead.message));
+        assert_eq!(found, ids(&sent), "in pages of {limit} each comes once");
+    }
+}
+
+pub(crate) async fn a_page_beyond_the_end_is_empty(case: Case) {
+    case.kill(2).await;
+    let after_all = Page { after: Some(DeadLetterId(i64::MAX)), ..Page::default() };
+    let page =
+        case.admin().dead_letters(&case.queue, after_all).await.expect("a page can be empty");
+    assert_eq!(page.len(), 0, "nothing comes after the greatest id");
+    let from_start = Page { after: Some(DeadLetterId(i64::MIN)), ..Page::default() };
+    let page = case.admin().dead_letters(&case.queue, from_start).await;
+    assert!(!page.expect("a page can be read").is_empty(), "everything comes after the least id");
+}
+
+pub(crate) async fn the_same_message_id_is_kept_twice(case: Case) {
+    let same = vec![message("same"), message("same").with_header("which", "second")];
+    let dead = case.kill_these(same).await;
+    assert_eq!(dead.len(), 2, "a foreign id that repeats hides nothing");
+    assert_ne!(dead[0].id, dead[1].id, "each dead letter has an id of its own");
+    case.purge(Selection::Ids(vec![dead[0].id])).await;
+    assert_eq!(case.dead().await, [dead[1].clone()], "they are told apart by their own ids");
+}
+
+pub(crate) async fn an_id_is_never_given_twice(case: Case) {
+    let first = case.kill(3).await;
+    case.purge(Selection::All).await;
+    let second = case.kill(3).await;
+    case.redrive(Selection::All).await;
+    case.worker().await.consume(3).await;
+    let third = case.kill(3).await;
+    let mut all: Vec<_> = first.iter().chain(&second).chain(&third).map(|dead| dead.id).collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 9, "the id of one that is gone is not given again");
+}
+
+pub(crate) async fn a_dead_letter_is_not_delivered(case: Case) {
+    case.kill(3).await;
+    case.outlast_leases().await;
+    case.worker().await.none("a dead letter stays aside until it is redriven").await;
+    case.assert_depth([0, 0, 0, 3], "after setting aside").await;
+}

@@ -1,0 +1,91 @@
+//! Every field comes back as it was sent, and none is made up.
+
+use bezoar_core::{
+    ContentType, CorrelationId, Ledger, Message, MessageId, MessageType, QueueName, millis,
+};
+
+use crate::{
+    case::Case,
+    samples::{assert_as_sent, attempt, full_message, message},
+};
+
+async fn round_trip(case: &Case, sent: Message) -> Message {
+    case.send(sent.clone()).await;
+    let received = case.worker().await.consume(1).await.remove(0);
+    assert_as_sent(&received, &sent);
+    received
+}
+
+pub(crate) async fn every_field_comes_back(case: Case) {
+    let (sent, received) = (full_message("m-1"), round_trip(&case, full_message("m-1")).await);
+    assert_eq!(received.id, sent.id, "the message id is kept");
+    assert_eq!(received.message_type, sent.message_type, "the type is kept");
+    assert_eq!(received.correlation_id, sent.correlation_id, "the correlation id is kept");
+    assert_eq!(received.causation_id, sent.causation_id, "the causation id is kept");
+    assert_eq!(received.content_type, sent.content_type, "the content type is kept");
+}
+
+pub(crate) async fn absent_fields_stay_absent(case: Case) {
+    let received = round_trip(&case, message("bare")).await;
+    assert_eq!(received.correlation_id, None, "no correlation id is made up");
+    assert_eq!(received.causation_id, None, "no causation id is made up");
+    assert_eq!(received.content_type, None, "no content type is made up");
+    assert!(received.headers.is_empty(), "no header is made up");
+}
+
+pub(crate) async fn names_of_any_script_come_back(case: Case) {
+    // The same letter composed and decomposed, and what separators and quoting may stumble over.
+    let texts = [
+        "検査 결과 🏥",
+        "é",
+        "e\u{301}",
+        " spaces ",
+        "a'b\"c`d\\e",
+        "a/b?c#d%20&;,:|{}",
+        "\u{202e}rtl",
+    ];
+    for text in texts {
+        round_trip(&case, named(text)).await;
+    }
+}
+
+pub(crate) async fn names_of_full_length_come_back(case: Case) {
+    let longest = "ß".repeat(127) + "x";
+    assert!(QueueName::new(format!("{longest}y")).is_err(), "this is the greatest length");
+    round_trip(&case, named(&longest)).await;
+    round_trip(&case, named("1")).await;
+}
+
+fn named(text: &str) -> Message {
+    let name = "a name of any script that is short enough";
+    Message {
+        message_type: MessageType::new(text).expect(name),
+        causation_id: Some(MessageId::new(text).expect(name)),
+        ..message(text)
+    }
+    .with_correlation_id(CorrelationId::new(text).expect(name))
+    .with_content_type(ContentType::new(text).expect(name))
+}
+
+pub(crate) async fn times_keep_their_milliseconds(case: Case) {
+    for time in [1_700_000_000_123, 1_700_000_000_999, 0, -1, 253_402_200_000_001] {
+        let sent = Message { time: millis(time), ..message("timed") };
+        let received = round_trip(&case, sent).await;
+        assert_eq!(received.time.as_millisecond(), time, "times are kept to the millisecond");
+    }
+}
+
+pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
+    let mut ledger = Ledger::restored(5, 0, 3, 2, Vec::new());
+    ledger.fail(vec![attempt(1), attempt(2)]);
+    ledger.fail(vec![attempt(3)]);
+    case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
+    let delivery = case.worker().await.one().await;
+    let received = delivery.message.ledger;
+    assert_eq!(received.history(), ledger.history(), "the history is sent with the message");
+    assert_eq!((received.failed, received.released, received.replayed), (2, 3, 2), "so are counts");
+    if case.counts_exactly() {
+        assert_eq!(received.acquired, 6, "acquisitions are counted on");
+        assert!(!delivery.redelivered, "every earlier acquisition has an outcome");
+    }
+}

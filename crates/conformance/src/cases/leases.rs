@@ -1,0 +1,140 @@
+//! A message is with one worker at a time, until its lease ends.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar_core::{Leases, Settlement, SubscribeOptions};
+
+use crate::{
+    case::{Case, LEASE},
+    samples::{copy, ids, message, messages},
+    worker::{PATIENCE, assert_lease_lost},
+};
+
+const HELD: &str = "a held message is with one worker only";
+
+pub(crate) async fn a_held_message_is_hidden_from_others(case: Case) {
+    case.send(message("m")).await;
+    let (first, second) = (case.worker().await, case.worker().await);
+    let held = first.one().await;
+    first.none(HELD).await;
+    second.none(HELD).await;
+    case.elapse(LEASE - 1).await;
+    second.none(HELD).await;
+    first.complete(vec![held]).await;
+    second.none("a completed message is gone").await;
+}
+
+pub(crate) async fn a_held_message_does_not_hold_up_others(case: Case) {
+    case.send_all(messages(3)).await;
+    let worker = case.worker().await;
+    let _first = worker.one().await;
+    let rest = case.worker().await.take(2).await;
+    assert_eq!(rest.len(), 2, "what nobody holds is there for others");
+}
+
+pub(crate) async fn a_delivery_says_when_its_lease_ends(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let mut held = worker.one().await;
+    let expires = case.can().leases == Leases::Expire;
+    assert_eq!(held.lease_until.is_some(), expires, "a lease has an end where leases end");
+    let Some(first) = held.lease_until else { return };
+    case.elapse(1).await;
+    let extended = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
+    extended.expect("a held delivery can be extended");
+    let added = first.duration_until(held.lease_until.expect("it had one")).unsigned_abs();
+    assert!(added >= case.ticks(1), "an extended lease ends later, got {added:?} more");
+}
+
+pub(crate) async fn a_receive_gives_a_message_once_however_short_its_lease(case: Case) {
+    case.send_all(messages(3)).await;
+    let options = SubscribeOptions { lease: Duration::ZERO, ..SubscribeOptions::default() };
+    let opened = case.transport().subscribe(&case.queue, options).await;
+    let subscription = opened.expect("a queue can be opened");
+    let most = NonZeroU32::new(16).expect("it is not 0");
+    let received = subscription.receive(most, PATIENCE).await.expect("receiving works");
+    let found = ids(received.iter().map(|held| &held.message));
+    assert!(found.is_sorted_by(|a, b| a < b), "one receive gives a message once: {found:?}");
+}
+
+pub(crate) async fn expired_lease_returns_the_message(case: Case) {
+    case.send_all(messages(2)).await;
+    let worker = case.worker().await;
+    let lost = worker.take(2).await;
+    case.outlast_leases().await;
+    let again = case.worker().await.take(2).await;
+    assert_eq!(again.len(), lost.len(), "what a worker lost is delivered again");
+    worker.none(HELD).await;
+}
+
+pub(crate) async fn an_expired_lease_nobody_took_over_can_be_settled(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let late = worker.one().await;
+    case.outlast_leases().await;
+    worker.settle(late, Settlement::Complete).await;
+    worker.none("a completed message is gone").await;
+}
+
+pub(crate) async fn renewal_holds_a_message_beyond_its_first_lease(case: Case) {
+    case.send(message("m")).await;
+    let (worker, other) = (case.worker().await, case.worker().await);
+    let mut held = worker.one().await;
+    for _ in 0..3 {
+        case.elapse(LEASE - 1).await;
+        let extended = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
+        extended.expect("a held delivery can be extended");
+        other.none(HELD).await;
+    }
+    case.outlast_leases().await;
+    assert!(other.one().await.redelivered, "a renewed lease ends as well");
+}
+
+pub(crate) async fn an_extension_counts_from_now(case: Case) {
+    case.send(message("m")).await;
+    let (worker, other) = (case.worker().await, case.worker().await);
+    let mut held = worker.one().await;
+    let extended = worker.subscription.extend(&mut held, case.ticks(20)).await;
+    extended.expect("a held delivery can be extended");
+    let shortened = worker.subscription.extend(&mut held, case.ticks(1)).await;
+    shortened.expect("a held delivery can be extended");
+    case.elapse(2).await;
+    assert_eq!(other.one().await.message.id.as_str(), "m", "an extension counts from now");
+}
+
+pub(crate) async fn an_extended_delivery_can_be_settled(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let mut held = worker.one().await;
+    for _ in 0..2 {
+        let extended = worker.subscription.extend(&mut held, case.ticks(LEASE * 5)).await;
+        extended.expect("a held delivery can be extended");
+    }
+    worker.complete(vec![held]).await;
+    case.elapse(LEASE * 6).await;
+    worker.none("a completed message is gone").await;
+}
+
+pub(crate) async fn extending_after_loss_is_refused(case: Case) {
+    case.send(message("m")).await;
+    let (first, second) = (case.worker().await, case.worker().await);
+    let mut lost = first.one().await;
+    case.outlast_leases().await;
+    let held = second.one().await;
+    assert_lease_lost(first.subscription.extend(&mut lost, case.ticks(100)).await);
+    case.elapse(LEASE - 1).await;
+    first.none(HELD).await;
+    second.complete(vec![held]).await;
+}
+
+pub(crate) async fn extending_after_settlement_is_refused(case: Case) {
+    case.send_all(messages(2)).await;
+    let worker = case.worker().await;
+    for settlement in [Settlement::Complete, Settlement::Release { after: Duration::ZERO }] {
+        let held = worker.one().await;
+        let mut stale = copy(&held);
+        worker.settle(held, settlement).await;
+        assert_lease_lost(worker.subscription.extend(&mut stale, case.ticks(100)).await);
+    }
+    assert_eq!(worker.take(1).await.len(), 1, "a stale receipt holds nothing");
+}

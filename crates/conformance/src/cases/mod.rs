@@ -1,0 +1,17 @@
+//! The cases: a file for each subject, a function for each promise.
+
+pub(crate) mod admin;
+pub(crate) mod attempts;
+pub(crate) mod bodies;
+pub(crate) mod cancellation;
+pub(crate) mod concurrency;
+pub(crate) mod dead_letters;
+pub(crate) mod delays;
+pub(crate) mod envelope;
+pub(crate) mod headers;
+pub(crate) mod leases;
+pub(crate) mod redrive;
+pub(crate) mod restart;
+pub(crate) mod sending;
+pub(crate) mod settlement;
+pub(crate) mod waiting;

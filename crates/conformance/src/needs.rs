@@ -1,0 +1,45 @@
+//! What a case needs a transport to be capable of. Each gives the reason to skip it, or none.
+
+use bezoar_core::{Capabilities, Counting, Leases};
+
+pub(crate) type Need = fn(&Capabilities) -> Option<&'static str>;
+
+pub(crate) fn ordering(can: &Capabilities) -> Option<&'static str> {
+    (!can.ordering).then_some("it does not keep the order of messages")
+}
+
+pub(crate) fn no_topics(can: &Capabilities) -> Option<&'static str> {
+    can.topics.then_some("it has topics")
+}
+
+pub(crate) fn scheduled(can: &Capabilities) -> Option<&'static str> {
+    can.scheduled.is_none().then_some("it has no delays")
+}
+
+pub(crate) fn expiry(can: &Capabilities) -> Option<&'static str> {
+    (can.leases != Leases::Expire).then_some("its leases do not end by time")
+}
+
+pub(crate) fn fencing(can: &Capabilities) -> Option<&'static str> {
+    (!can.fencing).then_some("a stale receipt may change something")
+}
+
+pub(crate) fn counting(can: &Capabilities) -> Option<&'static str> {
+    (can.acquired == Counting::Unknown).then_some("it does not count acquisitions")
+}
+
+pub(crate) fn exact_counting(can: &Capabilities) -> Option<&'static str> {
+    (can.acquired != Counting::Exact).then_some("it does not count acquisitions exactly")
+}
+
+pub(crate) fn single_copy(can: &Capabilities) -> Option<&'static str> {
+    (!can.single_copy).then_some("a message may be seen in two places")
+}
+
+pub(crate) fn wakes(can: &Capabilities) -> Option<&'static str> {
+    (!can.wakes).then_some("a waiting receive is not woken")
+}
+
+pub(crate) fn durable(can: &Capabilities) -> Option<&'static str> {
+    (!can.durable).then_some("it does not survive the end of the process")
+}

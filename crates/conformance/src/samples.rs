@@ -1,0 +1,94 @@
+//! Messages and attempts to test with.
+
+use std::time::Duration;
+
+use bezoar_core::{
+    Attempt, Code, ContentType, CorrelationId, Delivery, Detail, Failure, FailureKind, Message,
+    MessageId, MessageType, Outgoing, Reason, Settlement, millis,
+};
+
+/// A plain message, its id for a body.
+pub(crate) fn message(id: &str) -> Message {
+    let message_type = MessageType::new("sample").expect("it is short");
+    Message::new(message_id(id), message_type, millis(1_700_000_000_123), id.to_owned())
+}
+
+/// Plain messages with numbers for ids, of equal length so that they sort.
+pub(crate) fn messages(count: usize) -> Vec<Message> {
+    (0..count).map(|number| message(&format!("m-{number:04}"))).collect()
+}
+
+/// A message with every field filled.
+pub(crate) fn full_message(id: &str) -> Message {
+    Message {
+        causation_id: Some(message_id("cause of it")),
+        content_type: Some(ContentType::new("application/json; charset=utf-8").expect("short")),
+        body: b"{\"value\": \xff\x00}".to_vec().into(),
+        ..message(id)
+    }
+    .with_correlation_id(CorrelationId::new("c-7").expect("it is short"))
+    .with_header("tenant", "St. Mary's")
+    .with_header("empty", "")
+}
+
+pub(crate) fn message_id(id: &str) -> MessageId {
+    MessageId::new(id).expect("ids of samples are short")
+}
+
+/// The same message, to be delivered after `delay`.
+pub(crate) fn after(delay: Duration, message: Message) -> Outgoing {
+    Outgoing { message, delay }
+}
+
+/// A failed run; each number gives another.
+pub(crate) fn attempt(number: i64) -> Attempt {
+    let kind = FailureKind::ALL[number.unsigned_abs() as usize % FailureKind::ALL.len()];
+    let failure = Failure {
+        kind,
+        code: Code::new(format!("code-{number}")).expect("it is a word"),
+        detail: Detail::truncated(format!("no room\n\"{number}\" in ward é\0\t🏥")),
+        retry_after: None,
+    };
+    let duration = Duration::from_millis(number.unsigned_abs() * 7 + 1);
+    Attempt::failed(millis(1_700_000_000_000 + number * 1_001), duration, &failure)
+}
+
+pub(crate) fn reason() -> Reason {
+    Reason::new(Code::from_static("sample/reason"), "set aside by a “test”, 3 of 3 tries")
+}
+
+pub(crate) fn retry(after: Duration) -> Settlement {
+    Settlement::Retry { after, attempts: vec![attempt(1)] }
+}
+
+pub(crate) fn dead_letter() -> Settlement {
+    Settlement::DeadLetter { reason: reason(), attempts: vec![attempt(1)] }
+}
+
+pub(crate) fn release(after: Duration) -> Settlement {
+    Settlement::Release { after }
+}
+
+/// The delivery once more, as a worker holds it that does not know what became of its lease.
+pub(crate) fn copy(delivery: &Delivery) -> Delivery {
+    Delivery {
+        message: delivery.message.clone(),
+        receipt: delivery.receipt.clone(),
+        lease_until: delivery.lease_until,
+        redelivered: delivery.redelivered,
+    }
+}
+
+/// The ids, sorted.
+pub(crate) fn ids<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<MessageId> {
+    let mut ids: Vec<_> = messages.into_iter().map(|message| message.id.clone()).collect();
+    ids.sort();
+    ids
+}
+
+/// Everything but the ledger is as the sender made it.
+#[track_caller]
+pub(crate) fn assert_as_sent(received: &Message, sent: &Message) {
+    let received = Message { ledger: sent.ledger.clone(), ..received.clone() };
+    assert_eq!(&received, sent, "bytes and fields come out as they went in, nothing is made up");
+}

@@ -1,0 +1,143 @@
+//! Attempts that are not counted, or not remembered.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bezoar_core::{Attempt, Detail, Failure, FailureKind, HISTORY_LIMIT, Settlement, millis};
+
+use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, received, settled};
+
+pub(crate) fn controls() -> Vec<Control> {
+    vec![
+        Control::new(
+            "counts an acquisition only when it is settled",
+            || received(|held| held.message.ledger.acquired -= 1),
+            &["attempts::an_acquisition_is_counted_before_the_handler_runs"],
+        ),
+        Control::new(
+            "forgets an acquisition without an outcome",
+            || {
+                received(|held| {
+                    let ledger = &mut held.message.ledger;
+                    ledger.acquired = ledger.failed + ledger.released + 1;
+                })
+            },
+            &[
+                "attempts::an_acquisition_without_settlement_stays_counted",
+                "restart::leases_survive",
+            ],
+        ),
+        Control::new(
+            "forgets why a message is retried",
+            || attempts(Vec::clear),
+            &[
+                "attempts::a_failure_is_counted_and_remembered",
+                "dead_letters::the_ledger_is_kept",
+                "restart::ledgers_survive",
+            ],
+        ),
+        Control::new(
+            "counts a release as a failure",
+            || {
+                settled(|said| {
+                    if let Settlement::Release { after } = *said {
+                        *said = Settlement::Retry { after, attempts: vec![made_up()] };
+                    }
+                })
+            },
+            &["attempts::a_release_is_counted_and_is_no_failure"],
+        ),
+        Control::new(
+            "remembers only the last try of an attempt",
+            || attempts(|tries| drop(tries.drain(..tries.len().saturating_sub(1)))),
+            &["attempts::tries_of_one_attempt_share_its_number"],
+        ),
+        Control::new(
+            "counts a failure where no handler ran",
+            || {
+                attempts(|tries| {
+                    if tries.is_empty() {
+                        tries.push(made_up());
+                    }
+                })
+            },
+            &["attempts::an_attempt_without_a_run_counts_nothing"],
+        ),
+        Control::new(
+            "forgets the kind of a failure",
+            || attempts(|tries| tries.iter_mut().for_each(|a| a.kind = FailureKind::Unknown)),
+            &["attempts::every_kind_of_failure_comes_back"],
+        ),
+        Control::new(
+            "cuts details short",
+            || {
+                attempts(|tries| {
+                    for attempt in tries {
+                        let start = attempt.detail.reveal().chars().take(256).collect();
+                        attempt.detail = Detail::new(start);
+                    }
+                })
+            },
+            &["attempts::the_longest_detail_comes_back"],
+        ),
+        Control::new(
+            "stops to count when the history is full",
+            || StopsToCount,
+            &["attempts::a_long_history_is_bounded"],
+        ),
+        Control::new(
+            "never says that it delivers again",
+            || received(|held| held.redelivered = false),
+            &["attempts::only_a_message_without_an_outcome_is_redelivered"],
+        ),
+        Control::new(
+            "blames every message that comes again",
+            || received(|held| held.redelivered = held.message.ledger.acquired > 1),
+            &["attempts::only_a_message_without_an_outcome_is_redelivered"],
+        ),
+        Control::new(
+            "marks what was retried",
+            || {
+                received(|held| {
+                    if held.message.ledger.failed > 0 {
+                        held.message.headers.insert("retried".to_owned(), "yes".into());
+                    }
+                })
+            },
+            &[
+                "attempts::what_was_sent_is_unchanged_by_retries",
+                "settlement::retry_returns_the_message",
+            ],
+        ),
+    ]
+}
+
+/// Changes the tries that are recorded.
+fn attempts(change: fn(&mut Vec<Attempt>)) -> Twist {
+    settled(move |said| {
+        if let Settlement::Retry { attempts, .. } | Settlement::DeadLetter { attempts, .. } = said {
+            change(attempts);
+        }
+    })
+}
+
+fn made_up() -> Attempt {
+    Attempt::failed(millis(0), Duration::ZERO, &Failure::transient("made up"))
+}
+
+#[derive(Debug)]
+struct StopsToCount;
+
+#[async_trait]
+impl Defect for StopsToCount {
+    async fn settle(&self, open: &Opened, mut batch: Settlements) -> Outcomes {
+        for (held, said) in &mut batch {
+            if let Settlement::Retry { attempts, .. } = said
+                && held.message.ledger.history().len() >= HISTORY_LIMIT
+            {
+                attempts.clear();
+            }
+        }
+        open.inner.settle(batch).await
+    }
+}

@@ -1,0 +1,204 @@
+//! Messages that are with two workers, or with none.
+
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Mutex, time::Duration};
+
+use async_trait::async_trait;
+use bezoar_core::{Clock, Delivery, ErrorKind, MAX_DELAY, QueueAdmin, Receipt, TransportError};
+
+use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, copy, error};
+
+pub(crate) fn controls() -> Vec<Control> {
+    vec![
+        Control::new(
+            "gives a message to two workers",
+            || Twist {
+                options: Box::new(|asked| asked.lease = Duration::ZERO),
+                ..Twist::default()
+            },
+            &[
+                "leases::a_held_message_is_hidden_from_others",
+                "concurrency::many_receivers_get_each_message_once",
+                "concurrency::one_subscription_serves_many_receivers",
+                "restart::leases_survive",
+            ],
+        ),
+        Control::new(
+            "gives a message twice in one receive",
+            || GivesTwice,
+            &["leases::a_receive_gives_a_message_once_however_short_its_lease"],
+        ),
+        Control::new(
+            "never ends a lease",
+            || Twist { options: Box::new(|asked| asked.lease = MAX_DELAY), ..Twist::default() },
+            &[
+                "leases::expired_lease_returns_the_message",
+                "admin::depth_counts_an_expired_lease_as_ready",
+                "restart::a_receipt_from_before_the_restart_is_stale_once_taken_over",
+            ],
+        ),
+        Control::new(
+            "refuses who is late although nobody took over",
+            || RefusesWhoIsLate,
+            &["leases::an_expired_lease_nobody_took_over_can_be_settled"],
+        ),
+        Control::new(
+            "extends nothing",
+            || Extends(Extension::Nothing),
+            &[
+                "leases::renewal_holds_a_message_beyond_its_first_lease",
+                "leases::a_delivery_says_when_its_lease_ends",
+            ],
+        ),
+        Control::new(
+            "extends from the end of the lease",
+            || Extends(Extension::FromTheEnd),
+            &["leases::an_extension_counts_from_now"],
+        ),
+        Control::new(
+            "keeps the receipt of an extension to itself",
+            || Extends(Extension::Untold),
+            &["leases::an_extended_delivery_can_be_settled"],
+        ),
+        Control::new(
+            "never refuses to extend",
+            || Extends(Extension::NeverRefused),
+            &[
+                "leases::extending_after_loss_is_refused",
+                "leases::extending_after_settlement_is_refused",
+            ],
+        ),
+        Control::new(
+            "gives one message at a time",
+            || OneAtATime,
+            &["leases::a_held_message_does_not_hold_up_others"],
+        ),
+        Control::new(
+            "forgets the token of a lease",
+            ForgetsTheToken::default,
+            &[
+                "settlement::a_stale_complete_changes_nothing",
+                "settlement::a_stale_retry_changes_nothing",
+                "settlement::a_stale_dead_letter_changes_nothing",
+                "settlement::a_stale_release_changes_nothing",
+                "restart::a_receipt_from_before_the_restart_is_stale_once_taken_over",
+            ],
+        ),
+    ]
+}
+
+#[derive(Debug)]
+struct GivesTwice;
+
+#[async_trait]
+impl Defect for GivesTwice {
+    async fn receive(
+        &self,
+        open: &Opened,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        let received = open.inner.receive(max, wait).await?;
+        let twice = received.iter().map(copy).chain(received.iter().map(copy));
+        Ok(twice.take(max.get() as usize).collect())
+    }
+}
+
+#[derive(Debug)]
+struct RefusesWhoIsLate;
+
+#[async_trait]
+impl Defect for RefusesWhoIsLate {
+    async fn settle(&self, open: &Opened, batch: Settlements) -> Outcomes {
+        let now = open.store.clock.now();
+        if batch.iter().any(|(held, _)| held.lease_until.is_some_and(|until| until < now)) {
+            return batch.iter().map(|_| Err(error(ErrorKind::LeaseLost))).collect();
+        }
+        open.inner.settle(batch).await
+    }
+}
+
+#[derive(Debug)]
+struct Extends(Extension);
+
+#[derive(Debug)]
+enum Extension {
+    Nothing,
+    FromTheEnd,
+    Untold,
+    NeverRefused,
+}
+
+#[async_trait]
+impl Defect for Extends {
+    async fn extend(
+        &self,
+        open: &Opened,
+        delivery: &mut Delivery,
+        lease: Duration,
+    ) -> Result<(), TransportError> {
+        match self.0 {
+            Extension::Nothing => Ok(()),
+            Extension::Untold => open.inner.extend(&mut copy(delivery), lease).await,
+            Extension::NeverRefused => {
+                let _ = open.inner.extend(delivery, lease).await;
+                Ok(())
+            }
+            Extension::FromTheEnd => {
+                let left = open.store.clock.now().duration_until(delivery.lease_until.unwrap());
+                open.inner.extend(delivery, lease + left.unsigned_abs()).await
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct OneAtATime;
+
+#[async_trait]
+impl Defect for OneAtATime {
+    async fn receive(
+        &self,
+        open: &Opened,
+        _max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        if open.store.memory.depth(&open.queue).await?.leased > Some(0) {
+            return Ok(Vec::new());
+        }
+        open.inner.receive(NonZeroU32::MIN, wait).await
+    }
+}
+
+/// Settles with the newest lease of a message, whoever has it.
+#[derive(Debug, Default)]
+struct ForgetsTheToken(Mutex<BTreeMap<i64, Delivery>>);
+
+#[async_trait]
+impl Defect for ForgetsTheToken {
+    async fn receive(
+        &self,
+        open: &Opened,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        let received = open.inner.receive(max, wait).await?;
+        for delivery in &received {
+            self.0.lock().unwrap().insert(key(delivery), copy(delivery));
+        }
+        Ok(received)
+    }
+
+    async fn settle(&self, open: &Opened, mut batch: Settlements) -> Outcomes {
+        for (delivery, _) in &mut batch {
+            *delivery = copy(&self.0.lock().unwrap()[&key(delivery)]);
+        }
+        open.inner.settle(batch).await
+    }
+}
+
+fn key(delivery: &Delivery) -> i64 {
+    match delivery.receipt {
+        Receipt::Numbered { key, .. } => key,
+        Receipt::Named { .. } => unreachable!("receipts in memory are numbered"),
+    }
+}

@@ -1,0 +1,68 @@
+//! The defects, by what they break.
+
+mod cancelling;
+mod counting;
+mod leasing;
+mod messages;
+mod operating;
+mod redriving;
+mod sending;
+mod settling;
+mod timing;
+
+use bezoar_core::{DeadLetter, Delivery, ErrorKind, Message, Settlement, TransportError};
+
+use super::{
+    Control,
+    broken::{Defect, Opened, Outcomes, Settlements, Store},
+    twist::Twist,
+};
+
+pub(crate) fn controls() -> Vec<Control> {
+    let all = [
+        sending::controls(),
+        messages::controls(),
+        timing::controls(),
+        leasing::controls(),
+        settling::controls(),
+        counting::controls(),
+        redriving::controls(),
+        operating::controls(),
+        cancelling::controls(),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// A defect that changes messages when they are sent.
+fn sent(change: impl Fn(&mut Message) + Send + Sync + 'static) -> Twist {
+    Twist { sent: Box::new(move |outgoing| change(&mut outgoing.message)), ..Twist::default() }
+}
+
+/// A defect that changes what is received.
+fn received(change: impl Fn(&mut Delivery) + Send + Sync + 'static) -> Twist {
+    Twist { received: Box::new(change), ..Twist::default() }
+}
+
+/// A defect that does something else than was said.
+fn settled(change: impl Fn(&mut Settlement) + Send + Sync + 'static) -> Twist {
+    Twist { settled: Box::new(change), ..Twist::default() }
+}
+
+/// A defect that changes dead letters.
+fn dead(change: impl Fn(&mut DeadLetter) + Send + Sync + 'static) -> Twist {
+    Twist { dead: Box::new(change), ..Twist::default() }
+}
+
+fn error(kind: ErrorKind) -> TransportError {
+    TransportError::new(kind, "memory", "broken")
+}
+
+/// The delivery once more.
+fn copy(delivery: &Delivery) -> Delivery {
+    Delivery {
+        message: delivery.message.clone(),
+        receipt: delivery.receipt.clone(),
+        lease_until: delivery.lease_until,
+        redelivered: delivery.redelivered,
+    }
+}

@@ -5,7 +5,7 @@ mod archive;
 mod laboratory;
 mod narrator;
 
-use std::{io::IsTerminal, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{io::IsTerminal, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use bezoar::{Backoff, Bezoar, DeadLetter, Jitter, Page, QueueName, RetryPolicy, Shutdown, Worker};
@@ -56,7 +56,7 @@ fn worker(archive: Archive, narrator: Arc<Narrator>) -> Result<Worker> {
     let backoff = Backoff::Exponential { first: Duration::from_millis(400), multiplier: 2.0 };
     let policy = RetryPolicy::new(3, backoff, Duration::from_secs(5), Jitter::Symmetric(0.1))?;
     let worker = Worker::new(QUEUE, archive.router())?.policy(policy).without_observers();
-    Ok(worker.concurrency(NonZeroU32::new(8).context("8 is not 0")?).observer(narrator))
+    Ok(worker.concurrency(8).observer(narrator))
 }
 
 /// What happens to the archive and what the operator does, in rounds; without an end if there is none.

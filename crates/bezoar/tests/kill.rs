@@ -11,7 +11,6 @@ use std::{
     env,
     fs::{File, OpenOptions},
     io::Write,
-    num::NonZeroU32,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -225,10 +224,7 @@ fn worker(journal: Journal) -> Worker {
     let router = Router::with_state(journal).on("result", handle);
     let worker = Worker::new("lab", router).unwrap().policy(policy).lease(Duration::from_secs(1));
     // Each kill is a delivery without an outcome; here that must not set anything aside.
-    worker
-        .max_deliveries(1_000)
-        .concurrency(NonZeroU32::new(CONCURRENCY).unwrap())
-        .without_observers()
+    worker.max_deliveries(1_000).concurrency(CONCURRENCY).without_observers()
 }
 
 /// Works off what the last child left behind.

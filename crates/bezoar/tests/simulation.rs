@@ -181,8 +181,6 @@ impl World {
     }
 
     fn host(&mut self, transport: Arc<dyn Transport>) -> Host {
-        let mut number = |range| NonZeroU32::new(self.random.random_range(range)).unwrap();
-        let (concurrency, loops) = (number(1..4), number(1..3));
         let router = Router::with_state(self.judge.clone()).on("result", handle);
         let worker = Worker::new("lab", router)
             .unwrap()
@@ -191,8 +189,8 @@ impl World {
             .immediate_retries(self.random.random_range(0..2))
             .timeout(20 * SECOND)
             .lease(self.lease)
-            .concurrency(concurrency)
-            .fetch_loops(loops)
+            .concurrency(self.random.random_range(1..4))
+            .fetch_loops(self.random.random_range(1..3))
             .without_observers()
             .deterministic(self.clock.clone(), self.random.random());
         Host::new().grace(SECOND).worker(transport, worker)

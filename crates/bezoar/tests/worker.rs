@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
-    num::NonZeroU32,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -198,7 +197,7 @@ async fn a_lease_is_renewed_while_a_handler_runs() {
         tokio::time::sleep(100 * SECOND).await;
     };
     let worker = worker(Router::new().on("result", handler)).lease(9 * SECOND);
-    let lab = Harness::start(worker.fetch_loops(NonZeroU32::new(2).unwrap())).await;
+    let lab = Harness::start(worker.fetch_loops(2)).await;
     lab.send("result", &1).await;
     lab.until_idle().await;
     assert_eq!(RUNS.load(Ordering::SeqCst), 1, "nobody else got it in 100 s");
@@ -214,9 +213,8 @@ async fn no_more_run_at_a_time_than_loops_times_concurrency() {
         tokio::time::sleep(SECOND).await;
         NOW.fetch_sub(1, Ordering::SeqCst);
     };
-    let number = |n| NonZeroU32::new(n).unwrap();
-    let worker = worker(Router::new().on("result", handler)).concurrency(number(3));
-    let lab = Harness::start(worker.fetch_loops(number(2))).await;
+    let worker = worker(Router::new().on("result", handler)).concurrency(3);
+    let lab = Harness::start(worker.fetch_loops(2)).await;
     let start = Instant::now();
     for value in 0..12 {
         lab.send("result", &value).await;

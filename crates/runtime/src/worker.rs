@@ -119,16 +119,17 @@ impl Worker {
         self
     }
 
-    /// How many loops fetch messages. Total concurrency is loops × [`concurrency`](Self::concurrency).
-    pub fn fetch_loops(mut self, loops: NonZeroU32) -> Self {
-        self.fetch_loops = loops;
+    /// How many loops fetch messages, from 1 to 100. Total concurrency is loops ×
+    /// [`concurrency`](Self::concurrency).
+    pub fn fetch_loops(mut self, loops: u32) -> Self {
+        self.fetch_loops = within(loops, 100);
         self
     }
 
-    /// How many messages each fetch loop has in hand at a time.
-    pub fn concurrency(mut self, concurrency: NonZeroU32) -> Self {
-        self.concurrency = concurrency;
-        self.subscribe.prefetch = concurrency;
+    /// How many messages each fetch loop has in hand at a time, from 1 to 10,000.
+    pub fn concurrency(mut self, concurrency: u32) -> Self {
+        self.concurrency = within(concurrency, 10_000);
+        self.subscribe.prefetch = self.concurrency;
         self
     }
 
@@ -171,6 +172,10 @@ impl Worker {
     pub fn queue(&self) -> &QueueName {
         &self.queue
     }
+}
+
+fn within(number: u32, most: u32) -> NonZeroU32 {
+    NonZeroU32::new(number.min(most)).unwrap_or(NonZeroU32::MIN)
 }
 
 impl fmt::Debug for Worker {

@@ -19,6 +19,11 @@
 mod connect;
 pub mod testing;
 
+/// The example of the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub use bezoar_core::{
     Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
     DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind, Failure, FailureKind,
@@ -28,8 +33,9 @@ pub use bezoar_core::{
 };
 pub use bezoar_memory as memory;
 pub use bezoar_runtime::{
-    AttemptNumber, Context, Event, Failed, FromMessage, FromRef, Handler, Host, Json, Log,
-    Observer, Outcome, Polling, Publisher, Router, Shutdown, State, Worker,
+    AttemptNumber, Context, Event, Failed, FromMessage, FromRef, Gate, Handler, HandlerService,
+    Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher, Refusal, Router, Shutdown,
+    State, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;

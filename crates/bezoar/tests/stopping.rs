@@ -12,7 +12,7 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Capabilities, Delivery, Destination, ErrorKind, Event, Host, Message, Observer,
+    Bezoar, Capabilities, Delivery, Destination, ErrorKind, Event, Gate, Host, Message, Observer,
     Outgoing, QueueAdmin, QueueName, Router, Shutdown, SubscribeOptions, Subscription, Transport,
     TransportError, Worker,
     memory::{MemoryTransport, Options},
@@ -278,6 +278,72 @@ async fn an_empty_queue_that_does_not_wake_us_is_looked_into_less_and_less() {
     send(&transport.inner).await;
     diary.completed.notified().await;
     assert!(sent.elapsed() <= 5 * SECOND);
+    shutdown.drain();
+    running.await.unwrap();
+}
+
+#[derive(Debug, Default)]
+struct Closed {
+    open: AtomicBool,
+    opened: Notify,
+}
+
+#[async_trait::async_trait]
+impl Gate for Closed {
+    async fn admit(&self, _: NonZeroU32) -> NonZeroU32 {
+        while !self.open.load(Ordering::SeqCst) {
+            self.opened.notified().await;
+        }
+        NonZeroU32::MIN
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_while_the_gate_is_closed() {
+    let (memory, started, shutdown) =
+        (memory().await, Arc::new(Notify::new()), Shutdown::default());
+    send(&memory).await;
+    let gate = Arc::new(Closed::default());
+    let worker = slow(&started, Duration::ZERO).gate(gate.clone());
+    let running =
+        tokio::spawn(Host::new().worker(Arc::new(memory.clone()), worker).run(shutdown.clone()));
+    tokio::time::sleep(3600 * SECOND).await;
+    assert_eq!(memory.depth(&lab()).await.unwrap().ready, Some(1));
+    gate.open.store(true, Ordering::SeqCst);
+    gate.opened.notify_one();
+    started.notified().await;
+    shutdown.drain();
+    running.await.unwrap();
+    assert_eq!(memory.depth(&lab()).await.unwrap().ready, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_postponed_message_returns_later_without_an_attempt() {
+    let (memory, shutdown) = (memory().await, Shutdown::default());
+    send(&memory).await;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let done = Arc::new(Notify::new());
+    let service = tower::service_fn({
+        let done = done.clone();
+        move |context: bezoar::Context| {
+            let done = done.clone();
+            async move {
+                if CALLS.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return Err(bezoar::Postponed(60 * SECOND));
+                }
+                let ledger = &context.message.ledger;
+                assert_eq!((ledger.acquired, ledger.released, ledger.failed), (2, 1, 0));
+                assert!(!context.redelivered, "a release is an outcome");
+                done.notify_one();
+                Ok(())
+            }
+        }
+    });
+    let (worker, start) = (Worker::new("lab", service).unwrap(), Instant::now());
+    let running =
+        tokio::spawn(Host::new().worker(Arc::new(memory.clone()), worker).run(shutdown.clone()));
+    done.notified().await;
+    assert_eq!(start.elapsed(), 60 * SECOND);
     shutdown.drain();
     running.await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! What travels through middleware to a handler, and what comes back when it fails.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use bezoar_core::{Failure, FailureKind, Message, QueueName};
 
@@ -31,12 +31,44 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
-impl Failed {
-    /// The failure in any error that middleware may have passed on or made up itself.
-    pub(crate) fn from_any(error: tower::BoxError) -> Failure {
-        match error.downcast::<Self>() {
-            Ok(failed) => failed.0,
-            Err(other) => Failure::new(FailureKind::Unknown, other),
+/// No failure of the message: it is handed back without an attempt, and returns after this time.
+///
+/// For middleware that cannot let a message through at present: a breaker that is open, a rate that is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Postponed(pub Duration);
+
+impl fmt::Display for Postponed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "postponed by {} ms", self.0.as_millis())
+    }
+}
+
+impl Error for Postponed {}
+
+/// Why a try did not succeed, out of any error that middleware passed on or made up itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The attempt failed.
+    #[error(transparent)]
+    Failed(Failed),
+    /// There was no attempt.
+    #[error(transparent)]
+    Postponed(Postponed),
+}
+
+impl From<tower::BoxError> for Refusal {
+    fn from(error: tower::BoxError) -> Self {
+        let error = match error.downcast::<Self>() {
+            Ok(already) => return *already,
+            Err(error) => error,
+        };
+        let error = match error.downcast::<Failed>() {
+            Ok(failed) => return Self::Failed(*failed),
+            Err(error) => error,
+        };
+        match error.downcast::<Postponed>() {
+            Ok(postponed) => Self::Postponed(*postponed),
+            Err(other) => Self::Failed(Failed(Failure::new(FailureKind::Unknown, other))),
         }
     }
 }

@@ -79,6 +79,7 @@ impl Lane {
         drop(self.slots.acquire().await);
         let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
         let free = NonZeroU32::new(free).unwrap_or(NonZeroU32::MIN);
+        let free = self.process.worker.gate.admit(free).await.min(free);
         let wait = if self.wakes { LOOK } else { Duration::ZERO };
         self.process.subscription.receive(free, wait).await
     }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
-use crate::{Context, Event, Shutdown, Worker, settler::Settled};
+use crate::{Context, Event, Failed, Postponed, Refusal, Shutdown, Worker, settler::Settled};
 
 /// What one delivery is handled with.
 #[derive(Debug, Clone)]
@@ -119,8 +119,10 @@ impl Process {
         let mut tries = Vec::new();
         loop {
             let (at, started) = (self.worker.clock.now(), Instant::now());
-            let Err(failure) = self.try_once(context.clone()).await else {
-                return Settlement::Complete;
+            let failure = match self.try_once(context.clone()).await {
+                Ok(()) => return Settlement::Complete,
+                Err(Refusal::Postponed(Postponed(after))) => return Settlement::Release { after },
+                Err(Refusal::Failed(Failed(failure))) => failure,
             };
             let attempt = Attempt::failed(at, started.elapsed(), &failure);
             self.tell(&context.message, &Event::TryFailed(&attempt));
@@ -132,13 +134,16 @@ impl Process {
         }
     }
 
-    async fn try_once(&self, context: Context) -> Result<(), Failure> {
+    async fn try_once(&self, context: Context) -> Result<(), Refusal> {
         let mut service = self.worker.service.clone();
         let run = async move { service.ready().await?.call(context).await };
+        let failed = |failure| Err(Refusal::Failed(Failed(failure)));
         match timeout(self.worker.timeout, AssertUnwindSafe(run).catch_unwind()).await {
-            Ok(Ok(result)) => result.map_err(|failed| failed.0),
-            Ok(Err(panic)) => Err(panicked(&*panic)),
-            Err(_) => Err(Failure::transient("the handler took too long").with_code(Code::TIMEOUT)),
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => failed(panicked(&*panic)),
+            Err(_) => {
+                failed(Failure::transient("the handler took too long").with_code(Code::TIMEOUT))
+            }
         }
     }
 

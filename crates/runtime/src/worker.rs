@@ -11,9 +11,10 @@ use bezoar_core::{Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOpti
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
-use crate::{Context, Event, Failed, Log, Observer};
+use crate::{Context, Event, Gate, Log, Observer, Refusal, gate::Open};
 
-pub(crate) type HandlerService = BoxCloneSyncService<Context, (), Failed>;
+/// Everything that a message passes through on its way to its handler.
+pub type HandlerService = BoxCloneSyncService<Context, (), Refusal>;
 
 /// How often to look into an empty queue of a transport that does not wake us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,7 @@ pub struct Worker {
     pub(crate) concurrency: NonZeroU32,
     pub(crate) subscribe: SubscribeOptions,
     pub(crate) polling: Polling,
+    pub(crate) gate: Arc<dyn Gate>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<Mutex<StdRng>>,
@@ -63,10 +65,10 @@ impl Worker {
         T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
         T::Future: Send,
     {
-        let failed = |error: T::Error| Failed(Failed::from_any(error.into()));
+        let refusal = |error: T::Error| Refusal::from(error.into());
         Ok(Self {
             queue: QueueName::new(queue)?,
-            service: BoxCloneSyncService::new(service.map_err(failed)),
+            service: BoxCloneSyncService::new(service.map_err(refusal)),
             policy: RetryPolicy::default(),
             immediate_retries: 0,
             max_deliveries: 5,
@@ -75,6 +77,7 @@ impl Worker {
             concurrency: NonZeroU32::new(16).expect("16 is not 0"),
             subscribe: SubscribeOptions::default(),
             polling: Polling::default(),
+            gate: Arc::new(Open),
             observers: vec![Arc::new(Log)],
             clock: Arc::new(SystemClock),
             random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
@@ -88,8 +91,8 @@ impl Worker {
         T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
         T::Future: Send,
     {
-        let failed = |error: T::Error| Failed(Failed::from_any(error.into()));
-        self.service = BoxCloneSyncService::new(layer.layer(self.service).map_err(failed));
+        let refusal = |error: T::Error| Refusal::from(error.into());
+        self.service = BoxCloneSyncService::new(layer.layer(self.service).map_err(refusal));
         self
     }
 
@@ -142,6 +145,12 @@ impl Worker {
     /// How an empty queue is looked into, where the transport does not wake us.
     pub fn polling(mut self, polling: Polling) -> Self {
         self.polling = polling;
+        self
+    }
+
+    /// Who says when messages may be taken, and how many.
+    pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
+        self.gate = gate;
         self
     }
 

@@ -1,0 +1,24 @@
+//! When messages may be taken.
+
+use std::{fmt::Debug, num::NonZeroU32};
+
+use async_trait::async_trait;
+
+/// Says when a worker may take messages: a pause, an open breaker.
+#[async_trait]
+pub trait Gate: Debug + Send + Sync + 'static {
+    /// Waits until messages may be taken, and says how many of the `free` slots may be used.
+    /// Dropping the future changes nothing.
+    async fn admit(&self, free: NonZeroU32) -> NonZeroU32;
+}
+
+/// Always open.
+#[derive(Debug)]
+pub(crate) struct Open;
+
+#[async_trait]
+impl Gate for Open {
+    async fn admit(&self, free: NonZeroU32) -> NonZeroU32 {
+        free
+    }
+}

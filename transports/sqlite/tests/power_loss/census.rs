@@ -1,0 +1,43 @@
+//! What happened in a recording, to see that it is worth crashing.
+
+use super::{
+    database::DATABASE,
+    log::{Change, Step, Target},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    pub(crate) database_syncs: usize,
+    pub(crate) log_syncs: usize,
+    pub(crate) log_removals: usize,
+    /// How often a write-ahead log began again from its start.
+    pub(crate) log_resets: usize,
+}
+
+impl Census {
+    pub(crate) fn of(steps: &[Step<'_>]) -> Self {
+        let mut census = Self::default();
+        let mut names = Vec::new(); // of the files, by number
+        let (mut logs, mut log_starts, log) = (0, 0, format!("{DATABASE}-wal"));
+        for step in steps {
+            match step {
+                Step::Change(Change::Name { name, file: Some(_) }) => {
+                    names.push(*name);
+                    logs += usize::from(*name == log);
+                }
+                Step::Change(Change::Name { name, file: None }) => {
+                    census.log_removals += usize::from(*name == log);
+                }
+                Step::Change(Change::Write { file, offset: 0, .. }) => {
+                    log_starts += usize::from(names[*file] == log);
+                }
+                Step::SyncDone(Target::File(file)) => {
+                    census.log_syncs += usize::from(names[*file] == log);
+                    census.database_syncs += usize::from(names[*file] == DATABASE);
+                }
+                _ => (),
+            }
+        }
+        Self { log_resets: log_starts - logs, ..census }
+    }
+}

@@ -1,0 +1,96 @@
+//! A workload, run once and recorded.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use bezoar_sqlite::Synchronous;
+use tempfile::TempDir;
+
+use super::{
+    disk::{Disk, Fate},
+    log::{self, NOTEBOOK, Step},
+    workload,
+};
+
+const FOLDER: &str = "BEZOAR_RECORD_FOLDER";
+const LOG: &str = "BEZOAR_RECORD_LOG";
+const SYNCHRONOUS: &str = "BEZOAR_RECORD_SYNCHRONOUS";
+const SEED: &str = "BEZOAR_RECORD_SEED";
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// What the workload did to its folder.
+pub(crate) struct Recording {
+    log: Vec<u8>,
+    /// The folder as the workload left it.
+    left: Files,
+}
+
+impl Recording {
+    /// Runs the workload in a process of its own, with the shim in front of the C library.
+    pub(crate) fn make(synchronous: Synchronous, seed: u64) -> Self {
+        // Beside the build and not in memory: a sync that takes time lets others go on meanwhile.
+        let place = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let place_path = place.path().canonicalize().unwrap();
+        let (folder, log) = (place_path.join("folder"), place_path.join("log"));
+        fs::create_dir(&folder).unwrap();
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args(["--exact", "workload", "--ignored", "--nocapture"]);
+        child.env("LD_PRELOAD", compile_shim(&place_path)).env(FOLDER, &folder).env(LOG, &log);
+        child.env(SYNCHRONOUS, format!("{synchronous:?}")).env(SEED, seed.to_string());
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "the workload failed: {output:#?}");
+        Self { log: fs::read(log).unwrap(), left: read_folder(&folder) }
+    }
+
+    pub(crate) fn steps(&self) -> Vec<Step<'_>> {
+        log::read(&self.log)
+    }
+
+    /// Checks that the log is complete: done over again, it leads to the same files, byte for byte.
+    pub(crate) fn check(&self) {
+        let mut disk = Disk::default();
+        self.steps().into_iter().for_each(|step| disk.follow(step));
+        let folder = TempDir::new().unwrap();
+        let everything = disk.crash(&vec![Fate::Kept; disk.pending().len()]);
+        disk.put(&everything, folder.path()).unwrap();
+        let replayed = read_folder(folder.path());
+        let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&replayed), names(&self.left));
+        assert!(replayed == self.left, "the log does not lead to the files that are there");
+    }
+}
+
+/// What the ignored test does: the workload of the recording that started it, or one for nobody.
+pub(crate) fn run_workload() {
+    let Some(folder) = env::var_os(FOLDER) else {
+        let folder = TempDir::new().unwrap();
+        return workload::run(folder.path(), Synchronous::Full, 0);
+    };
+    let synchronous = match env::var(SYNCHRONOUS).unwrap().as_str() {
+        "Full" => Synchronous::Full,
+        _ => Synchronous::Normal,
+    };
+    workload::run(Path::new(&folder), synchronous, env::var(SEED).unwrap().parse().unwrap());
+}
+
+fn compile_shim(place: &Path) -> PathBuf {
+    let (source, shim) = (place.join("shim.c"), place.join("shim.so"));
+    fs::write(&source, include_str!("shim.c")).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-pthread", "-o"]).arg(&shim).arg(&source);
+    let output = compiler.output().expect("this test needs a C compiler: install `cc`");
+    assert!(output.status.success(), "the shim does not compile: {output:#?}");
+    shim
+}
+
+fn read_folder(folder: &Path) -> Files {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let files = files.map(|file| (file.file_name().into_string().unwrap(), file.path()));
+    let crashed = files.filter(|(name, _)| name != NOTEBOOK && !name.ends_with("-shm"));
+    crashed.map(|(name, path)| (name, fs::read(path).unwrap())).collect()
+}

@@ -51,7 +51,7 @@ impl QueueAdmin for MemoryTransport {
             let from = page.after.map_or(Bound::Unbounded, Bound::Excluded);
             Ok(dead
                 .range((from, Bound::Unbounded))
-                .map(|(_, dead)| dead.clone())
+                .map(|(_, (_, dead))| dead.clone())
                 .take(page.limit.get() as usize)
                 .collect())
         })

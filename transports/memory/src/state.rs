@@ -48,7 +48,8 @@ pub(crate) struct State {
 pub(crate) struct Queue {
     /// By the time from which it can be delivered, then by number. A leased message waits for the end of its lease.
     waiting: BTreeMap<(i64, i64), Entry>,
-    pub(crate) dead: BTreeMap<DeadLetterId, DeadLetter>,
+    /// With the number that each had, so that a replay restores the order in which they were sent.
+    pub(crate) dead: BTreeMap<DeadLetterId, (i64, DeadLetter)>,
     pub(crate) wake: Arc<Notify>,
 }
 
@@ -179,7 +180,8 @@ impl State {
                 message.ledger.fail(attempts);
                 let id = DeadLetterId(self.number());
                 let dead = DeadLetter { id, queue: queue.clone(), message, reason, at: now };
-                self.queues.get_mut(queue).expect("a delivery came from it").dead.insert(id, dead);
+                let queue = self.queues.get_mut(queue).expect("a delivery came from it");
+                queue.dead.insert(id, (seq, dead));
                 Place::Dead
             }
         };
@@ -210,10 +212,9 @@ impl State {
     ) -> u64 {
         let chosen = self.take_dead(queue, selection);
         let count = chosen.len() as u64;
-        for mut dead in chosen {
+        for (seq, mut dead) in chosen {
             dead.message.ledger.replay();
             self.moved(dead.message.id.clone(), Place::Dead, Place::Waiting, now);
-            let seq = self.number();
             self.put(queue, seq, dead.message, Duration::ZERO, now);
         }
         count
@@ -228,7 +229,7 @@ impl State {
     ) -> u64 {
         let chosen = self.take_dead(queue, selection);
         let count = chosen.len() as u64;
-        for dead in chosen {
+        for (_, dead) in chosen {
             self.moved(dead.message.id, Place::Dead, Place::Outside, now);
         }
         count
@@ -259,7 +260,7 @@ impl State {
         Some((key, entries.remove(&place)?))
     }
 
-    fn take_dead(&mut self, queue: &QueueName, selection: &Selection) -> Vec<DeadLetter> {
+    fn take_dead(&mut self, queue: &QueueName, selection: &Selection) -> Vec<(i64, DeadLetter)> {
         let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
         match selection {
             Selection::All => std::mem::take(&mut queue.dead).into_values().collect(),

@@ -1,13 +1,20 @@
 //! Opening the file: settings, checks and migrations.
 
-use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use bezoar_core::{ErrorKind, TransportError};
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::{
     Options, Synchronous,
-    error::{error, from_sqlite},
+    error::{error, from_sqlite, is_busy},
 };
 
 /// One script per version, in order. A released one is never changed.
@@ -48,8 +55,9 @@ pub(crate) fn open_reader(options: &Options) -> Result<Connection, TransportErro
 fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(&options.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    check_writable(&connection)?;
     connection.busy_timeout(options.busy_timeout)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    use_log(&connection, options.busy_timeout)?;
     let synchronous = match options.synchronous {
         Synchronous::Full => "full",
         Synchronous::Normal => "normal",
@@ -59,6 +67,56 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Switches to the write-ahead log. Of several that do so at once on a new file SQLite refuses all but
+/// one without waiting: each has begun to read, and none would let go.
+fn use_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    const PAUSE: Duration = Duration::from_millis(5);
+    for _ in 0..patience.as_millis() / PAUSE.as_millis() {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error) if is_busy(&error) => thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
+    connection.pragma_update(None, "journal_mode", "wal")
+}
+
+/// SQLite opens a file that it may not write for reading, and so would we, until the first message.
+/// Asked before anything is read: reading leaves a log behind that is as read-only as the file.
+fn check_writable(connection: &Connection) -> rusqlite::Result<()> {
+    if connection.is_readonly(MAIN_DB)? {
+        let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        return Err(rusqlite::Error::SqliteFailure(read_only, None));
+    }
+    Ok(())
+}
+
+/// Which file this is, whatever its name. SQLite goes on writing into a deleted one, for nobody to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of the file that is now at `path`.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self { device: found.dev(), inode: found.ino() })
+    }
+
+    /// Whether the file at `path` is still this one. Another would have other numbers for its queues.
+    pub(crate) fn check(self, path: &Path) -> Result<(), TransportError> {
+        if Self::of(path).is_ok_and(|found| found == self) {
+            return Ok(());
+        }
+        let text = format!(
+            "{} was deleted or exchanged under this program; put it back, or restart",
+            path.display()
+        );
+        Err(error(ErrorKind::Unusable, "open").with_source(text))
+    }
 }
 
 /// Makes an empty file that only its owner can read, and makes its name durable: SQLite syncs the file
@@ -109,7 +167,7 @@ fn too_new(version: i64) -> TransportError {
     error(ErrorKind::Unusable, "open").with_source(text)
 }
 
-fn cannot_open(path: &Path, source: &io::Error) -> TransportError {
+pub(crate) fn cannot_open(path: &Path, source: &io::Error) -> TransportError {
     let text = format!(
         "cannot create {} ({source}); its folder must be there and be writable",
         path.display()

@@ -40,6 +40,11 @@ pub(crate) fn from_sqlite(source: &rusqlite::Error, operation: &'static str) -> 
     error(kind, operation).with_source(format!("{remedy} ({source})"))
 }
 
+/// Whether another connection is in the way, whatever it was that was tried.
+pub(crate) fn is_busy(source: &rusqlite::Error) -> bool {
+    matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// Whether the connection is to be trusted no more: after a failed write or sync nobody knows what is on disk.
 pub(crate) fn breaks_the_connection(source: &rusqlite::Error) -> bool {
     matches!(

@@ -96,11 +96,16 @@ fn read_ledger(
     seq: i64,
     at: usize,
 ) -> rusqlite::Result<Ledger> {
-    let (acquired, failed) = (row.get(at)?, row.get(at + 1)?);
-    let (released, replayed) = (row.get(at + 2)?, row.get(at + 3)?);
+    let (acquired, failed) = (count(row, at)?, count(row, at + 1)?);
+    let (released, replayed) = (count(row, at + 2)?, count(row, at + 3)?);
     let history =
         if failed == 0 && replayed == 0 { Vec::new() } else { attempts(connection, seq)? };
     Ok(Ledger::restored(acquired, failed, released, replayed, history))
+}
+
+/// A counter, held within what a ledger can count: one that is off is no reason to stop a queue.
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+    Ok(row.get::<_, i64>(column)?.clamp(0, u32::MAX.into()) as u32)
 }
 
 /// Adds the tries of an attempt to what is stored, and forgets the oldest beyond the limit.
@@ -157,14 +162,14 @@ fn attempts(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<Attempt>>
         )?
         .query_map([seq], |row| {
             Ok(Attempt {
-                generation: row.get(0)?,
-                number: row.get(1)?,
-                tried: row.get(2)?,
+                generation: count(row, 0)?,
+                number: count(row, 1)?,
+                tried: count(row, 2)?,
                 at: millis(row.get(3)?),
                 duration: Duration::from_millis(row.get::<_, i64>(4)?.unsigned_abs()),
-                kind: row.get_ref(5)?.as_str()?.parse().unwrap_or(FailureKind::Unknown),
-                code: Code::new(row.get::<_, String>(6)?).unwrap_or(Code::UNKNOWN),
-                detail: Detail::truncated(row.get(7)?),
+                kind: text(row, 5)?.unwrap_or_default().parse().unwrap_or(FailureKind::Unknown),
+                code: Code::new(text(row, 6)?.unwrap_or_default()).unwrap_or(Code::UNKNOWN),
+                detail: Detail::truncated(text(row, 7)?.unwrap_or_default().to_owned()),
             })
         })?
         .collect()

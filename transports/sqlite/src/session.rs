@@ -22,11 +22,13 @@ pub(crate) struct Session {
     woken: Vec<QueueName>,
 }
 
-/// A message that was claimed, and when it had become visible, to undo the claim exactly.
+/// A message that was claimed, and what its row was before, to undo the claim exactly.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) delivery: Delivery,
     pub(crate) visible_at: i64,
+    /// Of a lease that had run out. Its holder can still settle if the claim is undone.
+    pub(crate) token: Option<i64>,
 }
 
 impl Session {
@@ -128,7 +130,8 @@ impl Session {
         Ok(())
     }
 
-    /// Leases up to `max` messages and counts the acquisition of each. A row that is no message is set aside.
+    /// Leases up to `max` messages and counts the acquisition of each. A row that is no message is set
+    /// aside; the second value is how many were.
     pub(crate) fn claim(
         &mut self,
         connection: &Connection,
@@ -136,13 +139,14 @@ impl Session {
         max: u32,
         lease: Duration,
         token: i64,
-    ) -> rusqlite::Result<Vec<Claimed>> {
+    ) -> rusqlite::Result<(Vec<Claimed>, usize)> {
         let mut claimed = Vec::new();
         let mut damaged = Vec::new();
         let mut bytes = 0;
         let mut due = connection.prepare_cached(
             "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed,
-                    m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body
+                    m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body,
+                    w.token
              FROM bezoar_waiting AS w JOIN bezoar_messages AS m ON m.seq = w.seq
              WHERE w.queue = ?1 AND w.visible_at <= ?2
              ORDER BY w.visible_at, w.seq LIMIT ?3",
@@ -165,14 +169,14 @@ impl Session {
             let receipt = Receipt::Numbered { key: seq, token };
             let lease_until = Some(millis(until));
             let delivery = Delivery { message, receipt, lease_until, redelivered };
-            claimed.push(Claimed { delivery, visible_at });
+            claimed.push(Claimed { delivery, visible_at, token: row.get(14)? });
         }
         drop(rows);
         self.lease(connection, queue, &claimed, until, token)?;
-        for (visible_at, seq) in damaged {
+        for &(visible_at, seq) in &damaged {
             self.bury(connection, queue, visible_at, seq, &Reason::undecodable())?;
         }
-        Ok(claimed)
+        Ok((claimed, damaged.len()))
     }
 
     fn lease(
@@ -187,7 +191,7 @@ impl Session {
             "UPDATE bezoar_waiting SET visible_at = ?4, token = ?5, acquired = acquired + 1
              WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3",
         )?;
-        for Claimed { delivery, visible_at } in claimed {
+        for Claimed { delivery, visible_at, .. } in claimed {
             lease.execute(params![queue, visible_at, row::seq(delivery), until, token])?;
         }
         Ok(())

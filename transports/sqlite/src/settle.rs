@@ -149,12 +149,14 @@ impl Session {
         claimed: &[Claimed],
     ) -> rusqlite::Result<()> {
         let mut undo = connection.prepare_cached(
-            "UPDATE bezoar_waiting SET visible_at = ?5, token = NULL, acquired = acquired - 1
+            "UPDATE bezoar_waiting SET visible_at = ?5, token = ?6, acquired = acquired - 1
              WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
         )?;
-        for Claimed { delivery, visible_at } in claimed {
-            if let Some(lease) = Lease::of(queue, delivery) {
-                undo.execute([queue, lease.visible_at, lease.seq, lease.token, *visible_at])?;
+        for Claimed { delivery, visible_at, token } in claimed {
+            if let Some(Lease { visible_at: until, seq, token: ours, .. }) =
+                Lease::of(queue, delivery)
+            {
+                undo.execute(params![queue, until, seq, ours, visible_at, token])?;
             }
         }
         self.wake(name);

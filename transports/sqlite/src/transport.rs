@@ -17,7 +17,8 @@ use rusqlite::Connection;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    Options, database,
+    Options,
+    database::{self, Identity},
     error::{TRANSPORT, error, no_queue},
     session::Claimed,
     wake::Bells,
@@ -27,8 +28,10 @@ use crate::{
 /// Queues in a SQLite database. Cheap to clone: all clones share one writer.
 #[derive(Debug, Clone)]
 pub struct SqliteTransport {
-    pub(crate) writer: Writer,
+    /// Before the writer, so that it is closed first: of two that close at the same time each thinks that
+    /// the other is still there, and neither brings the log into the file.
     pub(crate) reader: Arc<Mutex<Connection>>,
+    pub(crate) writer: Writer,
     pub(crate) options: Arc<Options>,
     bells: Bells,
 }
@@ -42,9 +45,11 @@ impl SqliteTransport {
     /// [`ErrorKind::Unavailable`], with what to do about it. Nothing in it is changed then.
     pub fn open(options: Options) -> Result<Self, TransportError> {
         let connection = database::open(&options)?;
+        let identity = Identity::of(&options.path)
+            .map_err(|source| database::cannot_open(&options.path, &source))?;
         let reader = Arc::new(Mutex::new(database::open_reader(&options)?));
         let (options, bells) = (Arc::new(options), Bells::default());
-        let writer = Writer::start(connection, options.clone(), bells.clone())
+        let writer = Writer::start(connection, identity, options.clone(), bells.clone())
             .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
         Ok(Self { writer, reader, options, bells })
     }
@@ -154,6 +159,8 @@ struct SqliteSubscription {
 /// What a claim found. Dropped with deliveries in it, it puts them back.
 struct Found {
     claimed: Vec<Claimed>,
+    /// How many rows were no messages; behind them there may be some.
+    set_aside: usize,
     pause: Duration,
     undo: (Writer, QueueName, i64),
 }
@@ -180,12 +187,12 @@ impl SqliteSubscription {
         let token: i64 = rand::rng().random();
         self.writer
             .run("receive", move |session, connection| {
-                let claimed = session.claim(connection, queue, max, lease, token)?;
+                let (claimed, set_aside) = session.claim(connection, queue, max, lease, token)?;
                 let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
                 let now = session.now();
                 let pause =
                     next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs());
-                Ok(Found { claimed, pause, undo: undo.clone() })
+                Ok(Found { claimed, set_aside, pause, undo: undo.clone() })
             })
             .await
     }
@@ -208,6 +215,9 @@ impl Subscription for SqliteSubscription {
             if !found.claimed.is_empty() {
                 let claimed = std::mem::take(&mut found.claimed);
                 return Ok(claimed.into_iter().map(|claimed| claimed.delivery).collect());
+            }
+            if found.set_aside > 0 {
+                continue;
             }
             let pause = found.pause.min(self.poll);
             let waiting = async {

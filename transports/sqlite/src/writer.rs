@@ -3,7 +3,8 @@
 //! It takes whatever jobs have queued up while the last commit waited for the disk, runs them in one
 //! transaction, and answers them after the commit. A job that SQLite refuses takes the others along
 //! only for a moment: the transaction is rolled back and each job is run again in one of its own.
-//! That costs nothing while all goes well, which savepoints would.
+//! That costs nothing while all goes well, which savepoints would. What is no job's fault, a lock that
+//! another process holds, is answered to all at once: each would only wait as long again.
 
 use std::{sync::Arc, thread};
 
@@ -12,8 +13,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Options, database,
-    error::{breaks_the_connection, error, from_sqlite},
+    Options,
+    database::{self, Identity},
+    error::{breaks_the_connection, error, from_sqlite, is_busy},
     session::Session,
     wake::Bells,
 };
@@ -31,6 +33,7 @@ impl Writer {
     /// Starts the thread on an open database.
     pub(crate) fn start(
         connection: Connection,
+        identity: Identity,
         options: Arc<Options>,
         bells: Bells,
     ) -> std::io::Result<Self> {
@@ -38,6 +41,7 @@ impl Writer {
         let desk = Desk {
             inbox,
             connection: Some(connection),
+            identity,
             options,
             bells,
             session: Session::default(),
@@ -128,6 +132,7 @@ struct Desk {
     inbox: mpsc::Receiver<Box<dyn Job>>,
     /// `None` after a failure that it cannot be trusted beyond.
     connection: Option<Connection>,
+    identity: Identity,
     options: Arc<Options>,
     bells: Bells,
     session: Session,
@@ -148,11 +153,11 @@ impl Desk {
     }
 
     fn handle(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
-        if let Err(error) = self.reopen() {
+        if let Err(error) = self.identity.check(&self.options.path).and_then(|()| self.reopen()) {
             return jobs.drain(..).for_each(|job| job.answer(Some(error.again())));
         }
         match self.transaction(jobs) {
-            Err(Refusal::Undone(_)) if jobs.len() > 1 => {
+            Err(Refusal::Undone(error)) if jobs.len() > 1 && !is_busy(&error) => {
                 jobs.drain(..).for_each(|job| self.handle(&mut vec![job]));
             }
             outcome => self.answer(jobs, outcome),

@@ -1,0 +1,99 @@
+//! What errors say, and what they must not.
+
+use std::{num::NonZeroU32, path::Path, time::Duration};
+
+use bezoar_core::{
+    Delivery, Destination, Ledger, MAX_DELAY, Outgoing, Page, QueueAdmin, QueueName, Receipt,
+    Settlement, Transport, TransportError, millis,
+};
+use bezoar_sqlite::{Options, SqliteTransport};
+
+use super::{lab::*, sql::*};
+
+#[tokio::test]
+async fn no_error_shows_what_is_in_a_message() {
+    let folder = folder();
+    let options = Options {
+        max_message_bytes: 1_000,
+        busy_timeout: Duration::from_millis(1),
+        ..Options::new(file_in(&folder))
+    };
+    let lab = lab(options.clone()).await;
+    let errors = [
+        refused_sends(&lab).await,
+        stale_settlements(&lab).await,
+        locked_operations(&lab, &options.path).await,
+        damaged_tables(&lab, &options.path).await,
+    ]
+    .concat();
+    assert!(errors.len() >= 12, "{errors:#?}");
+    for error in errors {
+        assert!(!error.contains(CANARY) && !error.contains("doe"), "{error}");
+    }
+    assert!(!format!("{lab:?}").contains(CANARY));
+}
+
+/// Too large, invalid, without a queue, unsupported, and refused by the database itself.
+async fn refused_sends(lab: &SqliteTransport) -> Vec<String> {
+    let topic = Destination::Topic { name: queue(), key: "doe".to_owned() };
+    let nowhere = Destination::Queue(QueueName::new("nowhere").unwrap());
+    let mut large = sensitive("large");
+    large.body = CANARY.repeat(100).into();
+    let wordy = sensitive("wordy").with_header("name", CANARY.repeat(10_000));
+    let nameless = sensitive("nameless").with_header("", CANARY);
+    let mut twice = sensitive("twice");
+    twice.ledger = Ledger::restored(2, 2, 0, 0, vec![attempt(), attempt()]);
+    let late = Outgoing { message: sensitive("late"), delay: MAX_DELAY * 2 };
+    let messages: Vec<Outgoing> =
+        vec![large.into(), wordy.into(), nameless.into(), twice.into(), late];
+    let mut results = lab.send(&queue().into(), &messages).await;
+    results.extend(lab.send(&topic, &messages[..1]).await);
+    results.extend(lab.send(&nowhere, &[sensitive("a").into()]).await);
+    shown(results)
+}
+
+async fn stale_settlements(lab: &SqliteTransport) -> Vec<String> {
+    let subscription = subscription(lab).await;
+    let stale = || Delivery {
+        message: sensitive("stale"),
+        receipt: Receipt::Numbered { key: 1, token: 1 },
+        lease_until: Some(millis(1)),
+        redelivered: false,
+    };
+    let settlements = [
+        Settlement::Complete,
+        Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] },
+        Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] },
+    ];
+    let batch = settlements.into_iter().map(|settlement| (stale(), settlement)).collect();
+    let mut results = subscription.settle(batch).await;
+    results.push(subscription.extend(&mut stale(), Duration::ZERO).await);
+    shown(results)
+}
+
+async fn locked_operations(lab: &SqliteTransport, path: &Path) -> Vec<String> {
+    send(lab, &sensitive("kept")).await.unwrap();
+    let subscription = subscription(lab).await;
+    let lock = lock(path);
+    let mut results = vec![send(lab, &sensitive("refused")).await];
+    results.push(subscription.receive(NonZeroU32::MIN, Duration::ZERO).await.map(drop));
+    lock.execute_batch("ROLLBACK").unwrap();
+    shown(results)
+}
+
+/// The tables are gone or of another shape while the program runs.
+async fn damaged_tables(lab: &SqliteTransport, path: &Path) -> Vec<String> {
+    let subscription = subscription(lab).await;
+    sql(path, "ALTER TABLE bezoar_waiting RENAME TO was_waiting");
+    let mut results = vec![send(lab, &sensitive("refused")).await];
+    results.push(subscription.receive(NonZeroU32::MIN, Duration::ZERO).await.map(drop));
+    results.push(lab.depth(&queue()).await.map(drop));
+    sql(path, "ALTER TABLE was_waiting RENAME TO bezoar_waiting; DROP TABLE bezoar_messages");
+    results.push(send(lab, &sensitive("refused")).await);
+    results.push(lab.dead_letters(&queue(), Page::default()).await.map(drop));
+    shown(results)
+}
+
+fn shown(results: Vec<Result<(), TransportError>>) -> Vec<String> {
+    results.into_iter().filter_map(Result::err).map(|error| everything(&error)).collect()
+}

@@ -1,0 +1,170 @@
+//! A queue called lab, its messages, and what is done with them.
+
+use std::{
+    error::Error,
+    fs::{self, Permissions},
+    num::NonZeroU32,
+    ops::Range,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use bezoar_core::{
+    Attempt, Body, DeadLetter, Delivery, Failure, Message, MessageId, MessageType, Outgoing, Page,
+    QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
+    TransportError, millis,
+};
+use bezoar_sqlite::{Options, SqliteTransport};
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::sql::wait_until_closed;
+
+pub(crate) const CANARY: &str = "CANARY-7f3a-patient-doe";
+/// How long anything may take that is expected to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    set_mode(folder.path(), 0o755);
+    folder
+}
+
+pub(crate) fn file_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("lab.db")
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn queue() -> QueueName {
+    QueueName::new("lab").unwrap()
+}
+
+pub(crate) fn id(text: &str) -> MessageId {
+    MessageId::new(text).unwrap()
+}
+
+pub(crate) fn message(name: &str, body: impl Into<Body>) -> Message {
+    Message::new(id(name), MessageType::new("lab.result").unwrap(), millis(1_000), body)
+}
+
+/// A message full of what must not be shown.
+pub(crate) fn sensitive(name: &str) -> Message {
+    message(name, CANARY).with_header("name", CANARY)
+}
+
+pub(crate) fn attempt() -> Attempt {
+    Attempt::failed(millis(1_000), Duration::ZERO, &Failure::transient(CANARY))
+}
+
+pub(crate) fn reason() -> Reason {
+    Reason::new(Reason::EXHAUSTED, "retries exhausted")
+}
+
+/// Bytes of every value, the same for the same size.
+pub(crate) fn noise(size: usize) -> Bytes {
+    let mut state = size as u32 ^ 0x9E37_79B9;
+    let mut byte = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..size).map(|_| byte()).collect()
+}
+
+pub(crate) async fn lab(options: Options) -> SqliteTransport {
+    let lab = SqliteTransport::open(options).unwrap();
+    lab.provision(&queue()).await.unwrap();
+    lab
+}
+
+pub(crate) fn outgoing(messages: &[Message]) -> Vec<Outgoing> {
+    messages.iter().cloned().map(Outgoing::from).collect()
+}
+
+pub(crate) async fn send(lab: &SqliteTransport, message: &Message) -> Result<(), TransportError> {
+    lab.send(&queue().into(), &[message.clone().into()]).await.remove(0)
+}
+
+pub(crate) async fn send_at_once(
+    lab: &SqliteTransport,
+    numbers: Range<u32>,
+    size: usize,
+) -> Vec<(String, Result<(), TransportError>)> {
+    let mut all = JoinSet::new();
+    for number in numbers {
+        let lab = lab.clone();
+        all.spawn(async move {
+            let name = number.to_string();
+            let result = send(&lab, &message(&name, noise(size))).await;
+            (name, result)
+        });
+    }
+    all.join_all().await
+}
+
+pub(crate) fn all_accepted(results: Vec<Result<(), TransportError>>) {
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+pub(crate) async fn subscription(lab: &SqliteTransport) -> Box<dyn Subscription> {
+    lab.subscribe(&queue(), SubscribeOptions::default()).await.unwrap()
+}
+
+pub(crate) async fn receive(lab: &SqliteTransport, max: u32) -> Vec<Delivery> {
+    let max = NonZeroU32::new(max).unwrap();
+    subscription(lab).await.receive(max, Duration::ZERO).await.unwrap()
+}
+
+pub(crate) async fn receive_one(lab: &SqliteTransport) -> Message {
+    receive(lab, 1).await.remove(0).message
+}
+
+pub(crate) async fn settle(
+    lab: &SqliteTransport,
+    held: Vec<Delivery>,
+    settlement: impl Fn(usize) -> Settlement,
+) {
+    assert!(!held.is_empty());
+    let batch = held.into_iter().enumerate().map(|(at, held)| (held, settlement(at)));
+    all_accepted(subscription(lab).await.settle(batch.collect()).await);
+}
+
+pub(crate) async fn dead_letters(lab: &SqliteTransport) -> Vec<DeadLetter> {
+    lab.dead_letters(&queue(), Page::default()).await.unwrap()
+}
+
+pub(crate) fn ids(held: &[Delivery]) -> Vec<String> {
+    held.iter().map(|held| held.message.id.to_string()).collect()
+}
+
+/// A closed database with messages, numbered from 0.
+pub(crate) async fn filled(folder: &TempDir, count: usize) -> PathBuf {
+    let path = file_in(folder);
+    let lab = lab(Options::new(&path)).await;
+    let messages: Vec<_> =
+        (0..count).map(|number| message(&number.to_string(), noise(100))).collect();
+    all_accepted(lab.send(&queue().into(), &outgoing(&messages)).await);
+    drop(lab);
+    wait_until_closed(&path);
+    path
+}
+
+/// The ids of all messages that can be received.
+pub(crate) async fn everything_in(path: &Path) -> Vec<String> {
+    ids(&receive(&lab(Options::new(path)).await, 10_000).await)
+}
+
+/// Display and Debug of an error and of all its sources.
+pub(crate) fn everything(error: &TransportError) -> String {
+    let mut text = format!("{error} {error:?}");
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(&format!(": {error} {error:?}"));
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,115 @@
+//! Rows that are not what they should be.
+
+use std::{num::NonZeroU32, path::Path, time::Duration};
+
+use bezoar_core::{Body, Depth, Ledger, QueueAdmin, Selection, Settlement};
+use bezoar_sqlite::Options;
+
+use super::{lab::*, sql::*};
+
+/// Values of id, type and headers that make no message.
+const MALFORMED: [(&str, &str, &str); 8] = [
+    ("'m'", "'t'", "'not json'"),
+    ("'m'", "'t'", "'{\"a\": 1}'"),
+    ("'m'", "'t'", "'[]'"),
+    ("'m'", "'t'", "''"),
+    ("''", "'t'", "NULL"),
+    ("CAST(x'ff' AS TEXT)", "'t'", "NULL"),
+    ("'m' || char(7)", "'t'", "NULL"),
+    ("'m'", "''", "NULL"),
+];
+
+#[tokio::test]
+async fn malformed_rows_are_set_aside_with_their_bytes_and_do_not_stop_their_neighbours() {
+    let folder = folder();
+    let lab = lab(Options::new(file_in(&folder))).await;
+    for (number, columns) in MALFORMED.iter().enumerate() {
+        send(&lab, &message(&format!("good-{number}"), noise(9))).await.unwrap();
+        insert_by_hand(&file_in(&folder), columns, number);
+    }
+    let good: Vec<_> = (0..MALFORMED.len()).map(|number| format!("good-{number}")).collect();
+    assert_eq!(ids(&receive(&lab, 100).await), good);
+    let dead = dead_letters(&lab).await;
+    let bodies: Vec<_> = dead.iter().map(|dead| dead.message.body.clone()).collect();
+    let expected: Vec<_> =
+        (0..MALFORMED.len()).map(|number| Body::from(noise(50 + number))).collect();
+    assert_eq!(bodies, expected);
+    for dead in &dead {
+        assert_eq!(dead.reason.to_string(), "Failed to deserialize message");
+    }
+    let leased = Some(MALFORMED.len() as u64);
+    assert_eq!(
+        lab.depth(&queue()).await.unwrap(),
+        Depth { ready: Some(0), delayed: Some(0), leased, dead: leased, oldest_ready: None }
+    );
+}
+
+#[tokio::test]
+async fn a_good_message_behind_malformed_ones_comes_without_delay() {
+    let folder = folder();
+    // Nobody looks again for an hour: whoever is told that there is nothing waits in vain.
+    let options = Options { poll: Duration::from_secs(3600), ..Options::new(file_in(&folder)) };
+    let lab = lab(options).await;
+    for (number, columns) in MALFORMED.iter().enumerate() {
+        insert_by_hand(&file_in(&folder), columns, number);
+    }
+    send(&lab, &message("good", noise(1))).await.unwrap();
+    let wait = Duration::from_secs(5);
+    let received = subscription(&lab).await.receive(NonZeroU32::MIN, wait).await.unwrap();
+    assert_eq!(ids(&received), ["good"]);
+}
+
+#[tokio::test]
+async fn a_ledger_at_its_limits_does_not_stop_the_queue() {
+    let folder = folder();
+    let lab = lab(Options::new(file_in(&folder))).await;
+    let mut worn = message("worn", noise(1));
+    worn.ledger = Ledger::restored(u32::MAX, u32::MAX, u32::MAX, u32::MAX, Vec::new());
+    send(&lab, &worn).await.unwrap();
+    for _ in 0..2 {
+        let held = receive(&lab, 1).await;
+        settle(&lab, held, |_| Settlement::Release { after: Duration::ZERO }).await;
+    }
+    let held = receive(&lab, 1).await;
+    settle(&lab, held, |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] })
+        .await;
+    assert_eq!(lab.redrive(&queue(), &Selection::All).await.unwrap(), 1);
+    assert_eq!(receive_one(&lab).await.ledger.replayed, u32::MAX);
+}
+
+#[tokio::test]
+async fn a_damaged_history_does_not_stop_the_queue() {
+    let folder = folder();
+    let lab = lab(Options::new(file_in(&folder))).await;
+    for name in ["damaged", "good"] {
+        send(&lab, &message(name, noise(1))).await.unwrap();
+    }
+    let retry = |_: usize| Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] };
+    let held = receive(&lab, 2).await;
+    settle(&lab, held, retry).await;
+    sql(
+        &file_in(&folder),
+        "UPDATE bezoar_attempts SET number = -1, code = CAST(x'ff' AS TEXT),
+                kind = CAST(x'ff' AS TEXT), detail = CAST(x'ff' AS TEXT)
+         WHERE seq = (SELECT min(seq) FROM bezoar_attempts)",
+    );
+    let received = subscription(&lab).await.receive(NonZeroU32::MAX, Duration::ZERO).await;
+    assert_eq!(ids(&received.unwrap()), ["damaged", "good"]);
+}
+
+/// A message as somebody might write it who knows the tables and not the rules.
+fn insert_by_hand(path: &Path, (id, message_type, headers): &(&str, &str, &str), number: usize) {
+    let body: String = noise(50 + number).iter().map(|byte| format!("{byte:02x}")).collect();
+    sql(
+        path,
+        &format!(
+            "BEGIN IMMEDIATE;
+             INSERT INTO bezoar_messages (id, type, headers, time, body)
+             VALUES ({id}, {message_type}, {headers}, 0, x'{body}');
+             INSERT INTO bezoar_waiting (queue, visible_at, seq, acquired, failed, released, replayed)
+             SELECT id, 1000, last_insert_rowid(), 0, 0, 0, 0 FROM bezoar_queues;
+             UPDATE bezoar_queues SET waiting = waiting + 1;
+             COMMIT"
+        ),
+    );
+}

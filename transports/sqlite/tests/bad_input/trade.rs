@@ -1,0 +1,45 @@
+//! Sending and handling at the same time, as one of two.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar_core::{Delivery, Settlement};
+use bezoar_sqlite::SqliteTransport;
+
+use super::lab::*;
+
+/// How many messages each of two sends.
+pub(crate) const TRADED: usize = 150;
+
+/// Sends and handles at the same time, each tenth message to the dead letters, until it is over.
+pub(crate) async fn trade(
+    lab: SqliteTransport,
+    name: &str,
+    handled: impl Fn(String),
+    over: impl Fn() -> bool,
+) {
+    let send = async {
+        for number in 0..TRADED {
+            send(&lab, &message(&format!("{name}-{number}"), noise(20))).await.unwrap();
+        }
+    };
+    let handle = async {
+        let subscription = subscription(&lab).await;
+        while !over() {
+            let max = NonZeroU32::new(7).unwrap();
+            let held = subscription.receive(max, Duration::from_millis(20)).await.unwrap();
+            let ids = ids(&held);
+            let batch = held.into_iter().map(|held| (outcome(&held), held));
+            all_accepted(subscription.settle(batch.map(|(it, held)| (held, it)).collect()).await);
+            ids.into_iter().for_each(&handled);
+        }
+    };
+    tokio::join!(send, handle);
+}
+
+fn outcome(held: &Delivery) -> Settlement {
+    assert!(!held.redelivered && held.message.ledger.acquired == 1, "{held:?}");
+    match held.message.id.as_str().ends_with('0') {
+        true => Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] },
+        false => Settlement::Complete,
+    }
+}

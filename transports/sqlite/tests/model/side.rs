@@ -1,0 +1,199 @@
+//! One of the two, driven through the contract alone.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar_core::{
+    DeadLetterId, Delivery, Depth, ErrorKind, Message, Page, QueueAdmin, QueueName, Reason,
+    Receipt, Selection, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
+};
+use jiff::Timestamp;
+
+use super::{
+    flaw::{Flaw, Flawed},
+    step::{Afterwards, Chosen, LEASE, Pick, QUEUES, Step, name},
+};
+
+pub(crate) trait Store: Transport + QueueAdmin {}
+impl<T: Transport + QueueAdmin> Store for T {}
+
+/// One of the two, and what its workers and operators know.
+pub(crate) struct Side {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) subscriptions: Vec<Box<dyn Subscription>>,
+    /// Deliveries and the queue of each; some were settled or have run out.
+    held: Vec<(usize, Delivery)>,
+    /// Every dead letter that was ever seen.
+    dead: Vec<DeadLetterId>,
+}
+
+/// What a step answered.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Answer {
+    Nothing,
+    Each(Vec<Result<(), ErrorKind>>),
+    Received(Result<Vec<Received>, ErrorKind>),
+    Extended(Result<Option<Timestamp>, ErrorKind>),
+    Count(Result<u64, ErrorKind>),
+}
+
+/// A delivery without its receipt.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Received {
+    message: Message,
+    lease_until: Option<Timestamp>,
+    redelivered: bool,
+}
+
+/// What an operator sees of a queue.
+#[derive(Debug, PartialEq)]
+pub(crate) struct View {
+    depth: Depth,
+    dead: Vec<(QueueName, Message, Reason, Timestamp)>,
+}
+
+impl Side {
+    pub(crate) async fn open(store: Box<dyn Store>, flaw: Flaw) -> Self {
+        let mut subscriptions: Vec<Box<dyn Subscription>> = Vec::new();
+        for queue in QUEUES.map(name) {
+            store.provision(&queue).await.unwrap();
+            let options = SubscribeOptions { lease: LEASE, ..SubscribeOptions::default() };
+            let inner = store.subscribe(&queue, options).await.unwrap();
+            subscriptions.push(Box::new(Flawed { inner, flaw }));
+        }
+        Self { store, subscriptions, held: Vec::new(), dead: Vec::new() }
+    }
+
+    pub(crate) async fn act(&mut self, step: &Step) -> Answer {
+        match step {
+            Step::Send { to, batch } => Answer::Each(kinds(self.store.send(to, batch).await)),
+            Step::Receive { queue, max } => self.receive(*queue, *max).await,
+            Step::Settle(batch) => self.settle(batch).await,
+            Step::Extend { which, lease, after } => self.extend(*which, *lease, *after).await,
+            Step::Redrive { queue, chosen } => {
+                let selection = self.selection(chosen);
+                Answer::Count(kind(self.store.redrive(queue, &selection).await))
+            }
+            Step::Purge { queue, chosen } => {
+                let selection = self.selection(chosen);
+                Answer::Count(kind(self.store.purge(queue, &selection).await))
+            }
+            Step::Elapse(_) | Step::Reopen | Step::ReceiveAndDrop { .. } => Answer::Nothing,
+        }
+    }
+
+    pub(crate) async fn receive(&mut self, queue: usize, max: NonZeroU32) -> Answer {
+        let received = self.subscriptions[queue].receive(max, Duration::ZERO).await;
+        self.keep(queue, received)
+    }
+
+    pub(crate) fn keep(
+        &mut self,
+        queue: usize,
+        received: Result<Vec<Delivery>, TransportError>,
+    ) -> Answer {
+        let shown = |delivery: &Delivery| Received {
+            message: delivery.message.clone(),
+            lease_until: delivery.lease_until,
+            redelivered: delivery.redelivered,
+        };
+        Answer::Received(kind(received).map(|deliveries| {
+            let all = deliveries.iter().map(shown).collect();
+            self.held.extend(deliveries.into_iter().map(|delivery| (queue, delivery)));
+            all
+        }))
+    }
+
+    /// Settles at the queue of the first; what is of another queue in the batch has no business there.
+    async fn settle(&mut self, batch: &[(Pick, Settlement, Afterwards)]) -> Answer {
+        let mut chosen = Vec::new();
+        for (which, settlement, after) in batch {
+            if !self.held.is_empty() {
+                let (queue, delivery) = self.take(*which, *after);
+                chosen.push((queue, (delivery, settlement.clone())));
+            }
+        }
+        let Some(&(queue, _)) = chosen.first() else { return Answer::Nothing };
+        let chosen = chosen.into_iter().map(|(_, settled)| settled).collect();
+        Answer::Each(kinds(self.subscriptions[queue].settle(chosen).await))
+    }
+
+    async fn extend(&mut self, which: Pick, lease: Duration, after: Afterwards) -> Answer {
+        if self.held.is_empty() {
+            return Answer::Nothing;
+        }
+        let (queue, mut delivery) = self.take(which, after);
+        let extended = self.subscriptions[queue].extend(&mut delivery, lease).await;
+        let answer = Answer::Extended(kind(extended).map(|()| delivery.lease_until));
+        self.held.push((queue, delivery));
+        answer
+    }
+
+    /// A held delivery, of which a copy may stay behind to be used again.
+    fn take(&mut self, which: Pick, after: Afterwards) -> (usize, Delivery) {
+        let at = which.of(&self.held);
+        match after {
+            Afterwards::Forgotten => self.held.remove(at),
+            Afterwards::Kept => {
+                let (queue, delivery) = &self.held[at];
+                (*queue, copy(delivery))
+            }
+            Afterwards::Forged => {
+                let (queue, mut delivery) = self.take(which, Afterwards::Kept);
+                delivery.receipt = Receipt::Named { key: "1".into(), token: "1".into() };
+                (queue, delivery)
+            }
+        }
+    }
+
+    fn selection(&self, chosen: &Chosen) -> Selection {
+        let id = |which: &Pick| match self.dead.is_empty() {
+            true => DeadLetterId(i64::MAX),
+            false => self.dead[which.of(&self.dead)],
+        };
+        match chosen {
+            Chosen::All => Selection::All,
+            Chosen::Known(ids) => Selection::Ids(ids.iter().map(id).collect()),
+            Chosen::Unknown(id) => Selection::Ids(vec![DeadLetterId(*id)]),
+        }
+    }
+
+    pub(crate) async fn look(&mut self) -> Vec<View> {
+        let mut views = Vec::new();
+        for queue in QUEUES.map(name) {
+            let depth = self.store.depth(&queue).await.unwrap();
+            let page = Page { limit: NonZeroU32::MAX, ..Page::default() };
+            let dead = self.store.dead_letters(&queue, page).await.unwrap();
+            let new = dead.iter().map(|dead| dead.id).filter(|id| !self.dead.contains(id));
+            self.dead.extend(new.collect::<Vec<_>>());
+            let shown =
+                dead.into_iter().map(|dead| (dead.queue, dead.message, dead.reason, dead.at));
+            views.push(View { depth, dead: shown.collect() });
+        }
+        views
+    }
+
+    /// Until what a dropped receive left behind is done: its answer comes before that of the first
+    /// request, and so what it puts back is in line before the second.
+    pub(crate) async fn catch_up(&self) {
+        for _ in 0..2 {
+            self.store.provision(&name(QUEUES[0])).await.unwrap();
+        }
+    }
+}
+
+fn copy(delivery: &Delivery) -> Delivery {
+    Delivery {
+        message: delivery.message.clone(),
+        receipt: delivery.receipt.clone(),
+        lease_until: delivery.lease_until,
+        redelivered: delivery.redelivered,
+    }
+}
+
+fn kind<T>(result: Result<T, TransportError>) -> Result<T, ErrorKind> {
+    result.map_err(|error| error.kind)
+}
+
+fn kinds(results: Vec<Result<(), TransportError>>) -> Vec<Result<(), ErrorKind>> {
+    results.into_iter().map(kind).collect()
+}

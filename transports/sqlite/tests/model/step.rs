@@ -1,0 +1,217 @@
+//! What can happen, and how likely it is.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar_core::{
+    Attempt, Code, ContentType, CorrelationId, Destination, Failure, FailureKind, Ledger,
+    MAX_DELAY, Message, MessageId, MessageType, Outgoing, QueueName, Reason, Settlement, millis,
+};
+use proptest::{
+    collection::{btree_map, vec},
+    option,
+    prelude::*,
+    sample::select,
+};
+
+pub(crate) const QUEUES: [&str; 2] = ["lab", "radiology"];
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+pub(crate) const MAX_BODY_BYTES: usize = 40;
+
+pub(crate) fn name(queue: &str) -> QueueName {
+    QueueName::new(queue).unwrap()
+}
+
+/// What can happen. Queues that can be received from are known by their number.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Send { to: Destination, batch: Vec<Outgoing> },
+    Receive { queue: usize, max: NonZeroU32 },
+    ReceiveAndDrop { queue: usize, max: NonZeroU32 },
+    Settle(Vec<(Pick, Settlement, Afterwards)>),
+    Extend { which: Pick, lease: Duration, after: Afterwards },
+    Elapse(Duration),
+    Redrive { queue: QueueName, chosen: Chosen },
+    Purge { queue: QueueName, chosen: Chosen },
+    Reopen,
+}
+
+/// One of those that are there, counted round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pick(pub(crate) usize);
+
+impl Pick {
+    pub(crate) fn of<T>(self, those: &[T]) -> usize {
+        self.0 % those.len()
+    }
+}
+
+/// What becomes of our copy of a delivery that is settled or extended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Afterwards {
+    Forgotten,
+    /// It is used again with what is then a stale receipt.
+    Kept,
+    /// It was not even used: the receipt is somebody else's.
+    Forged,
+}
+
+/// Which dead letters. Known ones may be gone since, or be of another queue.
+#[derive(Debug, Clone)]
+pub(crate) enum Chosen {
+    All,
+    Known(Vec<Pick>),
+    Unknown(i64),
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let queue = prop_oneof![3 => Just(0_usize), 1 => Just(1_usize)]; // one is busier
+    let max = (1_u32..5).prop_map(|max| NonZeroU32::new(max).unwrap());
+    let settled = (pick(), settlement(), afterwards());
+    prop_oneof![
+        5 => (destination(), vec(outgoing(), 0..5)).prop_map(|(to, batch)| Step::Send { to, batch }),
+        6 => (queue.clone(), max.clone()).prop_map(|(queue, max)| Step::Receive { queue, max }),
+        1 => (queue, max).prop_map(|(queue, max)| Step::ReceiveAndDrop { queue, max }),
+        6 => vec(settled, 1..5).prop_map(Step::Settle),
+        2 => (pick(), delay(), afterwards())
+            .prop_map(|(which, lease, after)| Step::Extend { which, lease, after }),
+        4 => elapsed().prop_map(Step::Elapse),
+        2 => (queue_name(), chosen()).prop_map(|(queue, chosen)| Step::Redrive { queue, chosen }),
+        1 => (queue_name(), chosen()).prop_map(|(queue, chosen)| Step::Purge { queue, chosen }),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn pick() -> impl Strategy<Value = Pick> {
+    (0_usize..1_000).prop_map(Pick)
+}
+
+fn destination() -> impl Strategy<Value = Destination> {
+    let topic = || Destination::Topic { name: name("lab"), key: "hb".to_owned() };
+    prop_oneof![30 => queue_name().prop_map(Destination::Queue), 1 => Just(topic())]
+}
+
+fn queue_name() -> impl Strategy<Value = QueueName> {
+    prop_oneof![15 => Just(name(QUEUES[0])), 5 => Just(name(QUEUES[1])), 1 => Just(name("nowhere"))]
+}
+
+fn outgoing() -> impl Strategy<Value = Outgoing> {
+    let delay = prop_oneof![40 => delay(), 1 => Just(MAX_DELAY + Duration::from_secs(1))];
+    (message(), delay).prop_map(|(message, delay)| Outgoing { message, delay })
+}
+
+/// Any message, now and then one that is refused: a body that is too large, a header without a name.
+fn message() -> impl Strategy<Value = Message> {
+    let envelope = (word(), word(), option::of(word()), option::of(word()), option::of(word()));
+    let time = -1_000_000_000_000_i64..10_000_000_000_000;
+    let body = prop_oneof![30 => 0..=MAX_BODY_BYTES, 1 => Just(MAX_BODY_BYTES + 1)]
+        .prop_flat_map(|bytes| vec(any::<u8>(), bytes));
+    let headers = option::weighted(0.2, btree_map(text(), text(), 0..3));
+    (envelope, time, body, headers, ledger()).prop_map(|(envelope, time, body, headers, ledger)| {
+        let (id, message_type, correlation, cause, content_type) = envelope;
+        let id = MessageId::new(id).unwrap();
+        let message_type = MessageType::new(message_type).unwrap();
+        let mut message = Message::new(id, message_type, millis(time), body);
+        message.correlation_id = correlation.map(|id| CorrelationId::new(id).unwrap());
+        message.causation_id = cause.map(|id| MessageId::new(id).unwrap());
+        message.content_type = content_type.map(|it| ContentType::new(it).unwrap());
+        for (name, value) in headers.into_iter().flatten() {
+            message = message.with_header(name, value);
+        }
+        message.ledger = ledger;
+        message
+    })
+}
+
+/// Mostly none; otherwise what a message brings along that comes from another transport.
+fn ledger() -> impl Strategy<Value = Ledger> {
+    let event = prop_oneof![Just(None), attempts().prop_map(Some)];
+    let lived = (vec(event, 0..4), 0_u32..3, 0_u32..2).prop_map(|(events, lost, replays)| {
+        let mut ledger = Ledger::default();
+        (0..replays).for_each(|_| ledger.replay());
+        (0..lost).for_each(|_| ledger.acquire());
+        for event in events {
+            ledger.acquire();
+            match event {
+                None => ledger.release(),
+                Some(attempts) => ledger.fail(attempts),
+            }
+        }
+        ledger
+    });
+    prop_oneof![8 => Just(Ledger::default()), 1 => lived]
+}
+
+fn settlement() -> impl Strategy<Value = Settlement> {
+    let reason = (code(), text()).prop_map(|(code, text)| Reason::new(code, text));
+    prop_oneof![
+        2 => Just(Settlement::Complete),
+        3 => (delay(), attempts()).prop_map(|(after, attempts)| Settlement::Retry { after, attempts }),
+        4 => (reason, attempts())
+            .prop_map(|(reason, attempts)| Settlement::DeadLetter { reason, attempts }),
+        2 => delay().prop_map(|after| Settlement::Release { after }),
+    ]
+}
+
+fn code() -> impl Strategy<Value = Code> {
+    select(vec![Reason::EXHAUSTED, Reason::NOT_RETRYABLE, Code::UNDECODABLE, Code::TIMEOUT])
+}
+
+/// None if no handler ran, several if one was tried again at once, now and then more than a ledger keeps.
+fn attempts() -> impl Strategy<Value = Vec<Attempt>> {
+    prop_oneof![20 => vec(attempt(), 0..3), 1 => vec(attempt(), 25..40)]
+}
+
+fn attempt() -> impl Strategy<Value = Attempt> {
+    let parts = (select(&FailureKind::ALL), code(), text(), 0_u64..5_000, 0_i64..100_000);
+    parts.prop_map(|(kind, code, detail, took, at)| {
+        let failure = Failure::new(kind, detail).with_code(code);
+        Attempt::failed(millis(at), Duration::from_millis(took), &failure)
+    })
+}
+
+fn afterwards() -> impl Strategy<Value = Afterwards> {
+    prop_oneof![
+        6 => Just(Afterwards::Forgotten),
+        3 => Just(Afterwards::Kept),
+        1 => Just(Afterwards::Forged),
+    ]
+}
+
+fn chosen() -> impl Strategy<Value = Chosen> {
+    prop_oneof![
+        2 => Just(Chosen::All),
+        3 => vec(pick(), 0..4).prop_map(Chosen::Known),
+        1 => any::<i64>().prop_map(Chosen::Unknown),
+    ]
+}
+
+/// Around nothing, around a lease, less than the clock can tell, and more than it can show.
+fn delay() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        8 => Just(Duration::ZERO),
+        2 => (0_u64..5_000_000).prop_map(Duration::from_nanos),
+        4 => (0_u64..12_000).prop_map(Duration::from_millis),
+        1 => select(vec![MAX_DELAY, Duration::MAX]),
+    ]
+}
+
+fn elapsed() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        (0_u64..3).prop_map(Duration::from_millis),
+        (0_u64..6_000).prop_map(Duration::from_millis),
+        Just(LEASE),
+        Just(LEASE + Duration::from_millis(1)),
+    ]
+}
+
+/// A name as it is accepted.
+fn word() -> impl Strategy<Value = String> {
+    let letter = prop_oneof![12 => proptest::char::range('a', 'z'), 1 => any::<char>()];
+    let word = vec(letter, 1..4).prop_map(String::from_iter);
+    word.prop_filter("a name has no control characters", |text| MessageId::new(text).is_ok())
+}
+
+/// Any text: quotes, line ends, zeros, nothing.
+fn text() -> impl Strategy<Value = String> {
+    vec(any::<char>(), 0..5).prop_map(String::from_iter)
+}

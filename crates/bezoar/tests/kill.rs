@@ -30,7 +30,7 @@ async fn nothing_is_lost_when_the_process_is_killed_under_load() {
     let cycles = env::var("BEZOAR_KILL_CYCLES").map_or(30, |text| text.parse().unwrap());
     let report = Run::new(Promise::Kept).cycles(cycles).await;
     println!("{cycles} cycles: {report:?}");
-    assert!(report.accepted > 100 * cycles as usize, "under load: {report:?}");
+    assert!(report.accepted > 50 * cycles as usize, "under load: {report:?}");
     assert!(report.dead > 0 && report.retried > 0, "with failures: {report:?}");
     assert_eq!((report.lost, report.made_up), (0, 0), "{report:?}");
     assert!(report.handled + report.dead >= report.accepted, "{report:?}");
@@ -81,7 +81,7 @@ impl Run {
         for cycle in 0..cycles {
             let child = self.start_child();
             // A different moment each time, told by the child's own progress.
-            self.kill_after(child, 2_000 + u64::from(cycle * 7919 % 17) * 1_500);
+            self.kill_after(child, 10_000 + u64::from(cycle * 7919 % 17) * 3_000);
         }
         let bezoar = open(self.folder.path()).await;
         finish(&bezoar, self.folder.path()).await;

@@ -145,7 +145,8 @@ impl World {
         let time = bezoar::Clock::now(&*self.clock);
         let message = Message::new(id, MessageType::new("result").unwrap(), time, "body");
         let delay = SECOND * self.random.random_range(0..5);
-        let sent = self.memory.send(&(&self.queue).into(), &[Outgoing { message, delay }]).await;
+        let sent =
+            self.memory.send(&(&self.queue).into(), &[Outgoing { delay, ..message.into() }]).await;
         sent.into_iter().for_each(|sent| sent.unwrap());
     }
 

@@ -91,6 +91,13 @@ macro_rules! for_each_case {
             receive_gives_no_more_than_asked_for,
             receive_gives_what_is_there_when_asked_for_more,
         }
+        once {
+            the_same_id_is_accepted_once if deduplication,
+            a_repetition_after_the_message_is_done_is_still_one if deduplication,
+            the_same_id_is_accepted_again_after_its_time if deduplication,
+            another_queue_may_have_the_same_id if deduplication,
+            a_redriven_message_is_no_repetition if deduplication,
+        }
         envelope {
             every_field_comes_back,
             absent_fields_stay_absent,
@@ -215,6 +222,7 @@ macro_rules! for_each_case {
             depth_counts_a_delay_that_has_ended_as_ready if scheduled,
             the_oldest_ready_message_tells_its_age if scheduled,
             the_age_of_a_returned_message_begins_with_its_return if expiry,
+            the_oldest_dead_letter_tells_its_age,
             provisioning_again_keeps_everything,
             queues_are_listed_by_name,
             a_sound_queue_has_no_findings,

@@ -43,3 +43,7 @@ pub(crate) fn wakes(can: &Capabilities) -> Option<&'static str> {
 pub(crate) fn durable(can: &Capabilities) -> Option<&'static str> {
     (!can.durable).then_some("it does not survive the end of the process")
 }
+
+pub(crate) fn deduplication(can: &Capabilities) -> Option<&'static str> {
+    (!can.deduplication).then_some("it does not recognise repetitions")
+}

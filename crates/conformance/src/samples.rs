@@ -37,7 +37,7 @@ pub(crate) fn message_id(id: &str) -> MessageId {
 
 /// The same message, to be delivered after `delay`.
 pub(crate) fn after(delay: Duration, message: Message) -> Outgoing {
-    Outgoing { message, delay }
+    Outgoing { delay, ..message.into() }
 }
 
 /// A failed run; each number gives another.

@@ -55,6 +55,8 @@ pub struct Depth {
     pub dead: Option<u64>,
     /// Since when the oldest ready message could have been delivered.
     pub oldest_ready: Option<Timestamp>,
+    /// Since when the oldest dead letter has been set aside.
+    pub oldest_dead: Option<Timestamp>,
 }
 
 /// A part of a long list.

@@ -80,6 +80,9 @@ pub struct Outgoing {
     pub message: Message,
     /// It is not delivered before this has passed.
     pub delay: Duration,
+    /// If its id was accepted by the same queue within this time, it is taken for the same message: `Ok`,
+    /// and not stored again. Only where [`Capabilities::deduplication`] says so.
+    pub once: Option<Duration>,
 }
 
 impl Outgoing {
@@ -102,7 +105,7 @@ impl Outgoing {
 
 impl From<Message> for Outgoing {
     fn from(message: Message) -> Self {
-        Self { message, delay: Duration::ZERO }
+        Self { message, delay: Duration::ZERO, once: None }
     }
 }
 
@@ -219,6 +222,8 @@ pub struct Capabilities {
     pub acquired: Counting,
     /// A message is never seen in two places at once, not even after a crash.
     pub single_copy: bool,
+    /// An id can be accepted once within a time, see [`Outgoing::once`].
+    pub deduplication: bool,
     /// A waiting `receive` returns as soon as a message is sent through the same transport.
     pub wakes: bool,
 }

@@ -55,7 +55,7 @@ impl Publisher {
     ) -> Result<MessageId, TransportError> {
         let queue = QueueName::new(queue).map_err(|invalid| self.invalid(invalid))?;
         let id = message.id.clone();
-        let outgoing = Outgoing { message, delay };
+        let outgoing = Outgoing { delay, ..message.into() };
         let mut results = self.transport.send(&queue.into(), std::slice::from_ref(&outgoing)).await;
         results.pop().unwrap_or(Ok(()))?;
         Ok(id)

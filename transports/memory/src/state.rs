@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, Delivery, Depth, Message, MessageId, QueueName, Receipt, Selection,
-    Settlement, millis, to_millis,
+    DeadLetter, DeadLetterId, Delivery, Depth, Message, MessageId, Outgoing, QueueName, Receipt,
+    Selection, Settlement, millis, to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -50,6 +50,8 @@ pub(crate) struct Queue {
     waiting: BTreeMap<(i64, i64), Entry>,
     /// With the number that each had, so that a replay restores the order in which they were sent.
     pub(crate) dead: BTreeMap<DeadLetterId, (i64, DeadLetter)>,
+    /// Ids that are accepted once, and until when.
+    once: BTreeMap<MessageId, i64>,
     pub(crate) wake: Arc<Notify>,
 }
 
@@ -66,6 +68,17 @@ impl Entry {
 }
 
 impl Queue {
+    /// Whether the same message was accepted before; if not, its id is remembered from now on.
+    fn repeats(&mut self, outgoing: &Outgoing, now: Timestamp) -> bool {
+        let Some(window) = outgoing.once else { return false };
+        self.once.retain(|_, until| *until > now.as_millisecond());
+        let known = self.once.contains_key(&outgoing.message.id);
+        if !known {
+            self.once.insert(outgoing.message.id.clone(), after(now, window));
+        }
+        known
+    }
+
     /// When the next message can be delivered.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.waiting.first_key_value().map(|(&(visible, _), _)| millis(visible))
@@ -87,6 +100,7 @@ impl Queue {
             leased: Some(leased),
             dead: Some(self.dead.len() as u64),
             oldest_ready: self.next().filter(|next| next.as_millisecond() <= now),
+            oldest_dead: self.dead.values().next().map(|(_, dead)| dead.at),
         }
     }
 }
@@ -101,19 +115,18 @@ impl State {
         self.moves.push(Transition { id, from, to, at });
     }
 
-    /// Puts a message into a queue that is there.
-    pub(crate) fn send(
-        &mut self,
-        queue: &QueueName,
-        message: Message,
-        delay: Duration,
-        now: Timestamp,
-    ) {
-        let key = (after(now, delay), self.number());
-        self.moved(message.id.clone(), Place::Outside, Place::Waiting, now);
+    /// Puts a message into a queue that is there, unless it is a repetition.
+    pub(crate) fn send(&mut self, queue: &QueueName, outgoing: &Outgoing, now: Timestamp) {
+        let number = self.number();
         let queue = self.queues.get_mut(queue).expect("checked by the caller");
-        queue.waiting.insert(key, Entry { message, token: None });
+        if queue.repeats(outgoing, now) {
+            return;
+        }
+        let message = outgoing.message.clone();
+        let id = message.id.clone();
+        queue.waiting.insert((after(now, outgoing.delay), number), Entry { message, token: None });
         queue.wake.notify_waiters();
+        self.moved(id, Place::Outside, Place::Waiting, now);
     }
 
     /// Leases up to `max` messages, counting the acquisition.

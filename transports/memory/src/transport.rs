@@ -82,6 +82,7 @@ impl Transport for MemoryTransport {
             settlement: SettlementDurability::Durable,
             acquired: Counting::Exact,
             single_copy: true,
+            deduplication: true,
             wakes: true,
         }
     }
@@ -99,7 +100,7 @@ impl Transport for MemoryTransport {
                 if !state.queues.contains_key(queue) {
                     return Err(no_queue(queue, "send"));
                 }
-                state.send(queue, outgoing.message.clone(), outgoing.delay, now);
+                state.send(queue, outgoing, now);
                 Ok(())
             })
         };

@@ -50,6 +50,16 @@ CREATE TABLE bezoar_attempts (
     PRIMARY KEY (seq, generation, number, tried)
 ) STRICT, WITHOUT ROWID;
 
+-- Ids that are accepted once, and until when.
+CREATE TABLE bezoar_once (
+    queue INTEGER NOT NULL,
+    id    TEXT    NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (queue, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX bezoar_once_by_end ON bezoar_once (until);
+
 CREATE TABLE bezoar_dead (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     queue       INTEGER NOT NULL,

@@ -181,12 +181,17 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
             "SELECT min(visible_at) FROM bezoar_waiting WHERE queue = ?1 AND visible_at <= ?2",
         )?
         .query_row([queue, now], |row| row.get(0))?;
+    let oldest_dead: Option<i64> = connection
+        .prepare_cached("SELECT at FROM bezoar_dead WHERE queue = ?1 ORDER BY id LIMIT 1")?
+        .query_row([queue], |row| row.get(0))
+        .optional()?;
     Ok(Depth {
         ready: Some((waiting - hidden).unsigned_abs()),
         delayed: Some((hidden - leased).unsigned_abs()),
         leased: Some(leased.unsigned_abs()),
         dead: Some(dead.unsigned_abs()),
         oldest_ready: oldest.map(millis),
+        oldest_dead: oldest_dead.map(millis),
     })
 }
 

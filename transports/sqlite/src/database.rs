@@ -140,7 +140,7 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<i64>> {
         "CREATE TABLE IF NOT EXISTS bezoar_meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID",
     )?;
     let version = version(&transaction)?;
-    if version > SCHEMA {
+    if !(0..=SCHEMA).contains(&version) {
         return Ok(Some(version));
     }
     for script in MIGRATIONS.iter().skip(version as usize) {

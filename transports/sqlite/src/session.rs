@@ -111,7 +111,13 @@ impl Session {
             "INSERT INTO bezoar_waiting (queue, visible_at, seq, acquired, failed, released, replayed)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
-        for Outgoing { message, delay } in batch {
+        let mut stored = 0;
+        for outgoing in batch {
+            if self.repeats(connection, queue, outgoing)? {
+                continue;
+            }
+            stored += 1;
+            let Outgoing { message, delay, .. } = outgoing;
             let seq = row::insert_message(connection, message)?;
             let ledger = &message.ledger;
             wait.execute(params![
@@ -125,9 +131,38 @@ impl Session {
             ])?;
             row::insert_attempts(connection, seq, ledger.history())?;
         }
-        self.count(queue, batch.len() as i64, 0);
+        self.count(queue, stored, 0);
         self.wake(name);
         Ok(())
+    }
+
+    /// Whether the same message was accepted before; if not, its id is remembered from now on.
+    fn repeats(
+        &self,
+        connection: &Connection,
+        queue: i64,
+        outgoing: &Outgoing,
+    ) -> rusqlite::Result<bool> {
+        let Some(window) = outgoing.once else { return Ok(false) };
+        // Two that have ended go with each that comes, so that the table does not grow for ever.
+        connection
+            .prepare_cached(
+                "DELETE FROM bezoar_once WHERE (queue, id) IN
+                 (SELECT queue, id FROM bezoar_once WHERE until <= ?1 ORDER BY until LIMIT 2)",
+            )?
+            .execute([self.now_millis()])?;
+        let remembered = connection
+            .prepare_cached(
+                "INSERT INTO bezoar_once VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET until = excluded.until WHERE until <= ?4",
+            )?
+            .execute(params![
+                queue,
+                outgoing.message.id.as_str(),
+                self.after(window),
+                self.now_millis()
+            ])?;
+        Ok(remembered == 0)
     }
 
     /// Leases up to `max` messages and counts the acquisition of each. A row that is no message is set

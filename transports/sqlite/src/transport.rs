@@ -101,6 +101,7 @@ impl Transport for SqliteTransport {
             settlement: SettlementDurability::Durable,
             acquired: Counting::Exact,
             single_copy: true,
+            deduplication: true,
             wakes: true,
         }
     }

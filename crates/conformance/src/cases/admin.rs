@@ -80,6 +80,17 @@ pub(crate) async fn the_age_of_a_returned_message_begins_with_its_return(case: C
     }
 }
 
+pub(crate) async fn the_oldest_dead_letter_tells_its_age(case: Case) {
+    assert_eq!(case.depth().await.oldest_dead, None, "nothing is dead");
+    let first = case.kill(1).await.pop().expect("it was set aside").at;
+    case.elapse(2).await;
+    case.kill(1).await;
+    match case.depth().await.oldest_dead {
+        Some(since) => assert_eq!(since, first, "the oldest stays the oldest"),
+        None => case.cannot_tell_depth(),
+    }
+}
+
 pub(crate) async fn provisioning_again_keeps_everything(case: Case) {
     case.kill(1).await;
     case.send_all(messages(2)).await;

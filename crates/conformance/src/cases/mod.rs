@@ -10,6 +10,7 @@ pub(crate) mod delays;
 pub(crate) mod envelope;
 pub(crate) mod headers;
 pub(crate) mod leases;
+pub(crate) mod once;
 pub(crate) mod redrive;
 pub(crate) mod restart;
 pub(crate) mod sending;

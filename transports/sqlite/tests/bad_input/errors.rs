@@ -43,7 +43,7 @@ async fn refused_sends(lab: &SqliteTransport) -> Vec<String> {
     let nameless = sensitive("nameless").with_header("", CANARY);
     let mut twice = sensitive("twice");
     twice.ledger = Ledger::restored(2, 2, 0, 0, vec![attempt(), attempt()]);
-    let late = Outgoing { message: sensitive("late"), delay: MAX_DELAY * 2 };
+    let late = Outgoing { delay: MAX_DELAY * 2, ..sensitive("late").into() };
     let messages: Vec<Outgoing> =
         vec![large.into(), wordy.into(), nameless.into(), twice.into(), late];
     let mut results = lab.send(&queue().into(), &messages).await;

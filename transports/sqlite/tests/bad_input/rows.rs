@@ -40,7 +40,14 @@ async fn malformed_rows_are_set_aside_with_their_bytes_and_do_not_stop_their_nei
     let leased = Some(MALFORMED.len() as u64);
     assert_eq!(
         lab.depth(&queue()).await.unwrap(),
-        Depth { ready: Some(0), delayed: Some(0), leased, dead: leased, oldest_ready: None }
+        Depth {
+            ready: Some(0),
+            delayed: Some(0),
+            leased,
+            dead: leased,
+            oldest_ready: None,
+            oldest_dead: dead.first().map(|dead| dead.at),
+        }
     );
 }
 

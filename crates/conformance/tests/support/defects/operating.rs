@@ -21,6 +21,7 @@ pub(crate) fn controls() -> Vec<Control> {
                         leased: zero,
                         dead: zero,
                         oldest_ready: None,
+                        oldest_dead: None,
                     };
                 })
             },
@@ -36,6 +37,7 @@ pub(crate) fn controls() -> Vec<Control> {
                 "admin::depth_follows_a_message_through_its_life",
                 "admin::the_oldest_ready_message_tells_its_age",
                 "admin::the_age_of_a_returned_message_begins_with_its_return",
+                "admin::the_oldest_dead_letter_tells_its_age",
             ],
         ),
         Control::new(

@@ -1,9 +1,11 @@
 //! Dead letters that are not kept, or not sent back as they should be.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bezoar_core::{
-    Body, Code, DeadLetter, DeadLetterId, ErrorKind, Ledger, Message, Page, QueueAdmin, QueueName,
-    Reason, Selection, Transport, TransportError, millis,
+    Body, Code, DeadLetter, DeadLetterId, ErrorKind, Ledger, MAX_DELAY, Message, Outgoing, Page,
+    QueueAdmin, QueueName, Reason, Selection, Transport, TransportError, millis,
 };
 
 use super::{Control, Defect, Store, dead, error, received};
@@ -149,6 +151,11 @@ fn redriving() -> Vec<Control> {
             ],
         ),
         Control::new(
+            "takes a redriven message for a repetition",
+            || Redrives(Redrive::AsARepetition),
+            &["once::a_redriven_message_is_no_repetition"],
+        ),
+        Control::new(
             "loses the history with a redrive",
             || {
                 received(|held| {
@@ -187,6 +194,7 @@ enum Redrive {
     FromAnyQueue,
     AHundred,
     SameGeneration,
+    AsARepetition,
     PurgingAll,
     PurgingNothing,
 }
@@ -202,9 +210,14 @@ impl Defect for Redrives {
         let memory = &store.memory;
         match self.0 {
             Redrive::All => memory.redrive(queue, &Selection::All).await,
-            Redrive::Keeping => resend(store, queue, Ledger::replay).await,
+            Redrive::Keeping => resend(store, queue, Ledger::replay, None).await,
             Redrive::SameGeneration => {
-                let count = resend(store, queue, |_| ()).await?;
+                let count = resend(store, queue, |_| (), None).await?;
+                memory.purge(queue, selection).await?;
+                Ok(count)
+            }
+            Redrive::AsARepetition => {
+                let count = resend(store, queue, Ledger::replay, Some(MAX_DELAY)).await?;
                 memory.purge(queue, selection).await?;
                 Ok(count)
             }
@@ -263,10 +276,11 @@ async fn resend(
     store: &Store,
     queue: &QueueName,
     change: fn(&mut Ledger),
+    once: Option<Duration>,
 ) -> Result<u64, TransportError> {
     let dead = store.memory.dead_letters(queue, Page::default()).await?;
     let mut again: Vec<Message> = dead.into_iter().map(|dead| dead.message).collect();
     again.iter_mut().for_each(|message| change(&mut message.ledger));
-    let batch: Vec<_> = again.into_iter().map(Into::into).collect();
+    let batch: Vec<_> = again.into_iter().map(|it| Outgoing { once, ..it.into() }).collect();
     Ok(store.memory.send(&queue.into(), &batch).await.len() as u64)
 }

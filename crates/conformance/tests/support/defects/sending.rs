@@ -12,7 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Delivery, Destination, ErrorKind, MessageId, Outgoing, QueueAdmin, Transport, TransportError,
+    Delivery, Destination, ErrorKind, MAX_DELAY, MessageId, Outgoing, QueueAdmin, Transport,
+    TransportError,
 };
 
 use super::{Control, Defect, Opened, Outcomes, Store, Twist, error};
@@ -60,6 +61,25 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
+            "recognises no repetition",
+            || Twist { sent: Box::new(|outgoing| outgoing.once = None), ..Twist::default() },
+            &[
+                "once::the_same_id_is_accepted_once",
+                "once::a_repetition_after_the_message_is_done_is_still_one",
+                "once::the_same_id_is_accepted_again_after_its_time",
+            ],
+        ),
+        Control::new(
+            "remembers an id for ever",
+            || Twist { sent: Box::new(remember_for_ever), ..Twist::default() },
+            &["once::the_same_id_is_accepted_again_after_its_time"],
+        ),
+        Control::new(
+            "remembers ids of all queues together",
+            AcceptsAnIdOnce::default,
+            &["once::another_queue_may_have_the_same_id"],
+        ),
+        Control::new(
             "sends to every queue",
             || SendsToEveryQueue,
             &["sending::queues_are_separate"],
@@ -85,6 +105,10 @@ pub(crate) fn controls() -> Vec<Control> {
             &["sending::receive_gives_what_is_there_when_asked_for_more"],
         ),
     ]
+}
+
+fn remember_for_ever(outgoing: &mut Outgoing) {
+    outgoing.once = outgoing.once.map(|_| MAX_DELAY);
 }
 
 fn one_at_least(results: &mut Outcomes) {

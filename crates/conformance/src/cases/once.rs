@@ -1,0 +1,58 @@
+//! An id is accepted once within a time, where the sender asks for it.
+
+use bezoar_core::{Message, Outgoing, Selection};
+
+use crate::{
+    case::Case,
+    samples::{ids, message},
+};
+
+fn once(case: &Case, message: Message) -> Outgoing {
+    Outgoing { once: Some(case.ticks(10)), ..message.into() }
+}
+
+pub(crate) async fn the_same_id_is_accepted_once(case: Case) {
+    let first = || once(&case, message("same").with_header("which", "first"));
+    case.send_all([first(), once(&case, message("same")), once(&case, message("other"))]).await;
+    case.elapse(9).await;
+    case.send(once(&case, message("same"))).await;
+    let received = case.worker().await.consume_all().await;
+    assert_eq!(ids(&received).len(), 2, "the repetitions are not stored");
+    assert!(
+        received.iter().all(|it| it.id.as_str() == "other" || !it.headers.is_empty()),
+        "the first is kept"
+    );
+}
+
+pub(crate) async fn a_repetition_after_the_message_is_done_is_still_one(case: Case) {
+    case.send(once(&case, message("same"))).await;
+    let worker = case.worker().await;
+    worker.consume(1).await;
+    case.send(once(&case, message("same"))).await;
+    worker.none("it was accepted before, and is done").await;
+}
+
+pub(crate) async fn the_same_id_is_accepted_again_after_its_time(case: Case) {
+    case.send(once(&case, message("same"))).await;
+    case.elapse(11).await;
+    case.send(once(&case, message("same"))).await;
+    case.send(once(&case, message("same"))).await;
+    assert_eq!(case.worker().await.consume_all().await.len(), 2);
+}
+
+pub(crate) async fn another_queue_may_have_the_same_id(case: Case) {
+    let other = case.other_queue().await;
+    case.send(once(&case, message("same"))).await;
+    let sent = case.transport().send(&(&other).into(), &[once(&case, message("same"))]).await;
+    assert!(sent.iter().all(Result::is_ok));
+    case.worker_of(&other).await.one().await;
+}
+
+pub(crate) async fn a_redriven_message_is_no_repetition(case: Case) {
+    case.send(once(&case, message("same"))).await;
+    let worker = case.worker().await;
+    let delivery = worker.one().await;
+    worker.settle(delivery, crate::samples::dead_letter()).await;
+    assert_eq!(case.redrive(Selection::All).await, 1);
+    worker.consume(1).await;
+}

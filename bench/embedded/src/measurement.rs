@@ -1,0 +1,97 @@
+//! Rates and their medians.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+
+/// The fastest round may be this much faster than the slowest.
+const STEADY: f64 = 1.5;
+
+/// Something that happened so many times a second.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Measurement {
+    pub(crate) name: String,
+    pub(crate) per_second: f64,
+}
+
+impl Measurement {
+    /// Times `work`, which handles `count` messages.
+    pub(crate) fn of(name: &str, count: u64, work: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let start = Instant::now();
+        work().with_context(|| format!("measuring {name}"))?;
+        let per_second = count as f64 / start.elapsed().as_secs_f64();
+        Ok(Measurement { name: name.to_owned(), per_second })
+    }
+}
+
+/// The same measurements, several times over.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds(Vec<Measurement>);
+
+impl Rounds {
+    pub(crate) fn add(&mut self, measurements: impl IntoIterator<Item = Measurement>) {
+        self.0.extend(measurements);
+    }
+
+    /// The median of all measurements of this name: one slow moment does not count.
+    pub(crate) fn median(&self, name: &str) -> Result<Measurement> {
+        let rates = self.sorted(name);
+        let per_second = *rates.get(rates.len() / 2).with_context(|| format!("no {name:?}"))?;
+        Ok(Measurement { name: name.to_owned(), per_second })
+    }
+
+    /// A warning for each measurement that differs from round to round by more than it should.
+    pub(crate) fn unsteady(&self) -> Vec<String> {
+        let names: BTreeSet<&str> = self.0.iter().map(|m| m.name.as_str()).collect();
+        names.into_iter().filter_map(|name| self.unsteadiness(name)).collect()
+    }
+
+    fn unsteadiness(&self, name: &str) -> Option<String> {
+        let rates = self.sorted(name);
+        let (slowest, fastest) = (*rates.first()?, *rates.last()?);
+        (fastest > slowest * STEADY).then(|| {
+            format!("UNSTEADY {name}: from {slowest:.0} to {fastest:.0}; repeat on a quiet machine")
+        })
+    }
+
+    fn sorted(&self, name: &str) -> Vec<f64> {
+        let mut rates: Vec<f64> =
+            self.0.iter().filter(|m| m.name == name).map(|m| m.per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(name: &str, per_second: f64) -> Measurement {
+        Measurement { name: name.to_owned(), per_second }
+    }
+
+    #[test]
+    fn median_ignores_order_outliers_and_other_names() {
+        let mut rounds = Rounds::default();
+        rounds.add([rate("a", 9000.0), rate("b", 1.0)]);
+        rounds.add([rate("a", 10.0)]);
+        rounds.add([rate("a", 20.0)]);
+        assert_eq!(rounds.median("a").unwrap(), rate("a", 20.0));
+    }
+
+    #[test]
+    fn only_what_varies_is_unsteady() {
+        let mut rounds = Rounds::default();
+        rounds.add([rate("steady", 10.0), rate("unsteady", 10.0)]);
+        rounds.add([rate("steady", 14.0), rate("unsteady", 16.0)]);
+        let warnings = rounds.unsteady();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("UNSTEADY unsteady"), "{warnings:?}");
+    }
+
+    #[test]
+    fn median_of_nothing_is_an_error() {
+        assert!(Rounds::default().median("a").is_err());
+    }
+}

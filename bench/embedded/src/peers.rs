@@ -1,0 +1,203 @@
+//! Other embedded queues: each fills its own database and times its own worker, in a process of
+//! its own, and prints one line of JSON.
+
+mod apalis;
+mod process;
+mod python;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde::Deserialize;
+
+use crate::measurement::Measurement;
+use crate::options::Sizes;
+use crate::place::Place;
+use crate::progress;
+
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+
+/// The other queues, installed as far as possible.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    installed: Installed,
+    all: Vec<Peer>,
+}
+
+/// One of them, with the settings it last reported or the reason why there is no number.
+#[derive(Debug)]
+struct Peer {
+    variant: &'static Variant,
+    settings: Result<String, String>,
+}
+
+impl Peers {
+    pub(crate) fn none() -> Peers {
+        Peers { installed: Installed::nothing(), all: Vec::new() }
+    }
+
+    /// Builds and installs what is missing.
+    pub(crate) fn prepare(place: &Place) -> Peers {
+        progress("preparing the peers");
+        let all = VARIANTS.iter().map(|variant| Peer { variant, settings: Ok(String::new()) });
+        Peers { installed: Installed::install(place), all: all.collect() }
+    }
+
+    /// Every peer once; one that failed before is not tried again.
+    pub(crate) fn round(&mut self, place: &Place, sizes: &Sizes) -> Vec<Measurement> {
+        let installed = &self.installed;
+        self.all.iter_mut().filter_map(|peer| peer.measure(place, sizes, installed)).collect()
+    }
+
+    /// Name and settings of each, or why it could not be measured.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, Result<&str, &str>)> {
+        self.all
+            .iter()
+            .map(|peer| (peer.variant.name, peer.settings.as_deref().map_err(String::as_str)))
+    }
+}
+
+impl Peer {
+    fn measure(
+        &mut self,
+        place: &Place,
+        sizes: &Sizes,
+        installed: &Installed,
+    ) -> Option<Measurement> {
+        self.settings.as_ref().ok()?;
+        progress(self.variant.name);
+        match self.variant.run(place, sizes, installed) {
+            Ok(line) => {
+                self.settings = Ok(line.settings);
+                let name = self.variant.name.to_owned();
+                Some(Measurement { name, per_second: line.processed_per_second })
+            }
+            Err(error) => {
+                self.settings = Err(reason(&error));
+                None
+            }
+        }
+    }
+}
+
+/// A program in one of its modes. `share`: that much fewer messages than the limit handles, for
+/// two to three seconds of work.
+#[derive(Debug)]
+struct Variant {
+    name: &'static str,
+    program: Program,
+    mode: &'static str,
+    share: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Program {
+    Apalis,
+    Huey,
+    PersistQueue,
+}
+
+static VARIANTS: [Variant; 7] = [
+    // Untuned apalis slows down with the backlog, so that a short one is in its favour.
+    Variant::new("apalis-sqlite, as it comes", Program::Apalis, "as-it-comes", 80),
+    Variant::new("apalis-sqlite, durable", Program::Apalis, "durable", 80),
+    Variant::new("apalis-sqlite, durable, tuned", Program::Apalis, "best", 4),
+    Variant::new("huey, default", Program::Huey, "default", 20),
+    Variant::new("huey, fsync", Program::Huey, "fsync", 20),
+    Variant::new("persist-queue, get and ack", Program::PersistQueue, "ack", 20),
+    Variant::new("persist-queue, get deletes", Program::PersistQueue, "fifo", 20),
+];
+
+impl Variant {
+    const fn new(name: &'static str, program: Program, mode: &'static str, share: u64) -> Self {
+        Variant { name, program, mode, share }
+    }
+
+    fn run(&self, place: &Place, sizes: &Sizes, installed: &Installed) -> Result<Line> {
+        let directory = place.scratch()?;
+        let data = directory.path().join("data");
+        std::fs::create_dir(&data)?;
+        let mut command = installed.command(self.program)?;
+        command.arg("--directory").arg(&data).args(["--mode", self.mode]);
+        command.arg("--messages").arg(sizes.share(self.share).to_string());
+        let output = process::run(&mut command, RUN_LIMIT, directory.path())?;
+        Line::parse(&output)
+    }
+}
+
+/// How each program is started, or why it cannot be.
+#[derive(Debug)]
+struct Installed {
+    apalis: Result<apalis::Binary, String>,
+    python: Result<python::Interpreter, String>,
+}
+
+impl Installed {
+    fn nothing() -> Installed {
+        let skipped = "skipped".to_owned();
+        Installed { apalis: Err(skipped.clone()), python: Err(skipped) }
+    }
+
+    fn install(place: &Place) -> Installed {
+        Installed {
+            apalis: apalis::build(place).map_err(|error| reason(&error)),
+            python: python::install(place).map_err(|error| reason(&error)),
+        }
+    }
+
+    fn command(&self, program: Program) -> Result<Command> {
+        match program {
+            Program::Apalis => self.apalis.as_ref().map(apalis::Binary::command),
+            Program::Huey => self.python.as_ref().map(|p| p.command("huey_peer.py")),
+            Program::PersistQueue => {
+                self.python.as_ref().map(|p| p.command("persist_queue_peer.py"))
+            }
+        }
+        .map_err(|reason| anyhow!("{reason}"))
+    }
+}
+
+/// What every peer prints.
+#[derive(Debug, Deserialize)]
+struct Line {
+    processed_per_second: f64,
+    settings: String,
+}
+
+impl Line {
+    fn parse(output: &str) -> Result<Line> {
+        let last = output.lines().last().context("it printed nothing")?;
+        serde_json::from_str(last).with_context(|| format!("it printed {last:?}"))
+    }
+}
+
+/// One line: it goes into a table.
+fn reason(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().collect::<Vec<_>>().join(" ")
+}
+
+/// A peer's file must be there: a missing one is our mistake, not the network's.
+fn existing(path: &Path) -> Result<&Path> {
+    path.try_exists()?.then_some(path).with_context(|| format!("{} is missing", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_the_result() {
+        let output =
+            "warming up\n{\"peer\":\"p\",\"processed_per_second\":2.5,\"settings\":\"s\"}\n";
+        assert_eq!(Line::parse(output).unwrap().processed_per_second, 2.5);
+    }
+
+    #[test]
+    fn anything_else_is_an_error_not_a_number() {
+        for output in ["", "done\n", "{\"peer\":\"p\"}"] {
+            assert!(Line::parse(output).is_err(), "{output:?}");
+        }
+    }
+}

@@ -160,7 +160,8 @@ async fn open(folder: &Path) -> Bezoar {
     bezoar
 }
 
-/// Lines are whole or cut off, as each is one write to the end of the file.
+/// Each line is one write to the end of the file. A kill may cut one off, so each begins with its own line break
+/// and the next is not spoilt.
 #[derive(Debug, Clone)]
 struct Journal(Arc<File>);
 
@@ -171,7 +172,7 @@ impl Journal {
     }
 
     fn note(&self, what: &str, id: &MessageId) {
-        (&*self.0).write_all(format!("{what} {id} .\n").as_bytes()).unwrap();
+        (&*self.0).write_all(format!("\n{what} {id} .").as_bytes()).unwrap();
     }
 }
 

@@ -25,9 +25,29 @@ const INBOX_LIMIT: usize = 4096;
 /// How many jobs share a transaction at most.
 const GROUP_LIMIT: usize = 1024;
 
-/// A way to the writer. The thread ends, its jobs done, when the last one is dropped.
+/// A way to the writer. When the last one is dropped the jobs that wait are done and the database is
+/// closed, which brings the log into the file.
 #[derive(Debug, Clone)]
-pub(crate) struct Writer(mpsc::Sender<Box<dyn Job>>);
+pub(crate) struct Writer(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    /// `None` only while the handle is dropped.
+    inbox: Option<mpsc::Sender<Box<dyn Job>>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inbox = None;
+        // The last way may be one that a job held: the thread does not wait for itself.
+        if let Some(thread) =
+            self.thread.take().filter(|it| it.thread().id() != thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}
 
 impl Writer {
     /// Starts the thread on an open database.
@@ -38,16 +58,15 @@ impl Writer {
         bells: Bells,
     ) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX_LIMIT);
-        let desk = Desk {
-            inbox,
-            connection: Some(connection),
-            identity,
-            options,
-            bells,
-            session: Session::default(),
-        };
-        thread::Builder::new().name("bezoar-sqlite".to_owned()).spawn(move || desk.work())?;
-        Ok(Self(sender))
+        let session = Session::default();
+        let desk = Desk { inbox, connection: Some(connection), identity, options, bells, session };
+        let named = thread::Builder::new().name("bezoar-sqlite".to_owned());
+        let thread = Some(named.spawn(move || desk.work())?);
+        Ok(Self(Arc::new(Handle { inbox: Some(sender), thread })))
+    }
+
+    fn inbox(&self) -> &mpsc::Sender<Box<dyn Job>> {
+        self.0.inbox.as_ref().expect("it is there until the handle is dropped")
     }
 
     /// Runs `work` in a transaction and returns its result once that is on disk.
@@ -60,7 +79,7 @@ impl Writer {
     ) -> Result<T, TransportError> {
         let (reply, result) = oneshot::channel();
         let job = Box::new(Typed { operation, work, result: None, reply });
-        self.0.send(job).await.map_err(|_| stopped(operation))?;
+        self.inbox().send(job).await.map_err(|_| stopped(operation))?;
         result.await.map_err(|_| stopped(operation))?
     }
 
@@ -71,7 +90,7 @@ impl Writer {
         work: impl FnMut(&mut Session, &Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
         let (reply, _) = oneshot::channel();
-        let _ = self.0.try_send(Box::new(Typed { operation, work, result: None, reply }));
+        let _ = self.inbox().try_send(Box::new(Typed { operation, work, result: None, reply }));
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{error::Error, sync::Arc};
 
 use bezoar_core::{
-    DeadLetter, ErrorKind, Invalid, MessageId, Page, QueueAdmin, QueueName, Selection, Transport,
-    TransportError,
+    Clock, DeadLetter, ErrorKind, Invalid, MessageId, Page, QueueAdmin, QueueName, Selection,
+    Transport, TransportError,
 };
 use bezoar_memory::MemoryTransport;
 use bezoar_runtime::{Host, Publisher, Shutdown, Worker};
@@ -22,7 +22,7 @@ pub async fn connect(url: &str) -> Result<Bezoar, TransportError> {
             let options = bezoar_sqlite::Options::from_url(url).map_err(invalid)?;
             let opened =
                 tokio::task::spawn_blocking(|| bezoar_sqlite::SqliteTransport::open(options));
-            Ok(Bezoar::new(opened.await.map_err(|source| other().with_source(source))??))
+            Ok(Bezoar::new(opened.await.map_err(|source| other("connect").with_source(source))??))
         }
         Some("memory") => Ok(Bezoar::new(MemoryTransport::default())),
         _ => Err(invalid(Invalid::new("url", "is none of sqlite:PATH, memory:"))),
@@ -33,8 +33,8 @@ fn invalid(invalid: Invalid) -> TransportError {
     TransportError::new(ErrorKind::Invalid(invalid), "bezoar", "connect")
 }
 
-fn other() -> TransportError {
-    TransportError::new(ErrorKind::Other, "bezoar", "connect")
+fn other(operation: &'static str) -> TransportError {
+    TransportError::new(ErrorKind::Other, "bezoar", operation)
 }
 
 /// Open queues: to send to, to work on, to look at. Cheap to clone.
@@ -51,6 +51,12 @@ impl Bezoar {
         let (transport, admin) = (Arc::new(transport.clone()), Arc::new(transport));
         let publisher = Publisher::new(transport.clone());
         Self { transport, admin, publisher }
+    }
+
+    /// The same, sending by another clock.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.publisher = self.publisher.with_clock(clock);
+        self
     }
 
     /// Creates a queue if it is not there.
@@ -83,8 +89,21 @@ impl Bezoar {
     ///
     /// If the queue cannot be had, or the system gives us no signals.
     pub async fn run(&self, worker: Worker) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.run_all([worker]).await
+    }
+
+    /// Works on several queues as [`run`](Self::run) does on one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`run`](Self::run); no worker starts unless all queues can be had.
+    pub async fn run_all(
+        &self,
+        workers: impl IntoIterator<Item = Worker>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let shutdown = Shutdown::default();
-        let mut running = std::pin::pin!(self.run_until(worker, shutdown.clone()));
+        let workers = workers.into_iter().collect();
+        let mut running = std::pin::pin!(self.work(workers, shutdown.clone()));
         tokio::select! {
             ran = &mut running => return Ok(ran?),
             heard = shutdown.listen() => heard?,
@@ -92,19 +111,28 @@ impl Bezoar {
         Ok(running.await?) // the second signal: messages are handed back, quickly
     }
 
-    /// Works on a queue, which is created if it is not there, until told to stop.
+    /// Works on a queue, which is created if it is not there, until told to stop. For several there is
+    /// [`Host`].
     ///
     /// # Errors
     ///
-    /// If the queue cannot be had. Later trouble pauses the worker and is logged.
+    /// If the queue cannot be had, or by a defect of the worker itself. Trouble with the transport pauses
+    /// the worker and is logged.
     pub async fn run_until(
         &self,
         worker: Worker,
         shutdown: Shutdown,
     ) -> Result<(), TransportError> {
-        self.admin.provision(worker.queue()).await?;
-        Host::new().worker(self.transport.clone(), worker).run(shutdown).await;
-        Ok(())
+        self.work(vec![worker], shutdown).await
+    }
+
+    async fn work(&self, workers: Vec<Worker>, shutdown: Shutdown) -> Result<(), TransportError> {
+        let mut host = Host::new();
+        for worker in workers {
+            self.admin.provision(worker.queue()).await?;
+            host = host.worker(self.transport.clone(), worker);
+        }
+        host.run(shutdown).await.map_err(|defect| other("connect").with_source(defect))
     }
 
     /// The first dead letters of a queue; [`admin`](Self::admin) pages through all.

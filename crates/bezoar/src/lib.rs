@@ -33,10 +33,22 @@ pub use bezoar_core::{
 };
 pub use bezoar_memory as memory;
 pub use bezoar_runtime::{
-    AttemptNumber, Context, Event, Failed, FromMessage, FromRef, Gate, Handler, HandlerService,
-    Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher, Refusal, Router, Shutdown,
-    State, Worker,
+    AttemptNumber, Context, Defect, Event, Failed, FromMessage, FromRef, Gate, Handler,
+    HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher, Refusal,
+    Router, Shutdown, State, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;
 pub use connect::{Bezoar, connect};
+
+/// From now on a panic tells stderr where it happened, and nobody what it said.
+///
+/// What a handler's panic says is kept with the attempt, hidden. But before that the panic hook of the
+/// standard library has printed it, with whatever personal data is in it. This puts another hook in its
+/// place, for the whole program; call it first thing in `main`.
+pub fn quiet_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        eprintln!("panicked at {}; the text is withheld", place.as_deref().unwrap_or("?"));
+    }));
+}

@@ -23,14 +23,15 @@
 use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Clock, DeadLetter, Depth, Message, MessageId, Page, QueueAdmin, QueueName, Selection, millis,
-    to_millis,
+    Clock, DeadLetter, Depth, Message, MessageId, Page, QueueName, Selection, millis, to_millis,
 };
 use bezoar_memory::{MemoryTransport, Options};
-use bezoar_runtime::{Event, Host, Observer, Publisher, Shutdown, Worker};
+use bezoar_runtime::{Defect, Event, Host, Observer, Shutdown, Worker};
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+
+use crate::Bezoar;
 
 /// The longest that a worker may be busy, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
@@ -40,40 +41,74 @@ const PATIENCE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// Trouble panics, as is useful in tests.
 #[derive(Debug)]
 pub struct Harness {
-    transport: MemoryTransport,
-    publisher: Publisher,
+    bezoar: Bezoar,
     queue: QueueName,
     changed: Arc<Notify>,
     shutdown: Shutdown,
-    running: JoinHandle<()>,
+    running: JoinHandle<Result<(), Defect>>,
 }
 
 impl Harness {
     /// Starts the worker. Chance is the same in every run.
     pub async fn start(worker: Worker) -> Self {
+        Self::start_with(|_| worker).await
+    }
+
+    /// Starts a worker whose handlers send: it is made with the [`Bezoar`] that the harness works on.
+    ///
+    /// ```
+    /// use bezoar::{Bezoar, Failure, Json, Router, State, Worker, testing::Harness};
+    ///
+    /// async fn forward(Json(value): Json<f64>, State(bezoar): State<Bezoar>) -> Result<(), Failure> {
+    ///     bezoar.send("archive", "result", &value).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// fn worker(bezoar: Bezoar) -> Worker {
+    ///     let router = Router::with_state(bezoar).on("result", forward);
+    ///     Worker::new("lab", router).expect("a name for a queue")
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// let lab = Harness::start_with(worker).await;
+    /// lab.bezoar().provision("archive").await?;
+    /// lab.send("result", &14.1).await;
+    /// lab.until_idle().await;
+    ///
+    /// let archive = bezoar::QueueName::new("archive")?;
+    /// assert_eq!(lab.bezoar().admin().depth(&archive).await?.ready, Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub async fn start_with(worker: impl FnOnce(Bezoar) -> Worker) -> Self {
         let clock = Arc::new(VirtualClock::default());
         let transport =
             MemoryTransport::new(Options { clock: clock.clone(), ..Options::default() });
+        let bezoar = Bezoar::new(transport).with_clock(clock.clone());
+        let worker = worker(bezoar.clone());
         let queue = worker.queue().clone();
-        transport.provision(&queue).await.expect("memory has room for a queue");
+        bezoar.admin().provision(&queue).await.expect("memory has room for a queue");
         let (changed, shutdown) = (Arc::new(Notify::new()), Shutdown::default());
-        let worker =
-            worker.deterministic(clock.clone(), 0).observer(Arc::new(Bell(changed.clone())));
-        let publisher = Publisher::new(Arc::new(transport.clone())).with_clock(clock);
-        let host = Host::new().worker(Arc::new(transport.clone()), worker);
+        let worker = worker.deterministic(clock, 0).observer(Arc::new(Bell(changed.clone())));
+        let host = Host::new().worker(bezoar.transport().clone(), worker);
         let running = tokio::spawn(host.run(shutdown.clone()));
-        Self { transport, publisher, queue, changed, shutdown, running }
+        Self { bezoar, queue, changed, shutdown, running }
+    }
+
+    /// The queues that the worker works on, in memory and by the virtual clock. Other queues are not
+    /// worked on, and [`until_idle`](Self::until_idle) does not wait for them.
+    pub fn bezoar(&self) -> &Bezoar {
+        &self.bezoar
     }
 
     /// Sends a value as JSON.
     pub async fn send(&self, message_type: &str, value: &impl Serialize) -> MessageId {
-        let sent = self.publisher.send(&self.queue, message_type, value).await;
+        let sent = self.bezoar.publisher().send(&self.queue, message_type, value).await;
         sent.expect("the queue takes every message that is small enough")
     }
 
     /// Sends a message as it is.
     pub async fn send_message(&self, message: Message) -> MessageId {
-        let sent = self.publisher.send_message(&self.queue, message, Duration::ZERO).await;
+        let sent = self.bezoar.publisher().send_message(&self.queue, message, Duration::ZERO).await;
         sent.expect("the queue takes every message that is small enough")
     }
 
@@ -95,7 +130,7 @@ impl Harness {
 
     /// How many messages are where.
     pub async fn depth(&self) -> Depth {
-        self.transport.depth(&self.queue).await.expect("the queue was provisioned")
+        self.bezoar.admin().depth(&self.queue).await.expect("the queue was provisioned")
     }
 
     /// All dead letters.
@@ -103,7 +138,7 @@ impl Harness {
         let mut page = Page::default();
         let mut all = Vec::new();
         loop {
-            let more = self.transport.dead_letters(&self.queue, page).await;
+            let more = self.bezoar.admin().dead_letters(&self.queue, page).await;
             let more = more.expect("the queue was provisioned");
             let Some(last) = more.last() else { return all };
             page.after = Some(last.id);
@@ -113,14 +148,15 @@ impl Harness {
 
     /// Sends all dead letters back.
     pub async fn redrive(&self) -> u64 {
-        let redriven = self.transport.redrive(&self.queue, &Selection::All).await;
+        let redriven = self.bezoar.admin().redrive(&self.queue, &Selection::All).await;
         redriven.expect("the queue was provisioned")
     }
 
     /// Stops the worker gracefully.
     pub async fn stop(self) {
         self.shutdown.drain();
-        self.running.await.expect("the worker does not panic");
+        let ran = self.running.await.expect("the worker does not panic");
+        ran.expect("the worker does not panic");
     }
 }
 

@@ -174,7 +174,7 @@ impl World {
             tokio::time::sleep(SECOND).await;
         }
         shutdown.drain();
-        process.await.unwrap();
+        process.await.unwrap().unwrap();
     }
 
     fn sabotaged(&self) -> Arc<dyn Transport> {

@@ -61,7 +61,7 @@ async fn a_graceful_stop_waits_for_what_runs_and_takes_no_more() {
     started.notified().await;
     shutdown.drain();
     send(&memory).await;
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
     let depth = memory.depth(&lab()).await.unwrap();
     assert_eq!(
         (depth.ready, depth.leased),
@@ -82,7 +82,7 @@ async fn after_the_grace_period_messages_are_handed_back_without_an_attempt() {
     started.notified().await;
     let stopping = Instant::now();
     shutdown.drain();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
     assert_eq!(stopping.elapsed(), 5 * SECOND);
     check_handed_back(&memory).await;
 }
@@ -98,7 +98,7 @@ async fn a_second_word_stops_at_once() {
     let stopping = Instant::now();
     shutdown.drain();
     shutdown.abort();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
     assert_eq!(stopping.elapsed(), Duration::ZERO);
     check_handed_back(&memory).await;
 }
@@ -133,7 +133,7 @@ async fn a_message_that_kills_its_process_is_set_aside_and_its_neighbour_is_not(
         tokio::spawn(Host::new().worker(Arc::new(memory.clone()), worker).run(shutdown.clone()));
     started.notified().await;
     shutdown.drain();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
     let depth = memory.depth(&lab()).await.unwrap();
     assert_eq!((depth.ready, depth.dead), (Some(0), Some(1)));
     let dead = memory.dead_letters(&lab(), Default::default()).await.unwrap();
@@ -255,7 +255,7 @@ async fn trouble_with_the_transport_pauses_with_backoff_and_fails_no_message() {
     diary.resumed.notified().await;
     diary.completed.notified().await;
     shutdown.drain();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
 
     let pauses = diary.pauses.lock().unwrap().clone();
     assert_eq!(pauses[..4], [100, 200, 400, 800].map(Duration::from_millis));
@@ -279,7 +279,7 @@ async fn an_empty_queue_that_does_not_wake_us_is_looked_into_less_and_less() {
     diary.completed.notified().await;
     assert!(sent.elapsed() <= 5 * SECOND);
     shutdown.drain();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
 }
 
 #[derive(Debug, Default)]
@@ -295,6 +295,10 @@ impl Gate for Closed {
             self.opened.notified().await;
         }
         NonZeroU32::MIN
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::SeqCst)
     }
 }
 
@@ -313,7 +317,7 @@ async fn nothing_is_taken_while_the_gate_is_closed() {
     gate.opened.notify_one();
     started.notified().await;
     shutdown.drain();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
     assert_eq!(memory.depth(&lab()).await.unwrap().ready, Some(0));
 }
 
@@ -345,5 +349,5 @@ async fn a_postponed_message_returns_later_without_an_attempt() {
     done.notified().await;
     assert_eq!(start.elapsed(), 60 * SECOND);
     shutdown.drain();
-    running.await.unwrap();
+    running.await.unwrap().unwrap();
 }

@@ -276,14 +276,14 @@ async fn a_replay_counts_anew_and_can_succeed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_is_honoured_within_the_policys_cap() {
+async fn retry_after_is_honoured() {
     let start = Instant::now();
     let handler = |AttemptNumber(n): AttemptNumber| async move {
-        if n == 1 { Err(Failure::transient("busy").with_retry_after(20 * SECOND)) } else { Ok(()) }
+        if n == 1 { Err(Failure::transient("busy").with_retry_after(120 * SECOND)) } else { Ok(()) }
     };
     let worker = worker(Router::new().on("result", handler)).immediate_retries(5);
     let lab = Harness::start(worker).await;
     lab.send("result", &1).await;
     lab.until_idle().await;
-    assert_eq!(start.elapsed(), 20 * SECOND, "not tried at once against the other side's word");
+    assert_eq!(start.elapsed(), 120 * SECOND, "not tried at once against the other side's word");
 }

@@ -152,8 +152,9 @@ impl fmt::Debug for Code {
 
 /// Why a handler did not succeed.
 ///
-/// `?` on any error makes one of kind *unknown*, which is retried; [`Failure::permanent`] stops.
-/// Like `anyhow::Error` it is not an `Error` itself, which is what lets `?` work on all of them.
+/// `?` on any error, or on a plain text, makes one of kind *unknown*, which is retried;
+/// [`Failure::permanent`] stops. What is `Into<Box<dyn Error + Send + Sync>>` is an error here: so are
+/// `String`, `&str`, that box itself and `anyhow::Error`. Like `anyhow::Error` it is not an `Error` itself, which is what lets `?` work on all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What sort of trouble.
@@ -200,7 +201,7 @@ impl Failure {
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::new(FailureKind::Unknown, error)
     }
@@ -249,6 +250,28 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::Unknown);
         assert_eq!(failure.detail.reveal(), "invalid digit found in string");
         assert!(!format!("{failure:?}").contains("digit"));
+    }
+
+    #[test]
+    fn texts_and_boxed_errors_are_taken_as_well_as_errors() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("not stored")]
+        struct NotStored(#[source] std::num::ParseIntError);
+
+        fn check(failure: impl Into<Failure>, detail: &str) {
+            let failure = failure.into();
+            assert_eq!(
+                (failure.kind, failure.detail.reveal().as_str()),
+                (FailureKind::Unknown, detail)
+            );
+        }
+        let not_stored = || NotStored("x".parse::<u8>().unwrap_err());
+        let chain = "not stored: invalid digit found in string";
+        check(not_stored(), chain);
+        check(Box::<dyn Error + Send + Sync>::from(not_stored()), chain);
+        check("a text", "a text");
+        check(String::from("a text"), "a text");
+        check(Failure::new(FailureKind::Unknown, "itself"), "itself");
     }
 
     #[test]

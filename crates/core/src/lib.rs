@@ -36,7 +36,7 @@ pub use failure::{Code, Failure, FailureKind};
 pub use ledger::{Attempt, HISTORY_LIMIT, Ledger};
 pub use message::{Headers, Message};
 pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};
-pub use policy::{Backoff, Decision, Jitter, MAX_DELAY, RetryPolicy, Verdict};
+pub use policy::{Backoff, Decision, Jitter, MAX_DELAY, MAX_RETRY_AFTER, RetryPolicy, Verdict};
 pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};
 pub use transport::{
     Capabilities, Counting, Delivery, Destination, Leases, Outgoing, Receipt, Settlement,

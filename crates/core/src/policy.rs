@@ -9,6 +9,9 @@ use crate::{Code, Failure, Invalid, Ledger, Reason};
 /// The longest delay before jitter that a policy can ask for: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+/// The longest wait that a failure's `retry_after` can ask for: a day.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How delays grow from retry to retry.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Backoff {
@@ -218,7 +221,8 @@ impl RetryPolicy {
         self.max_retries
     }
 
-    /// The longest delay that it can ask for, jitter included.
+    /// The longest delay that it asks for by itself, jitter included. A failure's `retry_after` may ask for more,
+    /// up to [`MAX_RETRY_AFTER`].
     pub fn largest_delay(&self) -> Duration {
         self.delay(self.max_retries).mul_f64(self.jitter.largest())
     }
@@ -226,7 +230,7 @@ impl RetryPolicy {
     /// What becomes of a message with this ledger after this failure.
     ///
     /// The ledger is the one before the failure is recorded. A `retry_after` of the failure lengthens
-    /// the delay, and never beyond the policy's cap.
+    /// the delay, to at most [`MAX_RETRY_AFTER`].
     pub fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut impl Rng) -> Decision {
         let retried = ledger.failed;
         if !failure.kind.is_retryable() {
@@ -237,7 +241,7 @@ impl RetryPolicy {
         }
         let retry = retried + 1;
         let jittered = self.delay(retry).mul_f64(self.jitter.factor(chance(jitter)));
-        let asked = failure.retry_after.unwrap_or_default().min(self.cap);
+        let asked = failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
         Decision {
             verdict: Verdict::Retry { after: jittered.max(asked) },
             retry_count: retry,
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_lengthens_within_the_cap_and_never_shortens() {
+    fn retry_after_lengthens_to_at_most_a_day_and_never_shortens() {
         let after = |asked| {
             let failure = Failure::transient("busy").with_retry_after(Duration::from_secs(asked));
             let policy = RetryPolicy { jitter: Jitter::None, ..RetryPolicy::jobs() };
@@ -400,7 +404,7 @@ mod tests {
         let retry = |seconds| Verdict::Retry { after: Duration::from_secs(seconds) };
         assert_eq!(after(0), retry(2));
         assert_eq!(after(7), retry(7));
-        assert_eq!(after(86_400), retry(30));
+        assert_eq!(after(1_000_000), retry(86_400));
     }
 
     fn any_backoff() -> impl Strategy<Value = Backoff> {
@@ -447,7 +451,7 @@ mod tests {
                     };
                     let slack = Duration::from_micros(1);
                     prop_assert!(after + slack >= least);
-                    prop_assert!(after <= policy.largest_delay().max(policy.cap.mul_f64(jitter.largest())) + slack);
+                    prop_assert!(after <= policy.largest_delay() + slack);
                 }
                 Verdict::DeadLetter => prop_assert!(!retried),
             }

@@ -72,7 +72,10 @@ impl Observer for Log {
             Event::DeadLettered { reason } => log!(error, "dead-lettered", reason = %reason),
             Event::Released => log!(info, "released"),
             Event::LeaseLost => log!(warn, "lease lost"),
-            Event::NotSettled(error) => log!(warn, "outcome not stored", error = %error),
+            Event::NotSettled(error) => {
+                let cause = std::error::Error::source(*error).map(ToString::to_string);
+                log!(warn, "outcome not stored", error = %error, cause = cause);
+            }
         }
     }
 

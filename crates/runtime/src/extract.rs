@@ -1,6 +1,6 @@
 //! How a handler's parameters come out of a message.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bezoar_core::{
     Body, Code, CorrelationId, Failure, Headers, Ledger, Message, MessageId, MessageType, QueueName,
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Context;
 
-/// Something that a handler can take as a parameter.
+/// Something that a handler can take as a parameter. A tuple of such is one itself.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "not something that comes out of a message",
@@ -26,8 +26,16 @@ pub trait FromMessage<S>: Sized {
 }
 
 /// The body, read as JSON. One that cannot be read is a permanent failure.
-#[derive(Debug, Clone, Copy, Default)]
+///
+/// Its `Debug` does not show the value, which may hold personal data.
+#[derive(Clone, Copy, Default)]
 pub struct Json<T>(pub T);
+
+impl<T> fmt::Debug for Json<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Json([hidden])")
+    }
+}
 
 impl<T: DeserializeOwned, S> FromMessage<S> for Json<T> {
     fn from_message(context: &Context, _: &S) -> Result<Self, Failure> {
@@ -48,6 +56,12 @@ impl<S, T: FromRef<S>> FromMessage<S> for State<T> {
 }
 
 /// How a part is had from the whole of a router's state.
+#[diagnostic::on_unimplemented(
+    message = "the router's state `{S}` holds no `{Self}`",
+    label = "a handler takes `State<{Self}>`",
+    note = "give the router its state with `Router::with_state(…)`, before `.on(…)`; for a part of a larger \
+            state implement `FromRef<{S}>`"
+)]
 pub trait FromRef<S> {
     /// The part.
     fn from_ref(state: &S) -> Self;
@@ -68,6 +82,27 @@ impl<S> FromMessage<S> for AttemptNumber {
         Ok(Self(context.attempt))
     }
 }
+
+macro_rules! tuple {
+    ($($parameter:ident),*) => {
+        impl<S, $($parameter: FromMessage<S>,)*> FromMessage<S> for ($($parameter,)*) {
+            #[allow(unused_variables, reason = "nothing comes out of a message for no parameters")]
+            fn from_message(context: &Context, state: &S) -> Result<Self, Failure> {
+                Ok(($($parameter::from_message(context, state)?,)*))
+            }
+        }
+    };
+}
+
+tuple!();
+tuple!(A);
+tuple!(A, B);
+tuple!(A, B, C);
+tuple!(A, B, C, D);
+tuple!(A, B, C, D, E);
+tuple!(A, B, C, D, E, G);
+tuple!(A, B, C, D, E, G, H);
+tuple!(A, B, C, D, E, G, H, I);
 
 macro_rules! parts {
     ($($part:ty => |$context:ident| $value:expr;)*) => {

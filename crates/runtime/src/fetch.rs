@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar_core::{Transport, TransportError};
+use bezoar_core::{ErrorKind, Transport, TransportError};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{Shutdown, Worker, lane::Lane};
@@ -39,6 +39,7 @@ impl FetchLoop {
                         error
                     }
                 };
+            while ending.try_join_next().is_some() {}
             let pause = trouble.begins(&error);
             tokio::select! { biased; () = sleep(pause) => (), () = self.shutdown.draining() => () }
         }
@@ -61,10 +62,14 @@ impl<'a> Trouble<'a> {
 
     /// Tells of the trouble, and says how long to wait.
     fn begins(&mut self, error: &TransportError) -> Duration {
-        let pause = self.pause;
+        let asked = match error.kind {
+            ErrorKind::Throttled { retry_after } => retry_after.unwrap_or_default().min(PAUSES.1),
+            _ => Duration::ZERO,
+        };
+        let pause = self.pause.max(asked);
         self.paused = true;
         self.pause = (self.pause * 2).min(PAUSES.1);
-        self.worker.observers.iter().for_each(|it| it.paused(&self.worker.queue, error, pause));
+        self.worker.each_observer(|it| it.paused(&self.worker.queue, error, pause));
         pause
     }
 
@@ -72,7 +77,7 @@ impl<'a> Trouble<'a> {
     pub(crate) fn is_over(&mut self) {
         self.pause = PAUSES.0;
         if std::mem::take(&mut self.paused) {
-            self.worker.observers.iter().for_each(|it| it.resumed(&self.worker.queue));
+            self.worker.each_observer(|it| it.resumed(&self.worker.queue));
         }
     }
 }

@@ -10,6 +10,9 @@ pub trait Gate: Debug + Send + Sync + 'static {
     /// Waits until messages may be taken, and says how many of the `free` slots may be used.
     /// Dropping the future changes nothing.
     async fn admit(&self, free: NonZeroU32) -> NonZeroU32;
+
+    /// Whether messages may be taken now. What was received while it closed is handed back.
+    fn is_open(&self) -> bool;
 }
 
 /// Always open.
@@ -20,5 +23,9 @@ pub(crate) struct Open;
 impl Gate for Open {
     async fn admit(&self, free: NonZeroU32) -> NonZeroU32 {
         free
+    }
+
+    fn is_open(&self) -> bool {
+        true
     }
 }

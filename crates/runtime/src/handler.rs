@@ -4,8 +4,6 @@ use std::future::Future;
 
 use bezoar_core::Failure;
 
-use crate::{Context, FromMessage};
-
 /// An async function whose parameters come out of a message.
 ///
 /// ```
@@ -19,28 +17,31 @@ use crate::{Context, FromMessage};
 /// let router = Router::with_state("g/dl").on("lab.result", store);
 /// ```
 ///
-/// What is no handler does not compile:
-///
-/// ```compile_fail
-/// async fn takes_a_thread(_: std::thread::Thread) {}
-/// let router = bezoar_runtime::Router::new().on("lab.result", takes_a_thread);
-/// ```
+/// Nothing is said here of parameters, result and `Send`: [`Router::on`](crate::Router::on) asks for
+/// those, one by one, so that the compiler can name the one that is wrong.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
+    label = "not an `async fn` with up to 8 parameters",
     note = "a handler is an `async fn` with up to 8 parameters that come out of a message (`Json<T>`, \
-            `State<T>`, `AttemptNumber`, …), which returns `()` or `Result<(), E>`; `E` is `Failure` \
-            or any error that is `Send + Sync + 'static`",
-    note = "its future must be `Send`: nothing that is not may be held across an `.await`"
+            `State<T>`, `AttemptNumber`, …); a tuple of such parameters counts as one",
+    note = "if it is a plain `fn`, make it an `async fn`"
 )]
-pub trait Handler<Parameters, S>: Clone + Send + Sync + 'static {
-    /// Runs it.
-    fn call(self, context: Context, state: S) -> impl Future<Output = Result<(), Failure>> + Send;
+pub trait Handler<P>: Clone + Send + Sync + 'static {
+    /// What it becomes when called.
+    type Future: Future<Output = Self::Output>;
+    /// What it returns.
+    type Output;
+
+    /// Calls it.
+    fn call(self, parameters: P) -> Self::Future;
 }
 
 /// What a handler may return.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot return `{Self}`",
-    note = "return `()` or `Result<(), E>`, where `E` is `Failure` or any error that is `Send + Sync + 'static`"
+    label = "returns `{Self}`",
+    note = "return `()` or `Result<(), E>`, where `E` is `Failure`, a `String`, or any error that is \
+            `Send + Sync + 'static`: `Box<dyn Error + Send + Sync>`, not `Box<dyn Error>`"
 )]
 pub trait Outcome {
     /// As a result.
@@ -57,6 +58,7 @@ impl Outcome for () {
     }
 }
 
+#[diagnostic::do_not_recommend] // so that the message above appears, not one about `Into`
 impl<E: Into<Failure>> Outcome for Result<(), E> {
     fn into_result(self) -> Result<(), Failure> {
         self.map_err(Into::into)
@@ -65,18 +67,17 @@ impl<E: Into<Failure>> Outcome for Result<(), E> {
 
 macro_rules! handler {
     ($($parameter:ident),*) => {
-        impl<F, Fut, R, S, $($parameter,)*> Handler<($($parameter,)*), S> for F
+        impl<F, Fut, $($parameter,)*> Handler<($($parameter,)*)> for F
         where
             F: FnOnce($($parameter,)*) -> Fut + Clone + Send + Sync + 'static,
-            Fut: Future<Output = R> + Send,
-            R: Outcome,
-            S: Send + Sync + 'static,
-            $($parameter: FromMessage<S> + Send,)*
+            Fut: Future,
         {
-            #[allow(non_snake_case, unused_variables, reason = "named after their types, if there are any")]
-            async fn call(self, context: Context, state: S) -> Result<(), Failure> {
-                $(let $parameter = $parameter::from_message(&context, &state)?;)*
-                self($($parameter,)*).await.into_result()
+            type Future = Fut;
+            type Output = Fut::Output;
+
+            #[allow(non_snake_case, reason = "named after their types")]
+            fn call(self, ($($parameter,)*): ($($parameter,)*)) -> Fut {
+                self($($parameter,)*)
             }
         }
     };

@@ -38,20 +38,33 @@ impl Host {
     /// Runs until `shutdown` says stop and everything has been settled or handed back.
     ///
     /// Dropping the future stops at once; what was in hand returns when its leases run out.
-    pub async fn run(self, shutdown: Shutdown) {
+    ///
+    /// # Errors
+    ///
+    /// [`Defect`] if a loop panicked; the others were stopped gracefully then.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), Defect> {
+        let shutdown = shutdown.child(); // another host's grace period is its own
         let mut running = JoinSet::new();
         for (worker, transport) in self.loops {
             let (shutdown, grace) = (shutdown.clone(), self.grace);
             running.spawn(FetchLoop { worker, transport, shutdown, grace }.run());
         }
+        let mut outcome = Ok(());
         while let Some(ended) = running.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a fetch loop ended by a defect; the others are stopped");
+            if ended.is_err() {
+                tracing::error!("a fetch loop ended by a defect; the others are stopped");
                 shutdown.drain();
+                outcome = Err(Defect);
             }
         }
+        outcome
     }
 }
+
+/// A worker's loop panicked, which it should not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a worker ended by a defect; the log says more, please report it")]
+pub struct Defect;
 
 impl Default for Host {
     fn default() -> Self {

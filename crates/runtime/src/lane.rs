@@ -5,20 +5,21 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use bezoar_core::{Capabilities, Delivery, Subscription, TransportError};
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{sleep, timeout},
 };
 
 use crate::{
     Shutdown,
+    company::{Company, Isolation},
     fetch::{FetchLoop, Trouble},
     process::Process,
-    settler::{self, Settled},
+    settler::{Settled, Settler},
 };
 
 /// How long one look into a queue waits where the transport wakes us.
 const LOOK: Duration = Duration::from_secs(20);
-/// How long the last settlements may take when stopping.
+/// How long the last settlements may take when stopping at once.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 pub(crate) struct Lane {
@@ -28,6 +29,8 @@ pub(crate) struct Lane {
     outbox: mpsc::Sender<Settled>,
     settler: JoinSet<()>,
     tasks: JoinSet<()>,
+    /// The last batch held a suspect: one message at a time, until one comes that is none.
+    careful: bool,
 }
 
 impl Lane {
@@ -37,18 +40,18 @@ impl Lane {
         subscription: Box<dyn Subscription>,
         slots: Arc<Semaphore>,
     ) -> Self {
-        let subscription = Arc::new(subscription);
+        let (subscription, shutdown) = (Arc::new(subscription), of.shutdown.clone());
         let (outbox, inbox) = mpsc::channel(of.worker.concurrency.get() as usize * 4);
-        let settler = settler::settle(of.worker.clone(), subscription.clone(), inbox);
-        let process = Process {
+        let settler = Settler {
             worker: of.worker.clone(),
-            subscription,
-            leases: capabilities.leases,
-            shutdown: of.shutdown.clone(),
+            subscription: subscription.clone(),
+            shutdown: shutdown.clone(),
         };
-        let settler = JoinSet::from_iter([settler]);
+        let (worker, leases) = (of.worker.clone(), capabilities.leases);
+        let process = Process { worker, subscription, leases, shutdown };
+        let settler = JoinSet::from_iter([settler.run(inbox)]);
         let (wakes, tasks) = (capabilities.wakes, JoinSet::new());
-        Self { process, wakes, slots, outbox, settler, tasks }
+        Self { process, wakes, slots, outbox, settler, tasks, careful: false }
     }
 
     /// Fetches and starts handlers, until told to stop or the subscription fails.
@@ -69,27 +72,57 @@ impl Lane {
                 continue;
             }
             idle = polling.first;
-            deliveries.into_iter().for_each(|delivery| self.start(delivery));
-            while self.tasks.try_join_next().is_some() {}
+            self.start_all(deliveries);
+            while let Some(ended) = self.tasks.try_join_next() {
+                report(ended);
+            }
         }
     }
 
-    /// Waits for a free slot, then for messages, no more than there are free slots.
+    /// Waits for a free slot, for leave to take messages, and then for messages, no more than there are
+    /// free slots.
     async fn receive(&self) -> Result<Vec<Delivery>, TransportError> {
+        let worker = &self.process.worker;
+        worker.isolation.over().await;
         drop(self.slots.acquire().await);
         let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
         let free = NonZeroU32::new(free).unwrap_or(NonZeroU32::MIN);
-        let free = self.process.worker.gate.admit(free).await.min(free);
+        let free = worker.gate.admit(free).await.min(free);
+        let free = if self.careful { NonZeroU32::MIN } else { free };
         let wait = if self.wakes { LOOK } else { Duration::ZERO };
         self.process.subscription.receive(free, wait).await
     }
 
-    fn start(&mut self, delivery: Delivery) {
+    /// Starts what was received; see [`Isolation`] for who runs with whom. What came while the gate was
+    /// closed, or beside a suspect, is handed back.
+    fn start_all(&mut self, deliveries: Vec<Delivery>) {
+        let isolation = self.process.worker.isolation.clone();
+        let (suspects, others): (Vec<_>, Vec<_>) =
+            deliveries.into_iter().partition(Isolation::suspects);
+        if suspects.is_empty() && others.is_empty() {
+            return;
+        }
+        self.careful = !suspects.is_empty();
+        let open = self.process.worker.gate.is_open();
+        for delivery in others {
+            let company = if open { isolation.with_others() } else { isolation.leaving() };
+            self.start(delivery, company);
+        }
+        let mut suspects = suspects.into_iter();
+        let first = suspects.next();
+        suspects.for_each(|delivery| self.start(delivery, isolation.leaving()));
+        if let Some(delivery) = first {
+            let company = if open { isolation.alone() } else { isolation.leaving() };
+            self.start(delivery, company);
+        }
+    }
+
+    fn start(&mut self, delivery: Delivery, company: Company) {
         let slot = self.slots.clone().try_acquire_owned();
         let slot = slot.expect("no more is received than there are free slots");
         let (process, outbox) = (self.process.clone(), self.outbox.clone());
         self.tasks.spawn(async move {
-            if let Some(settled) = process.run(delivery).await {
+            if let Some(settled) = process.run(delivery, company).await {
                 let _ = outbox.send(settled).await; // closed only when stopping at once
             }
             drop(slot);
@@ -105,17 +138,35 @@ impl Lane {
             shutdown.draining().await;
             sleep(grace).await;
         };
-        tokio::select! { biased; () = all(&mut tasks) => (), () = patience => shutdown.abort() }
-        let _ = timeout(LAST_WORDS, all(&mut tasks)).await;
-        tasks.shutdown().await;
-        let _ = timeout(LAST_WORDS, all(&mut settler)).await;
-        settler.shutdown().await;
+        let in_time = tokio::select! {
+            biased;
+            () = all(&mut tasks, &mut settler) => true,
+            () = patience => false,
+        };
+        if !in_time {
+            shutdown.abort();
+            let _ = timeout(LAST_WORDS, all(&mut tasks, &mut settler)).await;
+            tasks.abort_all();
+            settler.abort_all();
+        }
         if let Ok(subscription) = Arc::try_unwrap(process.subscription) {
             let _ = timeout(LAST_WORDS, subscription.close()).await;
         }
     }
 }
 
-async fn all(tasks: &mut JoinSet<()>) {
-    while tasks.join_next().await.is_some() {}
+/// Handlers first: the settler ends when the last of them is done.
+async fn all(tasks: &mut JoinSet<()>, settler: &mut JoinSet<()>) {
+    for set in [tasks, settler] {
+        while let Some(ended) = set.join_next().await {
+            report(ended);
+        }
+    }
+}
+
+/// What a panic says may hold anything, so it is not repeated.
+fn report(ended: Result<(), JoinError>) {
+    if ended.is_err_and(|error| error.is_panic()) {
+        tracing::error!("a worker's task ended by a defect; its message will be delivered again");
+    }
 }

@@ -4,6 +4,7 @@
 //! settles each: done, retried after a delay, or set aside as a dead letter. A [`Host`] runs any number
 //! of workers until it is told to stop. No transport is named here; see the crate `bezoar` for the whole.
 
+mod company;
 mod context;
 mod events;
 mod extract;
@@ -24,7 +25,7 @@ pub use events::{Event, Log, Observer};
 pub use extract::{AttemptNumber, FromMessage, FromRef, Json, State};
 pub use gate::Gate;
 pub use handler::{Handler, Outcome};
-pub use host::Host;
+pub use host::{Defect, Host};
 pub use publisher::Publisher;
 pub use router::Router;
 pub use shutdown::Shutdown;

@@ -12,11 +12,15 @@ use bezoar_core::{
     Subscription, Verdict,
 };
 use futures_util::FutureExt;
+use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
-use crate::{Context, Event, Failed, Postponed, Refusal, Shutdown, Worker, settler::Settled};
+use crate::{
+    Context, Event, Failed, HandlerService, Postponed, Refusal, Shutdown, Worker, company::Company,
+    settler::Settled,
+};
 
 /// What one delivery is handled with.
 #[derive(Debug, Clone)]
@@ -29,17 +33,21 @@ pub(crate) struct Process {
 
 impl Process {
     /// Handles a delivery and says what is to become of it; `None` if it is no longer ours.
-    pub(crate) async fn run(self, mut delivery: Delivery) -> Option<Settled> {
+    pub(crate) async fn run(self, mut delivery: Delivery, mut company: Company) -> Option<Settled> {
         let message = Arc::new(delivery.message.clone());
-        let settlement = match self.given_up(&message) {
+        let settlement = match self.given_up(&message, &company) {
             Some(settlement) => settlement,
-            None => self.handle(&message, &mut delivery).await?,
+            None => self.handle(&message, &mut delivery, &mut company).await?,
         };
-        Some(Settled { delivery, settlement, message })
+        Some(Settled { delivery, settlement, message, company })
     }
 
-    /// A message that keeps taking its process along is set aside without being handled once more.
-    fn given_up(&self, message: &Message) -> Option<Settlement> {
+    /// A message that keeps taking its process along is set aside without being handled once more; one that
+    /// cannot be in hand at present is handed back.
+    fn given_up(&self, message: &Message, company: &Company) -> Option<Settlement> {
+        if let Company::Leaving { .. } = company {
+            return Some(Settlement::Release { after: Duration::ZERO });
+        }
         let deliveries = message.ledger.without_outcome();
         (deliveries > self.worker.max_deliveries).then(|| Settlement::DeadLetter {
             reason: Reason::max_deliveries(deliveries - 1),
@@ -47,12 +55,16 @@ impl Process {
         })
     }
 
-    async fn handle(&self, message: &Arc<Message>, delivery: &mut Delivery) -> Option<Settlement> {
-        self.tell(message, &Event::Started);
+    async fn handle(
+        &self,
+        message: &Arc<Message>,
+        delivery: &mut Delivery,
+        company: &mut Company,
+    ) -> Option<Settlement> {
         let context = Context {
             message: message.clone(),
             queue: self.worker.queue.clone(),
-            attempt: message.ledger.failed + 1,
+            attempt: message.ledger.failed.saturating_add(1),
             redelivered: delivery.redelivered,
         };
         let span = tracing::info_span!(
@@ -62,7 +74,12 @@ impl Process {
             correlation_id = message.correlation_id.as_ref().map(|id| id.as_str()),
             attempt = context.attempt,
         );
-        let attempt = std::pin::pin!(self.attempt(context).instrument(span));
+        let attempt = async {
+            self.worker.isolation.join(company).await;
+            self.tell(message, &Event::Started);
+            self.attempt(context).await
+        };
+        let attempt = std::pin::pin!(attempt.instrument(span));
         self.hold(attempt, delivery).await
     }
 
@@ -101,7 +118,9 @@ impl Process {
         delivery: &mut Delivery,
     ) -> (bool, Option<Settlement>) {
         let mut settlement = None;
-        let mut renewing = self.subscription.extend(delivery, self.worker.subscribe.lease);
+        let lease = self.worker.subscribe.lease;
+        let mut renewing =
+            std::pin::pin!(timeout(lease, self.subscription.extend(delivery, lease)));
         let renewed = loop {
             tokio::select! {
                 biased;
@@ -110,35 +129,55 @@ impl Process {
             }
         };
         // Trouble of another kind may pass before the lease runs out: the next tick tries again.
-        let lost = renewed.is_err_and(|error| error.kind == ErrorKind::LeaseLost);
+        let lost = matches!(renewed, Ok(Err(error)) if error.kind == ErrorKind::LeaseLost);
         (!lost, settlement)
     }
 
     /// The tries of one attempt, and what follows from them.
     async fn attempt(&self, context: Context) -> Settlement {
         let mut tries = Vec::new();
+        let mut last_failure = None;
         loop {
-            let (at, started) = (self.worker.clock.now(), Instant::now());
-            let failure = match self.try_once(context.clone()).await {
-                Ok(()) => return Settlement::Complete,
-                Err(Refusal::Postponed(Postponed(after))) => return Settlement::Release { after },
-                Err(Refusal::Failed(Failed(failure))) => failure,
+            let (at, duration, result) = self.try_once(context.clone()).await;
+            let failure = match (result, last_failure.take()) {
+                (Ok(()), _) => return Settlement::Complete,
+                (Err(Refusal::Failed(Failed(failure))), _) => failure,
+                (Err(Refusal::Postponed(Postponed(after))), None) => {
+                    return Settlement::Release { after };
+                }
+                // What failed has failed, even if there is no trying again at present.
+                (Err(Refusal::Postponed(_)), Some(failure)) => {
+                    return self.decide(&context, &failure, tries);
+                }
             };
-            let attempt = Attempt::failed(at, started.elapsed(), &failure);
+            let attempt = Attempt::failed(at, duration, &failure);
             self.tell(&context.message, &Event::TryFailed(&attempt));
             tries.push(attempt);
             let last = tries.len() > self.worker.immediate_retries as usize;
             if last || !failure.kind.is_retryable() || failure.retry_after.is_some() {
                 return self.decide(&context, &failure, tries);
             }
+            last_failure = Some(failure);
         }
     }
 
-    async fn try_once(&self, context: Context) -> Result<(), Refusal> {
+    /// Runs the handler: when it started, how long it took, how it ended. Time spent waiting for a layer to
+    /// be ready, such as a limit, is not the handler's.
+    async fn try_once(&self, context: Context) -> (Timestamp, Duration, Result<(), Refusal>) {
         let mut service = self.worker.service.clone();
-        let run = async move { service.ready().await?.call(context).await };
+        let ready = service.ready().await.map(|_| ());
+        let (at, started) = (self.worker.clock.now(), Instant::now());
+        let result = match ready {
+            Ok(()) => self.call(service, context).await,
+            Err(refusal) => Err(refusal),
+        };
+        (at, started.elapsed(), result)
+    }
+
+    async fn call(&self, mut service: HandlerService, context: Context) -> Result<(), Refusal> {
         let failed = |failure| Err(Refusal::Failed(Failed(failure)));
-        match timeout(self.worker.timeout, AssertUnwindSafe(run).catch_unwind()).await {
+        let called = AssertUnwindSafe(async move { service.call(context).await });
+        match timeout(self.worker.timeout, called.catch_unwind()).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => failed(panicked(&*panic)),
             Err(_) => {

@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Clock, ContentType, ErrorKind, Invalid, Message, MessageId, MessageType, Outgoing, QueueName,
-    SystemClock, Transport, TransportError,
+    Clock, ContentType, Destination, ErrorKind, Invalid, Message, MessageId, MessageType, Outgoing,
+    QueueName, SystemClock, Transport, TransportError,
 };
 use serde::Serialize;
+
+/// The most messages that are handed to the transport at a time.
+const CHUNK: usize = 256;
 
 /// Makes messages of values and sends them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -54,11 +57,46 @@ impl Publisher {
         delay: Duration,
     ) -> Result<MessageId, TransportError> {
         let queue = QueueName::new(queue).map_err(|invalid| self.invalid(invalid))?;
-        let id = message.id.clone();
         let outgoing = Outgoing { delay, ..message.into() };
-        let mut results = self.transport.send(&queue.into(), std::slice::from_ref(&outgoing)).await;
-        results.pop().unwrap_or(Ok(()))?;
-        Ok(id)
+        let mut results = self.send_chunk(&queue.into(), &[outgoing]).await;
+        results.pop().unwrap_or_else(|| Err(self.unknown()))
+    }
+
+    /// Sends messages, the first ones first. One result each, in order: some may be stored and others not.
+    ///
+    /// They go in chunks of 256. If the future is dropped, those after the chunk under way are not sent.
+    ///
+    /// # Errors
+    ///
+    /// Of each message as of [`send`](Self::send).
+    pub async fn send_batch(
+        &self,
+        queue: impl AsRef<str>,
+        messages: Vec<Message>,
+    ) -> Vec<Result<MessageId, TransportError>> {
+        let destination = match QueueName::new(queue) {
+            Ok(queue) => queue.into(),
+            Err(invalid) => {
+                return messages.iter().map(|_| Err(self.invalid(invalid.clone()))).collect();
+            }
+        };
+        let batch: Vec<Outgoing> = messages.into_iter().map(Into::into).collect();
+        let mut results = Vec::with_capacity(batch.len());
+        for chunk in batch.chunks(CHUNK) {
+            results.extend(self.send_chunk(&destination, chunk).await);
+        }
+        results
+    }
+
+    /// A transport that owes a result has made no promise.
+    async fn send_chunk(
+        &self,
+        to: &Destination,
+        chunk: &[Outgoing],
+    ) -> Vec<Result<MessageId, TransportError>> {
+        let mut sent = self.transport.send(to, chunk).await.into_iter();
+        let mut next = || sent.next().unwrap_or_else(|| Err(self.unknown()));
+        chunk.iter().map(|outgoing| next().map(|()| outgoing.message.id.clone())).collect()
     }
 
     /// A new message with `value` as JSON.
@@ -83,7 +121,14 @@ impl Publisher {
     }
 
     fn invalid(&self, invalid: Invalid) -> TransportError {
-        let transport = self.transport.capabilities().transport;
-        TransportError::new(ErrorKind::Invalid(invalid), transport, "send")
+        self.error(ErrorKind::Invalid(invalid))
+    }
+
+    fn unknown(&self) -> TransportError {
+        self.error(ErrorKind::OutcomeUnknown)
+    }
+
+    fn error(&self, kind: ErrorKind) -> TransportError {
+        TransportError::new(kind, self.transport.capabilities().transport, "send")
     }
 }

@@ -21,6 +21,11 @@ impl Shutdown {
         self.abort.cancel();
     }
 
+    /// One that stops with this one, and that can be stopped alone.
+    pub fn child(&self) -> Self {
+        Self { drain: self.drain.child_token(), abort: self.abort.child_token() }
+    }
+
     /// Whether it was told to stop, gently or at once.
     pub fn is_draining(&self) -> bool {
         self.drain.is_cancelled()

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     num::NonZeroU32,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use bezoar_core::{Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOpti
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
-use crate::{Context, Event, Gate, Log, Observer, Refusal, gate::Open};
+use crate::{Context, Event, Gate, Log, Observer, Refusal, company::Isolation, gate::Open};
 
 /// Everything that a message passes through on its way to its handler.
 pub type HandlerService = BoxCloneSyncService<Context, (), Refusal>;
@@ -52,6 +53,7 @@ pub struct Worker {
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<Mutex<StdRng>>,
+    pub(crate) isolation: Isolation,
 }
 
 impl Worker {
@@ -81,6 +83,7 @@ impl Worker {
             observers: vec![Arc::new(Log)],
             clock: Arc::new(SystemClock),
             random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
+            isolation: Isolation::default(),
         })
     }
 
@@ -136,15 +139,18 @@ impl Worker {
         self
     }
 
-    /// For how long a message is leased; renewed three times within that while its handler runs.
+    /// For how long a message is leased, from 1 s to 7 days; renewed three times within that while its
+    /// handler runs.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.subscribe.lease = lease;
+        self.subscribe.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(7 * 86_400));
         self
     }
 
     /// How an empty queue is looked into, where the transport does not wake us.
+    /// Waits below 10 ms are 10 ms.
     pub fn polling(mut self, polling: Polling) -> Self {
-        self.polling = polling;
+        let first = polling.first.max(Duration::from_millis(10));
+        self.polling = Polling { first, most: polling.most.max(first) };
         self
     }
 
@@ -174,7 +180,16 @@ impl Worker {
     }
 
     pub(crate) fn tell(&self, message: &Message, event: &Event<'_>) {
-        self.observers.iter().for_each(|observer| observer.message(&self.queue, message, event));
+        self.each_observer(|observer| observer.message(&self.queue, message, event));
+    }
+
+    /// An observer that panics must not take the settling of messages along.
+    pub(crate) fn each_observer(&self, tell: impl Fn(&dyn Observer)) {
+        for observer in &self.observers {
+            if catch_unwind(AssertUnwindSafe(|| tell(&**observer))).is_err() {
+                tracing::error!(queue = %self.queue, "an observer panicked");
+            }
+        }
     }
 
     /// The queue.

@@ -13,7 +13,7 @@ from huey import SqliteHuey
 
 import peer
 
-# As in huey's own example; one to eight made no clear difference.
+# Four threads; its README starts four processes; one to eight made no clear difference on a busy machine.
 WORKERS = 4
 MODES = ("fsync", "default")
 

@@ -7,8 +7,8 @@ use clap::Parser;
 /// Messages in one transaction of the batched measurements.
 pub(crate) const BATCH: u32 = 256;
 
-const DEFAULT_MESSAGES: u64 = 200_000;
-const QUICK_MESSAGES: u64 = 20_000;
+const DEFAULT_MESSAGES: u64 = 300_000;
+const QUICK_MESSAGES: u64 = 30_000;
 
 /// Measures the embedded queue against bare SQLite and against its peers.
 #[derive(Debug, Parser)]
@@ -35,7 +35,8 @@ impl Options {
     pub(crate) fn sizes(&self) -> Sizes {
         let default = if self.quick { QUICK_MESSAGES } else { DEFAULT_MESSAGES };
         let messages = self.messages.unwrap_or(default);
-        Sizes { messages, backlog: messages * 5, rounds: 3 }
+        let backlog = if self.quick { 100_000 } else { 1_000_000 };
+        Sizes { messages, backlog, rounds: 3 }
     }
 }
 
@@ -44,7 +45,7 @@ impl Options {
 pub(crate) struct Sizes {
     /// For what commits a batch at a time.
     pub(crate) messages: u64,
-    /// How many wait in a long backlog: a million by default.
+    /// How many wait in a long backlog.
     pub(crate) backlog: u64,
     /// The median counts.
     pub(crate) rounds: u32,

@@ -101,12 +101,12 @@ enum Program {
 
 static VARIANTS: [Variant; 7] = [
     // Untuned apalis slows down with the backlog, so that a short one is in its favour.
-    Variant::new("apalis-sqlite, as it comes", Program::Apalis, "as-it-comes", 80),
-    Variant::new("apalis-sqlite, durable", Program::Apalis, "durable", 80),
-    Variant::new("apalis-sqlite, durable, tuned", Program::Apalis, "best", 4),
-    Variant::new("huey, default", Program::Huey, "default", 20),
-    Variant::new("huey, fsync", Program::Huey, "fsync", 20),
-    Variant::new("persist-queue, get and ack", Program::PersistQueue, "ack", 20),
+    Variant::new("apalis-sqlite, as it comes", Program::Apalis, "as-it-comes", 120),
+    Variant::new("apalis-sqlite, durable", Program::Apalis, "durable", 120),
+    Variant::new("apalis-sqlite, durable, tuned", Program::Apalis, "best", 5),
+    Variant::new("huey, default", Program::Huey, "default", 30),
+    Variant::new("huey, fsync", Program::Huey, "fsync", 30),
+    Variant::new("persist-queue, get and ack", Program::PersistQueue, "ack", 30),
     Variant::new("persist-queue, get deletes", Program::PersistQueue, "fifo", 20),
 ];
 

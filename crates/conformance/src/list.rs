@@ -105,6 +105,7 @@ macro_rules! for_each_case {
             names_of_full_length_come_back,
             times_keep_their_milliseconds,
             a_ledger_is_sent_with_its_message,
+            a_history_is_kept_whatever_the_counts_say,
         }
         bodies {
             an_empty_body_comes_back,

@@ -6,12 +6,14 @@ CREATE TABLE bezoar_queues (
     id      INTEGER PRIMARY KEY,
     name    TEXT    NOT NULL UNIQUE,
     waiting INTEGER NOT NULL DEFAULT 0, -- how many rows of bezoar_waiting; counting a million takes half a second
-    dead    INTEGER NOT NULL DEFAULT 0  -- how many rows of bezoar_dead
+    dead    INTEGER NOT NULL DEFAULT 0, -- how many rows of bezoar_dead
+    clock   INTEGER NOT NULL DEFAULT 0  -- the latest time at which either changed
 ) STRICT;
 
--- What the sender made. Never updated.
+-- What the sender made. Never updated. A seq is never given twice, so that nothing that is left of one
+-- message can become part of another.
 CREATE TABLE bezoar_messages (
-    seq            INTEGER PRIMARY KEY,
+    seq            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT    NOT NULL,
     type           TEXT    NOT NULL,
     correlation_id TEXT,
@@ -33,12 +35,14 @@ CREATE TABLE bezoar_waiting (
     failed     INTEGER NOT NULL,
     released   INTEGER NOT NULL,
     replayed   INTEGER NOT NULL,
+    history    INTEGER NOT NULL DEFAULT 0, -- whether it has rows in bezoar_attempts, which most have not
     PRIMARY KEY (queue, visible_at, seq)
 ) STRICT, WITHOUT ROWID;
 
--- The failed tries of messages that are still here.
+-- The failed tries of messages that are still here, in the order of place.
 CREATE TABLE bezoar_attempts (
     seq         INTEGER NOT NULL,
+    place       INTEGER NOT NULL,
     generation  INTEGER NOT NULL,
     number      INTEGER NOT NULL,
     tried       INTEGER NOT NULL,
@@ -47,7 +51,7 @@ CREATE TABLE bezoar_attempts (
     kind        TEXT    NOT NULL,
     code        TEXT    NOT NULL,
     detail      TEXT    NOT NULL,
-    PRIMARY KEY (seq, generation, number, tried)
+    PRIMARY KEY (seq, place)
 ) STRICT, WITHOUT ROWID;
 
 -- Ids that are accepted once, and until when.
@@ -70,7 +74,8 @@ CREATE TABLE bezoar_dead (
     acquired    INTEGER NOT NULL,
     failed      INTEGER NOT NULL,
     released    INTEGER NOT NULL,
-    replayed    INTEGER NOT NULL
+    replayed    INTEGER NOT NULL,
+    history     INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX bezoar_dead_by_queue ON bezoar_dead (queue, id);

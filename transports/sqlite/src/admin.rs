@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Code, DeadLetter, DeadLetterId, Depth, Finding, Page, QueueAdmin, QueueName, Reason, Selection,
-    Severity, TransportError, millis,
+    Code, DeadLetter, DeadLetterId, Depth, ErrorKind, Finding, Page, QueueAdmin, QueueName, Reason,
+    Selection, Severity, TransportError, millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -125,16 +125,17 @@ impl SqliteTransport {
         operation: &'static str,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, TransportError> {
-        let reader = self.reader.clone();
+        let (reader, identity, options) =
+            (self.reader.clone(), self.identity, self.options.clone());
         let read = move || {
+            identity.check(&options.path)?;
             let mut connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction = connection.transaction()?;
-            work(&transaction)
+            let result = connection.transaction().and_then(|transaction| work(&transaction));
+            result.map_err(|source| from_sqlite(&source, operation))
         };
         tokio::task::spawn_blocking(read)
             .await
-            .map_err(|source| error(bezoar_core::ErrorKind::Other, operation).with_source(source))?
-            .map_err(|source| from_sqlite(&source, operation))
+            .map_err(|source| error(ErrorKind::Other, operation).with_source(source))?
     }
 
     /// The ids of a selection as it is at this moment.
@@ -186,13 +187,18 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
         .query_row([queue], |row| row.get(0))
         .optional()?;
     Ok(Depth {
-        ready: Some((waiting - hidden).unsigned_abs()),
-        delayed: Some((hidden - leased).unsigned_abs()),
-        leased: Some(leased.unsigned_abs()),
-        dead: Some(dead.unsigned_abs()),
+        ready: Some(at_least_none(waiting - hidden)),
+        delayed: Some(at_least_none(hidden - leased)),
+        leased: Some(at_least_none(leased)),
+        dead: Some(at_least_none(dead)),
         oldest_ready: oldest.map(millis),
         oldest_dead: oldest_dead.map(millis),
     })
+}
+
+/// A count that somebody has changed by hand may be below what it is compared to.
+fn at_least_none(count: i64) -> u64 {
+    count.max(0).unsigned_abs()
 }
 
 fn dead_letters(
@@ -203,7 +209,8 @@ fn dead_letters(
 ) -> rusqlite::Result<Vec<DeadLetter>> {
     let after = page.after.map_or(i64::MIN, |DeadLetterId(id)| id);
     let mut select = connection.prepare_cached(
-        "SELECT d.id, d.seq, d.reason_code, d.reason, d.at, d.acquired, d.failed, d.released, d.replayed,
+        "SELECT d.id, d.seq, d.reason_code, d.reason, d.at,
+                d.acquired, d.failed, d.released, d.replayed, d.history,
                 m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body
          FROM bezoar_dead AS d JOIN bezoar_messages AS m ON m.seq = d.seq
          WHERE d.queue = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3",
@@ -228,7 +235,7 @@ fn dead_letter(
     row: &Row<'_>,
 ) -> rusqlite::Result<DeadLetter> {
     let code = Code::new(row.get::<_, String>(2)?).unwrap_or(Code::UNKNOWN);
-    let (message, _) = row::message(connection, row, row.get(1)?, 5, 9)?;
+    let (message, _) = row::message(connection, row, row.get(1)?, 5, 10)?;
     Ok(DeadLetter {
         id: DeadLetterId(row.get(0)?),
         queue: queue.clone(),

@@ -6,10 +6,11 @@ use std::{
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use bezoar_core::{ErrorKind, TransportError};
+use bezoar_core::{ErrorKind, TransportError, millis};
+use jiff::Timestamp;
 use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::{
@@ -56,8 +57,8 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     let connection =
         Connection::open_with_flags(&options.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     check_writable(&connection)?;
-    connection.busy_timeout(options.busy_timeout)?;
     use_log(&connection, options.busy_timeout)?;
+    connection.busy_timeout(options.busy_timeout)?;
     let synchronous = match options.synchronous {
         Synchronous::Full => "full",
         Synchronous::Normal => "normal",
@@ -70,16 +71,26 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
 }
 
 /// Switches to the write-ahead log. Of several that do so at once on a new file SQLite refuses all but
-/// one without waiting: each has begun to read, and none would let go.
+/// one without waiting: each has begun to read, and none would let go. So the waiting is done here, and
+/// here only: SQLite's own would begin anew with each try.
 fn use_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     const PAUSE: Duration = Duration::from_millis(5);
-    for _ in 0..patience.as_millis() / PAUSE.as_millis() {
+    connection.busy_timeout(Duration::ZERO)?;
+    let start = Instant::now();
+    loop {
         match connection.pragma_update(None, "journal_mode", "wal") {
-            Err(error) if is_busy(&error) => thread::sleep(PAUSE),
+            Err(error) if is_busy(&error) && start.elapsed() < patience => thread::sleep(PAUSE),
             outcome => return outcome,
         }
     }
-    connection.pragma_update(None, "journal_mode", "wal")
+}
+
+/// The latest time that the database has seen.
+pub(crate) fn latest_time(connection: &Connection) -> Result<Timestamp, TransportError> {
+    connection
+        .query_row("SELECT coalesce(max(clock), 0) FROM bezoar_queues", [], |row| row.get(0))
+        .map(millis)
+        .map_err(|source| from_sqlite(&source, "open"))
 }
 
 /// SQLite opens a file that it may not write for reading, and so would we, until the first message.

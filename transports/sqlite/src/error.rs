@@ -45,6 +45,12 @@ pub(crate) fn is_busy(source: &rusqlite::Error) -> bool {
     matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+/// Whether it may be the fault of one of several that were done together, and the others could be done
+/// without it. A lock or a lost file is nobody's, and what may have been done must not be done again.
+pub(crate) fn may_be_of_one(failed: &TransportError) -> bool {
+    matches!(failed.kind, ErrorKind::Other | ErrorKind::Full)
+}
+
 /// Whether the connection is to be trusted no more: after a failed write or sync nobody knows what is on disk.
 pub(crate) fn breaks_the_connection(source: &rusqlite::Error) -> bool {
     matches!(

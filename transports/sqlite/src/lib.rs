@@ -25,6 +25,7 @@ mod options;
 mod row;
 mod session;
 mod settle;
+mod steady;
 mod transport;
 mod wake;
 mod writer;

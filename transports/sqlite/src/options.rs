@@ -11,9 +11,9 @@ pub struct Options {
     pub path: PathBuf,
     /// The largest body that is accepted.
     pub max_message_bytes: usize,
-    /// How long to wait for another process that is writing.
+    /// How long to wait for another process that is writing; at most a day.
     pub busy_timeout: Duration,
-    /// How often to look for what another process has sent; one's own messages wake at once.
+    /// How often to look for what another process has sent; one's own messages wake at once. Not 0.
     pub poll: Duration,
     /// What a commit waits for.
     pub synchronous: Synchronous,
@@ -33,6 +33,9 @@ pub enum Synchronous {
 impl Options {
     /// The largest body that SQLite can be trusted with here: 512 MiB, half of what a row can hold.
     const MAX_MESSAGE_LIMIT_BYTES: usize = 512 * 1024 * 1024;
+
+    /// A day. SQLite counts milliseconds, and not beyond 24 days.
+    const MAX_BUSY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// The file at `path`, bodies up to 16 MiB, five seconds of patience, a look a second, power-safe.
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -64,6 +67,16 @@ impl Options {
             let problem = format!("is above {}", Self::MAX_MESSAGE_LIMIT_BYTES);
             return Err(Invalid::new("max_message_bytes", problem));
         }
+        if self.poll.is_zero() {
+            return Err(Invalid::new(
+                "poll",
+                "is 0, and who looks without a pause does nothing else",
+            ));
+        }
+        if self.busy_timeout > Self::MAX_BUSY_TIMEOUT {
+            let problem = format!("is above {} s", Self::MAX_BUSY_TIMEOUT.as_secs());
+            return Err(Invalid::new("busy_timeout", problem));
+        }
         Ok(())
     }
 }
@@ -79,6 +92,20 @@ mod tests {
         assert_eq!(path("sqlite:///var/lab.db").unwrap(), PathBuf::from("/var/lab.db"));
         for bad in ["sqlite:", "sqlite::memory:", "postgres://x", "lab.db"] {
             assert!(path(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_by_name() {
+        let good = || Options::new("lab.db");
+        assert!(good().check().is_ok());
+        for (options, field) in [
+            (Options { max_message_bytes: usize::MAX, ..good() }, "max_message_bytes"),
+            (Options { poll: Duration::ZERO, ..good() }, "poll"),
+            (Options { busy_timeout: Duration::MAX, ..good() }, "busy_timeout"),
+        ] {
+            let refused = options.check().unwrap_err();
+            assert!(refused.to_string().contains(field), "{refused}");
         }
     }
 }

@@ -98,8 +98,9 @@ fn read_ledger(
 ) -> rusqlite::Result<Ledger> {
     let (acquired, failed) = (count(row, at)?, count(row, at + 1)?);
     let (released, replayed) = (count(row, at + 2)?, count(row, at + 3)?);
-    let history =
-        if failed == 0 && replayed == 0 { Vec::new() } else { attempts(connection, seq)? };
+    // Not told by the counters: a history may come from elsewhere and without them.
+    let has_history: bool = row.get(at + 4)?;
+    let history = if has_history { attempts(connection, seq)? } else { Vec::new() };
     Ok(Ledger::restored(acquired, failed, released, replayed, history))
 }
 
@@ -132,7 +133,9 @@ pub(crate) fn insert_attempts(
     for attempt in attempts {
         connection
             .prepare_cached(
-                "INSERT INTO bezoar_attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO bezoar_attempts VALUES (
+                     ?1, (SELECT coalesce(max(place), 0) + 1 FROM bezoar_attempts WHERE seq = ?1),
+                     ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute(params![
                 seq,
@@ -158,7 +161,7 @@ fn attempts(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<Attempt>>
     connection
         .prepare_cached(
             "SELECT generation, number, tried, at, duration_ms, kind, code, detail
-             FROM bezoar_attempts WHERE seq = ?1 ORDER BY generation, number, tried",
+             FROM bezoar_attempts WHERE seq = ?1 ORDER BY place",
         )?
         .query_map([seq], |row| {
             Ok(Attempt {

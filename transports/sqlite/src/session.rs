@@ -63,10 +63,12 @@ impl Session {
 
     /// Writes the counters once per queue and transaction, not once per message.
     pub(crate) fn write_counts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let sql = "UPDATE bezoar_queues SET waiting = waiting + ?2, dead = dead + ?3 WHERE id = ?1";
+        let now = self.now_millis();
+        let sql = "UPDATE bezoar_queues
+                   SET waiting = waiting + ?2, dead = dead + ?3, clock = max(clock, ?4) WHERE id = ?1";
         for (queue, (waiting, dead)) in self.counts.drain().filter(|(_, counts)| *counts != (0, 0))
         {
-            connection.prepare_cached(sql)?.execute([queue, waiting, dead])?;
+            connection.prepare_cached(sql)?.execute([queue, waiting, dead, now])?;
         }
         Ok(())
     }
@@ -108,8 +110,9 @@ impl Session {
         batch: &[Outgoing],
     ) -> rusqlite::Result<()> {
         let mut wait = connection.prepare_cached(
-            "INSERT INTO bezoar_waiting (queue, visible_at, seq, acquired, failed, released, replayed)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO bezoar_waiting
+             (queue, visible_at, seq, acquired, failed, released, replayed, history)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
         let mut stored = 0;
         for outgoing in batch {
@@ -127,7 +130,8 @@ impl Session {
                 ledger.acquired,
                 ledger.failed,
                 ledger.released,
-                ledger.replayed
+                ledger.replayed,
+                !ledger.history().is_empty()
             ])?;
             row::insert_attempts(connection, seq, ledger.history())?;
         }
@@ -179,7 +183,7 @@ impl Session {
         let mut damaged = Vec::new();
         let mut bytes = 0;
         let mut due = connection.prepare_cached(
-            "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed,
+            "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed, w.history,
                     m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body,
                     w.token
              FROM bezoar_waiting AS w JOIN bezoar_messages AS m ON m.seq = w.seq
@@ -190,7 +194,7 @@ impl Session {
         let until = self.after(lease);
         while let Some(row) = rows.next()? {
             let (visible_at, seq) = (row.get(0)?, row.get(1)?);
-            let (mut message, intact) = row::message(connection, row, seq, 2, 6)?;
+            let (mut message, intact) = row::message(connection, row, seq, 2, 7)?;
             if !intact {
                 damaged.push((visible_at, seq));
                 continue;
@@ -204,7 +208,7 @@ impl Session {
             let receipt = Receipt::Numbered { key: seq, token };
             let lease_until = Some(millis(until));
             let delivery = Delivery { message, receipt, lease_until, redelivered };
-            claimed.push(Claimed { delivery, visible_at, token: row.get(14)? });
+            claimed.push(Claimed { delivery, visible_at, token: row.get(15)? });
         }
         drop(rows);
         self.lease(connection, queue, &claimed, until, token)?;

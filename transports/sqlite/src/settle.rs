@@ -33,6 +33,7 @@ struct Counts {
     failed: i64,
     released: i64,
     replayed: i64,
+    history: bool,
 }
 
 impl Session {
@@ -61,6 +62,7 @@ impl Session {
             Settlement::DeadLetter { reason, attempts } => {
                 let Some(mut counts) = self.remove(connection, &lease)? else { return Ok(false) };
                 counts.failed += i64::from(!attempts.is_empty());
+                counts.history |= !attempts.is_empty();
                 row::record(connection, lease.seq, &delivery.message.ledger, attempts)?;
                 self.insert_dead(connection, queue, lease.seq, reason, &counts)?;
                 Ok(true)
@@ -70,7 +72,7 @@ impl Session {
 
     fn complete(&mut self, connection: &Connection, lease: &Lease) -> rusqlite::Result<bool> {
         let Some(counts) = self.remove(connection, lease)? else { return Ok(false) };
-        row::delete_message(connection, lease.seq, counts.failed + counts.replayed > 0)?;
+        row::delete_message(connection, lease.seq, counts.history)?;
         Ok(true)
     }
 
@@ -83,7 +85,7 @@ impl Session {
         let counts = connection
             .prepare_cached(
                 "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4
-                 RETURNING acquired, failed, released, replayed",
+                 RETURNING acquired, failed, released, replayed, history",
             )?
             .query_row([lease.queue, lease.visible_at, lease.seq, lease.token], counts)
             .optional()?;
@@ -104,7 +106,8 @@ impl Session {
         let updated = connection
             .prepare_cached(
                 "UPDATE bezoar_waiting
-                 SET visible_at = ?5, token = NULL, failed = failed + ?6, released = released + ?7
+                 SET visible_at = ?5, token = NULL, failed = failed + ?6, released = released + ?7,
+                     history = max(history, ?6)
                  WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
             )?
             .execute(params![
@@ -175,7 +178,7 @@ impl Session {
         let counts = connection
             .prepare_cached(
                 "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3
-                 RETURNING acquired, failed, released, replayed",
+                 RETURNING acquired, failed, released, replayed, history",
             )?
             .query_row([queue, visible_at, seq], counts)?;
         self.count(queue, -1, 0);
@@ -193,8 +196,8 @@ impl Session {
         connection
             .prepare_cached(
                 "INSERT INTO bezoar_dead
-                 (queue, seq, reason_code, reason, at, acquired, failed, released, replayed)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                 (queue, seq, reason_code, reason, at, acquired, failed, released, replayed, history)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
                 queue,
@@ -205,7 +208,8 @@ impl Session {
                 counts.acquired,
                 counts.failed,
                 counts.released,
-                counts.replayed
+                counts.replayed,
+                counts.history
             ])?;
         self.count(queue, 0, 1);
         Ok(())
@@ -219,13 +223,14 @@ impl Session {
         ids: &[DeadLetterId],
     ) -> rusqlite::Result<u64> {
         let mut insert = connection.prepare_cached(
-            "INSERT INTO bezoar_waiting (queue, visible_at, seq, acquired, failed, released, replayed)
-             VALUES (?1, ?2, ?3, 0, 0, 0, ?4)",
+            "INSERT INTO bezoar_waiting
+             (queue, visible_at, seq, acquired, failed, released, replayed, history)
+             VALUES (?1, ?2, ?3, 0, 0, 0, ?4, ?5)",
         )?;
         let mut moved = 0;
         for id in ids {
-            if let Some((seq, replayed)) = self.take_dead(connection, queue, *id)? {
-                insert.execute([queue, self.now_millis(), seq, replayed + 1])?;
+            if let Some((seq, replayed, history)) = self.take_dead(connection, queue, *id)? {
+                insert.execute([queue, self.now_millis(), seq, replayed + 1, history])?;
                 self.count(queue, 1, 0);
                 moved += 1;
             }
@@ -243,7 +248,7 @@ impl Session {
     ) -> rusqlite::Result<u64> {
         let mut removed = 0;
         for id in ids {
-            if let Some((seq, _)) = self.take_dead(connection, queue, *id)? {
+            if let Some((seq, ..)) = self.take_dead(connection, queue, *id)? {
                 row::delete_message(connection, seq, true)?;
                 removed += 1;
             }
@@ -256,12 +261,13 @@ impl Session {
         connection: &Connection,
         queue: i64,
         DeadLetterId(id): DeadLetterId,
-    ) -> rusqlite::Result<Option<(i64, i64)>> {
+    ) -> rusqlite::Result<Option<(i64, i64, i64)>> {
         let taken = connection
             .prepare_cached(
-                "DELETE FROM bezoar_dead WHERE id = ?1 AND queue = ?2 RETURNING seq, replayed",
+                "DELETE FROM bezoar_dead WHERE id = ?1 AND queue = ?2
+                 RETURNING seq, replayed, history",
             )?
-            .query_row([id, queue], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row([id, queue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
         if taken.is_some() {
             self.count(queue, 0, -1);
@@ -276,5 +282,6 @@ fn counts(row: &rusqlite::Row<'_>) -> rusqlite::Result<Counts> {
         failed: row.get(1)?,
         released: row.get(2)?,
         replayed: row.get(3)?,
+        history: row.get(4)?,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::{
     num::NonZeroU32,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -19,11 +20,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::{
     Options,
     database::{self, Identity},
-    error::{TRANSPORT, error, no_queue},
-    session::Claimed,
+    error::{TRANSPORT, error, may_be_of_one, no_queue},
+    session::{Claimed, Session},
+    steady::Steady,
     wake::Bells,
-    writer::Writer,
+    writer::{Reply, Writer},
 };
+
+/// How many messages of a batch are stored in one transaction at most.
+const PART_LIMIT: usize = 10_000;
+/// How many bytes of bodies of a batch are stored in one transaction at most; one message is whatever its size.
+const PART_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Queues in a SQLite database. Cheap to clone: all clones share one writer.
 #[derive(Debug, Clone)]
@@ -33,6 +40,7 @@ pub struct SqliteTransport {
     pub(crate) reader: Arc<Mutex<Connection>>,
     pub(crate) writer: Writer,
     pub(crate) options: Arc<Options>,
+    pub(crate) identity: Identity,
     bells: Bells,
 }
 
@@ -43,15 +51,16 @@ impl SqliteTransport {
     ///
     /// A file that is damaged, read-only, locked, or of a newer version is [`ErrorKind::Unusable`] or
     /// [`ErrorKind::Unavailable`], with what to do about it. Nothing in it is changed then.
-    pub fn open(options: Options) -> Result<Self, TransportError> {
+    pub fn open(mut options: Options) -> Result<Self, TransportError> {
         let connection = database::open(&options)?;
+        options.clock = Arc::new(steady(&options, &connection)?);
         let identity = Identity::of(&options.path)
             .map_err(|source| database::cannot_open(&options.path, &source))?;
         let reader = Arc::new(Mutex::new(database::open_reader(&options)?));
         let (options, bells) = (Arc::new(options), Bells::default());
         let writer = Writer::start(connection, identity, options.clone(), bells.clone())
             .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
-        Ok(Self { writer, reader, options, bells })
+        Ok(Self { reader, writer, options, identity, bells })
     }
 
     fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
@@ -71,13 +80,39 @@ impl SqliteTransport {
         accepted: Vec<Outgoing>,
     ) -> Result<(), TransportError> {
         let name = queue.clone();
-        let stored = self.writer.run("send", move |session, connection| {
+        let bytes = accepted.iter().map(bytes).sum();
+        let work = move |session: &mut Session, connection: &Connection| {
             let Some(queue) = session.queue(connection, &name)? else { return Ok(false) };
             session.send(connection, (&name, queue), &accepted)?;
             Ok(true)
-        });
-        if stored.await? { Ok(()) } else { Err(no_queue(queue, "send")) }
+        };
+        let stored = self.writer.queue("send", bytes, work, |stored| stored).await?;
+        if stored.wait().await? { Ok(()) } else { Err(no_queue(queue, "send")) }
     }
+}
+
+/// A clock that is not behind what the database has seen.
+fn steady(options: &Options, connection: &Connection) -> Result<Steady, TransportError> {
+    let steady = Steady::new(options.clock.clone(), database::latest_time(connection)?);
+    if steady.ahead() > 0 {
+        let (path, ahead_ms) = (options.path.display(), steady.ahead());
+        tracing::warn!(%path, ahead_ms, "the clock was set back; the database goes on from where it was");
+    }
+    Ok(steady)
+}
+
+fn bytes(outgoing: &Outgoing) -> usize {
+    outgoing.message.body.len()
+}
+
+/// Where the first part of a batch ends: as many messages as are stored in one transaction.
+fn part_end(batch: &[Outgoing]) -> usize {
+    let mut total = 0;
+    let fits = |outgoing: &&Outgoing| {
+        total += bytes(outgoing);
+        total <= PART_LIMIT_BYTES
+    };
+    batch.iter().take(PART_LIMIT).take_while(fits).count().max(1)
 }
 
 #[async_trait]
@@ -115,12 +150,15 @@ impl Transport for SqliteTransport {
         };
         let mut results: Vec<_> = batch.iter().map(|outgoing| self.check(outgoing)).collect();
         let accepted = batch.iter().zip(&results).filter(|(_, checked)| checked.is_ok());
-        let accepted: Vec<_> = accepted.map(|(outgoing, _)| outgoing.clone()).collect();
-        if !accepted.is_empty()
-            && let Err(failed) = self.store(queue, accepted).await
-        {
-            for result in results.iter_mut().filter(|result| result.is_ok()) {
-                *result = Err(failed.again());
+        let mut accepted: Vec<_> = accepted.map(|(outgoing, _)| outgoing.clone()).collect();
+        let mut open = results.iter_mut().filter(|checked| checked.is_ok());
+        while !accepted.is_empty() {
+            let later = accepted.split_off(part_end(&accepted));
+            let part = std::mem::replace(&mut accepted, later);
+            let count = part.len();
+            let stored = self.store(queue, part).await;
+            for result in open.by_ref().take(count) {
+                *result = stored.as_ref().copied().map_err(TransportError::again);
             }
         }
         results
@@ -157,7 +195,7 @@ struct SqliteSubscription {
     options: SubscribeOptions,
 }
 
-/// What a claim found. Dropped with deliveries in it, it puts them back.
+/// What a claim found. Made only of a claim that happened: dropped with deliveries in it, it puts them back.
 struct Found {
     claimed: Vec<Claimed>,
     /// How many rows were no messages; behind them there may be some.
@@ -185,18 +223,64 @@ impl SqliteSubscription {
     async fn claim(&self, max: u32) -> Result<Found, TransportError> {
         let (queue, lease) = (self.queue, self.options.lease);
         let undo = (self.writer.clone(), self.name.clone(), queue);
-        let token: i64 = rand::rng().random();
-        self.writer
-            .run("receive", move |session, connection| {
-                let (claimed, set_aside) = session.claim(connection, queue, max, lease, token)?;
-                let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
-                let now = session.now();
-                let pause =
-                    next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs());
-                Ok(Found { claimed, set_aside, pause, undo: undo.clone() })
-            })
-            .await
+        let work = move |session: &mut Session, connection: &Connection| {
+            let token: i64 = rand::rng().random(); // a run that is undone has nothing in common with the next
+            let (claimed, set_aside) = session.claim(connection, queue, max, lease, token)?;
+            let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
+            let now = session.now();
+            let pause = next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs());
+            Ok((claimed, set_aside, pause))
+        };
+        let hand_over = |(claimed, set_aside, pause)| Found { claimed, set_aside, pause, undo };
+        self.writer.queue("receive", 0, work, hand_over).await?.wait().await
     }
+
+    /// Queues the settlements of a part of the batch; `false` of one whose receipt is stale.
+    async fn queue_settlements(
+        &self,
+        batch: &Arc<Vec<(Delivery, Settlement)>>,
+        part: Range<usize>,
+    ) -> Result<Reply<Vec<bool>>, TransportError> {
+        let (name, queue, batch) = (self.name.clone(), self.queue, batch.clone());
+        let work = move |session: &mut Session, connection: &Connection| {
+            let settle = |(delivery, settlement): &(Delivery, Settlement)| {
+                session.settle(connection, (&name, queue), delivery, settlement)
+            };
+            batch[part.clone()].iter().map(settle).collect::<rusqlite::Result<Vec<bool>>>()
+        };
+        self.writer.queue("settle", 0, work, |done| done).await
+    }
+
+    /// Settles all in one transaction.
+    async fn settle_together(
+        &self,
+        batch: &Arc<Vec<(Delivery, Settlement)>>,
+    ) -> Result<Vec<bool>, TransportError> {
+        self.queue_settlements(batch, 0..batch.len()).await?.wait().await
+    }
+
+    /// Settles each for itself, so that one that is refused does not take the others along.
+    async fn settle_apart(
+        &self,
+        batch: &Arc<Vec<(Delivery, Settlement)>>,
+    ) -> Vec<Result<(), TransportError>> {
+        let mut replies = Vec::with_capacity(batch.len());
+        for at in 0..batch.len() {
+            replies.push(self.queue_settlements(batch, at..at + 1).await);
+        }
+        let mut results = Vec::with_capacity(batch.len());
+        for reply in replies {
+            results.push(match reply {
+                Ok(reply) => reply.wait().await.and_then(|done| settled(done == [true])),
+                Err(failed) => Err(failed),
+            });
+        }
+        results
+    }
+}
+
+fn settled(done: bool) -> Result<(), TransportError> {
+    if done { Ok(()) } else { Err(error(ErrorKind::LeaseLost, "settle")) }
 }
 
 #[async_trait]
@@ -231,19 +315,13 @@ impl Subscription for SqliteSubscription {
     }
 
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
-        let (name, queue, count) = (self.name.clone(), self.queue, batch.len());
-        let settled = self.writer.run("settle", move |session, connection| {
-            let settle = |(delivery, settlement): &(Delivery, Settlement)| {
-                session.settle(connection, (&name, queue), delivery, settlement)
-            };
-            batch.iter().map(settle).collect::<rusqlite::Result<Vec<bool>>>()
-        });
-        let lost = || error(ErrorKind::LeaseLost, "settle");
-        match settled.await {
-            Ok(done) => {
-                done.into_iter().map(|done| if done { Ok(()) } else { Err(lost()) }).collect()
+        let batch = Arc::new(batch);
+        match self.settle_together(&batch).await {
+            Ok(done) => done.into_iter().map(settled).collect(),
+            Err(failed) if batch.len() > 1 && may_be_of_one(&failed) => {
+                self.settle_apart(&batch).await
             }
-            Err(failed) => (0..count).map(|_| Err(failed.again())).collect(),
+            Err(failed) => batch.iter().map(|_| Err(failed.again())).collect(),
         }
     }
 

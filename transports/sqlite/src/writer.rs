@@ -24,6 +24,8 @@ use crate::{
 const INBOX_LIMIT: usize = 4096;
 /// How many jobs share a transaction at most.
 const GROUP_LIMIT: usize = 1024;
+/// With how many bytes of messages a transaction takes no further job.
+const GROUP_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 /// A way to the writer. When the last one is dropped the jobs that wait are done and the database is
 /// closed, which brings the log into the file.
@@ -77,10 +79,25 @@ impl Writer {
         operation: &'static str,
         work: impl FnMut(&mut Session, &Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, TransportError> {
+        self.queue(operation, 0, work, |result| result).await?.wait().await
+    }
+
+    /// Queues `work`, which brings `bytes` with it, and returns where its result will be.
+    ///
+    /// `hand_over` is given the result only if the transaction happened, or may have. So what `work`
+    /// returns is plain, and what has an effect when it is dropped is made by `hand_over`.
+    pub(crate) async fn queue<T: Send + 'static, R: Send + 'static>(
+        &self,
+        operation: &'static str,
+        bytes: usize,
+        work: impl FnMut(&mut Session, &Connection) -> rusqlite::Result<T> + Send + 'static,
+        hand_over: impl FnOnce(T) -> R + Send + 'static,
+    ) -> Result<Reply<R>, TransportError> {
         let (reply, result) = oneshot::channel();
-        let job = Box::new(Typed { operation, work, result: None, reply });
-        self.inbox().send(job).await.map_err(|_| stopped(operation))?;
-        result.await.map_err(|_| stopped(operation))?
+        let job = Box::new(Typed { operation, bytes, work, hand_over, result: None, reply });
+        let not_queued = |_| stopped(ErrorKind::Unavailable, operation);
+        self.inbox().send(job).await.map_err(not_queued)?;
+        Ok(Reply { operation, result })
     }
 
     /// Queues `work` without waiting, if there is room.
@@ -90,17 +107,33 @@ impl Writer {
         work: impl FnMut(&mut Session, &Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
         let (reply, _) = oneshot::channel();
-        let _ = self.inbox().try_send(Box::new(Typed { operation, work, result: None, reply }));
+        let hand_over = |()| ();
+        let job = Typed { operation, bytes: 0, work, hand_over, result: None, reply };
+        let _ = self.inbox().try_send(Box::new(job));
     }
 }
 
-fn stopped(operation: &'static str) -> TransportError {
-    error(ErrorKind::OutcomeUnknown, operation).with_source("the writer has stopped")
+/// Where the result of a job will be.
+pub(crate) struct Reply<R> {
+    operation: &'static str,
+    result: oneshot::Receiver<Result<R, TransportError>>,
+}
+
+impl<R> Reply<R> {
+    pub(crate) async fn wait(self) -> Result<R, TransportError> {
+        let lost = |_| stopped(ErrorKind::OutcomeUnknown, self.operation);
+        self.result.await.map_err(lost)?
+    }
+}
+
+fn stopped(kind: ErrorKind, operation: &'static str) -> TransportError {
+    error(kind, operation).with_source("the writer has stopped")
 }
 
 trait Job: Send {
     fn run(&mut self, session: &mut Session, connection: &Connection) -> rusqlite::Result<()>;
     fn operation(&self) -> &'static str;
+    fn bytes(&self) -> usize;
     fn answer(self: Box<Self>, error: Option<TransportError>);
 }
 
@@ -110,16 +143,19 @@ impl std::fmt::Debug for dyn Job {
     }
 }
 
-struct Typed<W, T> {
+struct Typed<W, H, T, R> {
     operation: &'static str,
+    bytes: usize,
     work: W,
+    hand_over: H,
     result: Option<T>,
-    reply: oneshot::Sender<Result<T, TransportError>>,
+    reply: oneshot::Sender<Result<R, TransportError>>,
 }
 
-impl<W, T: Send> Job for Typed<W, T>
+impl<W, H, T: Send, R: Send> Job for Typed<W, H, T, R>
 where
     W: FnMut(&mut Session, &Connection) -> rusqlite::Result<T> + Send,
+    H: FnOnce(T) -> R + Send,
 {
     fn run(&mut self, session: &mut Session, connection: &Connection) -> rusqlite::Result<()> {
         self.result = Some((self.work)(session, connection)?);
@@ -130,12 +166,37 @@ where
         self.operation
     }
 
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn answer(self: Box<Self>, error: Option<TransportError>) {
         let result = match error {
-            Some(error) => Err(error),
-            None => Ok(self.result.expect("a job is answered without an error only after it ran")),
+            Some(error) => {
+                // Dropped as if nobody had waited: a claim that may be on disk is undone.
+                let may_be_done = error.kind == ErrorKind::OutcomeUnknown;
+                drop(self.result.filter(|_| may_be_done).map(self.hand_over));
+                Err(error)
+            }
+            None => {
+                let result =
+                    self.result.expect("it is answered without an error only after it ran");
+                Ok((self.hand_over)(result))
+            }
         };
         let _ = self.reply.send(result); // nobody waits any more: the work is done all the same
+    }
+}
+
+/// Adds what waits in line to the first job, up to the limits of a transaction.
+fn gather(inbox: &mut mpsc::Receiver<Box<dyn Job>>, jobs: &mut Vec<Box<dyn Job>>) {
+    let mut bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
+    while jobs.len() < GROUP_LIMIT
+        && bytes < GROUP_LIMIT_BYTES
+        && let Ok(job) = inbox.try_recv()
+    {
+        bytes = bytes.saturating_add(job.bytes());
+        jobs.push(job);
     }
 }
 
@@ -162,11 +223,7 @@ impl Desk {
         let mut jobs = Vec::with_capacity(GROUP_LIMIT);
         while let Some(first) = self.inbox.blocking_recv() {
             jobs.push(first);
-            while jobs.len() < GROUP_LIMIT
-                && let Ok(job) = self.inbox.try_recv()
-            {
-                jobs.push(job);
-            }
+            gather(&mut self.inbox, &mut jobs);
             self.handle(&mut jobs);
         }
     }
@@ -240,5 +297,33 @@ impl Desk {
             };
             job.answer(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of twice as many jobs as can share a transaction do, of so many bytes each.
+    fn gathered(bytes: usize) -> usize {
+        let (sender, mut inbox) = mpsc::channel::<Box<dyn Job>>(2 * GROUP_LIMIT);
+        for _ in 0..2 * GROUP_LIMIT {
+            let (reply, _) = oneshot::channel();
+            let work = |_: &mut Session, _: &Connection| Ok(());
+            let hand_over = |()| ();
+            let job = Typed { operation: "send", bytes, work, hand_over, result: None, reply };
+            sender.try_send(Box::new(job)).unwrap();
+        }
+        let mut jobs = Vec::from_iter(inbox.try_recv());
+        gather(&mut inbox, &mut jobs);
+        jobs.len()
+    }
+
+    #[test]
+    fn a_transaction_is_bounded_in_jobs_and_in_bytes() {
+        assert_eq!(gathered(0), GROUP_LIMIT);
+        assert_eq!(gathered(GROUP_LIMIT_BYTES / 4), 4);
+        assert_eq!(gathered(GROUP_LIMIT_BYTES - 1), 2);
+        assert_eq!(gathered(usize::MAX), 1);
     }
 }

@@ -6,9 +6,11 @@
 
 mod bad_input {
     mod bodies;
+    mod clocks;
     mod disks;
     mod errors;
     mod files;
+    mod groups;
     mod neighbours;
     mod rows;
 

@@ -1,7 +1,10 @@
 //! Every field comes back as it was sent, and none is made up.
 
+use std::time::Duration;
+
 use bezoar_core::{
-    ContentType, CorrelationId, Ledger, Message, MessageId, MessageType, QueueName, millis,
+    ContentType, CorrelationId, Ledger, Message, MessageId, MessageType, QueueName, Settlement,
+    millis,
 };
 
 use crate::{
@@ -88,4 +91,21 @@ pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
         assert_eq!(received.acquired, 6, "acquisitions are counted on");
         assert!(!delivery.redelivered, "every earlier acquisition has an outcome");
     }
+}
+
+/// As a program may write it that knows what failed and has counted nothing.
+pub(crate) async fn a_history_is_kept_whatever_the_counts_say(case: Case) {
+    let mut ledger = Ledger::restored(0, 0, 0, 0, vec![attempt(1), attempt(2)]);
+    case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
+    let worker = case.worker().await;
+    for number in 3..5 {
+        let held = worker.one().await;
+        let received = &held.message.ledger;
+        assert_eq!(received.history(), ledger.history(), "the history does not hang on the counts");
+        let attempts = vec![attempt(number)];
+        ledger.fail(attempts.clone());
+        worker.settle(held, Settlement::Retry { after: Duration::ZERO, attempts }).await;
+    }
+    let received = worker.one().await.message.ledger;
+    assert_eq!(received.history(), ledger.history(), "further tries are added to it");
 }

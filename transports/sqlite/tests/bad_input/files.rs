@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{ErrorKind, SubscribeOptions, Transport, TransportError};
+use bezoar_core::{ErrorKind, Page, QueueAdmin, SubscribeOptions, Transport, TransportError};
 use bezoar_sqlite::{Options, SqliteTransport};
 
 use super::{lab::*, process::as_nobody, sql::*};
@@ -132,7 +132,7 @@ async fn a_closed_database_is_one_file() {
 }
 
 #[tokio::test]
-async fn a_database_that_vanishes_or_is_exchanged_accepts_nothing_until_it_is_back() {
+async fn a_database_that_vanishes_or_is_exchanged_does_nothing_until_it_is_back() {
     let folder = folder();
     let path = filled(&folder, 1).await;
     let lab = lab(Options::new(&path)).await;
@@ -140,11 +140,16 @@ async fn a_database_that_vanishes_or_is_exchanged_accepts_nothing_until_it_is_ba
     fs::rename(&path, &aside).unwrap();
     let refused = send(&lab, &message("lost", noise(1))).await.expect_err("there is no file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
+    let refused = lab.depth(&queue()).await.expect_err("nobody can read what is not there");
+    assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
     run(Command::new("cp").arg(&aside).arg(&path)); // who closes a file of ours gives up our locks on it
     let refused = send(&lab, &message("lost", noise(1))).await.expect_err("it is another file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
+    let refused = lab.dead_letters(&queue(), Page::default()).await.expect_err("they are not its");
+    assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
     fs::rename(&aside, &path).unwrap();
     send(&lab, &message("kept", noise(1))).await.unwrap();
+    assert_eq!(lab.depth(&queue()).await.unwrap().ready, Some(2));
     drop(lab);
     assert_eq!(everything_in(&path).await, ["0", "kept"]);
 }

@@ -57,6 +57,24 @@ async fn a_lock_keeps_many_waiting_no_longer_than_one() {
     assert!(start.elapsed() < timeout * 10, "{:?}", start.elapsed());
 }
 
+#[tokio::test]
+async fn opening_waits_for_who_has_the_file_to_himself_and_not_for_ever() {
+    let folder = folder();
+    let path = filled(&folder, 1).await;
+    let alone = connection(&path);
+    let keep = "PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; CREATE TABLE theirs (it); COMMIT";
+    alone.execute_batch(keep).unwrap();
+    let timeout = Duration::from_millis(400);
+    let start = Instant::now();
+    let options = Options { busy_timeout: timeout, ..Options::new(&path) };
+    let refused = SqliteTransport::open(options).unwrap_err();
+    let waited = start.elapsed();
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{}", everything(&refused));
+    assert!((timeout..timeout * 5).contains(&waited), "{waited:?}"); // the rest is for a busy machine
+    drop(alone);
+    assert_eq!(everything_in(&path).await, ["0"]);
+}
+
 #[test]
 fn all_who_open_a_new_database_at_once_succeed() {
     for _ in 0..10 {

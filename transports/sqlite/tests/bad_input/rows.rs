@@ -104,6 +104,60 @@ async fn a_damaged_history_does_not_stop_the_queue() {
     assert_eq!(ids(&received.unwrap()), ["damaged", "good"]);
 }
 
+#[tokio::test]
+async fn a_history_without_counts_is_kept_and_goes_with_its_message() {
+    let folder = folder();
+    let lab = lab(Options::new(file_in(&folder))).await;
+    let mut odd = message("odd", noise(1));
+    odd.ledger = Ledger::restored(0, 0, 0, 0, vec![attempt(), attempt()]); // of the same place
+    send(&lab, &odd).await.unwrap();
+    for tries in 2..4 {
+        let held = receive(&lab, 1).await;
+        assert_eq!(held[0].message.ledger.history().len(), tries);
+        let retry = || Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] };
+        settle(&lab, held, |_| retry()).await;
+    }
+    let held = receive(&lab, 1).await;
+    settle(&lab, held, |_| Settlement::Complete).await;
+    assert_eq!(one(&file_in(&folder), "SELECT count(*) FROM bezoar_attempts"), 0);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_message_never_becomes_part_of_another() {
+    let folder = folder();
+    let path = file_in(&folder);
+    let lab = lab(Options::new(&path)).await;
+    for number in 0..3 {
+        send(&lab, &message("m", noise(1))).await.unwrap();
+        let held = receive(&lab, 1).await;
+        settle(&lab, held, |_| Settlement::Retry {
+            after: Duration::ZERO,
+            attempts: vec![attempt()],
+        })
+        .await;
+        let held = receive(&lab, 1).await;
+        assert_eq!(held[0].message.ledger.history().len(), 1, "its own");
+        settle(&lab, held, |_| Settlement::Complete).await;
+        assert_eq!(one(&path, "SELECT count(*) FROM bezoar_attempts"), number, "but what we left");
+        sql(
+            &path,
+            "INSERT INTO bezoar_attempts SELECT seq, 1, 0, 1, 1, 0, 0, 'transient', 'x', 'left'
+             FROM sqlite_sequence WHERE name = 'bezoar_messages'",
+        );
+    }
+}
+
+#[tokio::test]
+async fn counters_that_are_off_count_nothing_below_none() {
+    let folder = folder();
+    let lab = lab(Options::new(file_in(&folder))).await;
+    send(&lab, &message("m", noise(1))).await.unwrap();
+    let _held = receive(&lab, 1).await;
+    sql(&file_in(&folder), "UPDATE bezoar_queues SET waiting = -5, dead = -7");
+    let depth = lab.depth(&queue()).await.unwrap();
+    assert_eq!((depth.ready, depth.leased, depth.dead), (Some(0), Some(1), Some(0)));
+}
+
 /// A message as somebody might write it who knows the tables and not the rules.
 fn insert_by_hand(path: &Path, (id, message_type, headers): &(&str, &str, &str), number: usize) {
     let body: String = noise(50 + number).iter().map(|byte| format!("{byte:02x}")).collect();

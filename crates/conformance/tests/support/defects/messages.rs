@@ -2,7 +2,7 @@
 
 use bezoar_core::{Body, CorrelationId, HeaderValue, Ledger, MessageType, millis};
 
-use super::{Control, Twist, sent};
+use super::{Control, Twist, received, sent};
 
 pub(crate) fn controls() -> Vec<Control> {
     [envelopes(), bodies(), odd_headers()].into_iter().flatten().collect()
@@ -59,6 +59,19 @@ fn envelopes() -> Vec<Control> {
             "sends messages without their ledger",
             || sent(|message| message.ledger = Ledger::default()),
             &["envelope::a_ledger_is_sent_with_its_message"],
+        ),
+        Control::new(
+            "reads the history only of messages that were counted as failed or replayed",
+            || {
+                received(|held| {
+                    let Ledger { acquired, failed, released, replayed, .. } = held.message.ledger;
+                    if failed == 0 && replayed == 0 {
+                        held.message.ledger =
+                            Ledger::restored(acquired, 0, released, 0, Vec::new());
+                    }
+                })
+            },
+            &["envelope::a_history_is_kept_whatever_the_counts_say"],
         ),
     ]
 }

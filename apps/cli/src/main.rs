@@ -1,6 +1,8 @@
 //! The program `bezoar`.
 
+mod check;
 mod demo;
+mod up;
 
 use std::process::ExitCode;
 
@@ -22,19 +24,25 @@ struct Arguments {
 enum Command {
     /// Watch retries, poison messages, an outage and a replay on the embedded queue
     Demo(demo::Arguments),
+    /// Run the gateway: with no file on an embedded store in ./bezoar-data
+    Up(up::Arguments),
+    /// Look whether configuration, store and endpoints are right
+    Check(check::CheckArguments),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(check::ConfigCommand),
 }
 
+/// The configuration cannot be used, as of sysexits(3).
+const BAD_CONFIGURATION: u8 = 78;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
-    match run(arguments.command) {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bezoar: {error:#}");
-            ExitCode::FAILURE
+            let bad_configuration = error.is::<up::BadConfiguration>();
+            if bad_configuration { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -43,5 +51,8 @@ fn main() -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Up(arguments) => up::run(arguments).await,
+        Command::Check(arguments) => check::check(arguments).await,
+        Command::Config(command) => check::config(command),
     }
 }

@@ -1,4 +1,25 @@
 //! The gateway: messages from queues, delivered to HTTP endpoints.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `config` | raw text to checked values, once |
+//! | `gateway` | opened, reloaded and stopped as one |
+//! | `route` | a worker on a queue, an endpoint, and what holds messages back between them |
+//! | `endpoint` | delivery by HTTP: request, reply, breaker, which addresses may be dialled |
+//! | `api`, `server`, `app` | the HTTP API, how it is served, and what it works on |
+//! | `access`, `token` | who may do what |
+//! | `telemetry` | logs, metrics, traces |
 
+mod access;
+mod api;
+mod app;
 pub mod config;
 pub mod endpoint;
+mod gateway;
+mod rate;
+mod route;
+mod server;
+pub mod telemetry;
+pub mod token;
+
+pub use gateway::{Gateway, GeneratedToken};

@@ -111,7 +111,7 @@ async fn check_handed_back(memory: &MemoryTransport) {
     };
     let ledger = &delivery.message.ledger;
     assert_eq!((ledger.acquired, ledger.failed, ledger.released), (2, 0, 1));
-    assert!(!delivery.redelivered);
+    assert!(delivery.redelivered, "its handler had begun");
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,7 +337,6 @@ async fn a_postponed_message_returns_later_without_an_attempt() {
                 }
                 let ledger = &context.message.ledger;
                 assert_eq!((ledger.acquired, ledger.released, ledger.failed), (2, 1, 0));
-                assert!(!context.redelivered, "a release is an outcome");
                 done.notify_one();
                 Ok(())
             }

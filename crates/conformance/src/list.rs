@@ -189,7 +189,7 @@ macro_rules! for_each_case {
             every_kind_of_failure_comes_back,
             the_longest_detail_comes_back,
             a_long_history_is_bounded,
-            only_a_message_without_an_outcome_is_redelivered if expiry and counting,
+            what_may_have_been_worked_on_unnoticed_is_redelivered if expiry and counting,
             what_was_sent_is_unchanged_by_retries,
         }
         dead_letters {

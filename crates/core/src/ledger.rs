@@ -95,6 +95,12 @@ impl Ledger {
         self.acquired.saturating_sub(self.failed).saturating_sub(self.released)
     }
 
+    /// Whether somebody may have worked on the message without leaving a trace: it was handed out and then
+    /// neither failed nor was it settled. A worker that stops at once hands back what it has begun.
+    pub fn may_have_run(&self) -> bool {
+        self.acquired > self.failed
+    }
+
     /// Counts one more acquisition.
     pub fn acquire(&mut self) {
         self.acquired = self.acquired.saturating_add(1);
@@ -177,6 +183,7 @@ mod tests {
         ledger.fail(vec![attempt(1)]);
         ledger.release();
         assert_eq!(ledger.without_outcome(), 1);
+        assert!(ledger.may_have_run());
     }
 
     #[test]

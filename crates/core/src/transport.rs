@@ -136,7 +136,8 @@ pub struct Delivery {
     pub receipt: Receipt,
     /// When the lease runs out, where leases do.
     pub lease_until: Option<Timestamp>,
-    /// Whether somebody may have worked on this message before without leaving a trace.
+    /// Whether somebody may have worked on this message before without leaving a trace; see
+    /// [`Ledger::may_have_run`](crate::Ledger::may_have_run).
     pub redelivered: bool,
 }
 

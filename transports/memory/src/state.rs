@@ -157,7 +157,7 @@ impl State {
         let entries = &mut self.queues.get_mut(queue)?.waiting;
         let (until, mut entry) = (after(now, lease), entries.remove(&key)?);
         let from = entry.place();
-        let redelivered = entry.message.ledger.without_outcome() > 0;
+        let redelivered = entry.message.ledger.may_have_run();
         entry.message.ledger.acquire();
         entry.token = Some(token);
         let message = entry.message.clone();

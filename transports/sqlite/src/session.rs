@@ -203,7 +203,7 @@ impl Session {
             if bytes > CLAIM_LIMIT_BYTES && !claimed.is_empty() {
                 break;
             }
-            let redelivered = message.ledger.without_outcome() > 0;
+            let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();
             let receipt = Receipt::Numbered { key: seq, token };
             let lease_until = Some(millis(until));

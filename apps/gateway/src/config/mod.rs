@@ -1,1 +1,80 @@
-//! Configuration.
+//! Configuration: raw text becomes checked values once, here; inside, values are already right.
+//!
+//! ```
+//! use bezoar_gateway::config::{self, Sources};
+//!
+//! let text = r#"
+//! [[route]]
+//! name = "results"
+//! from = "results"
+//! to = "http://localhost:3000/results"
+//! timeout = "10s"
+//! "#;
+//! let sources = Sources {
+//!     file: Some(("bezoar.toml".into(), text.to_owned())),
+//!     environment: vec![("BEZOAR_SERVER__DRAIN".to_owned(), "1m".to_owned())],
+//!     flags: vec![],
+//! };
+//! let loaded = config::load(&sources, &config::read_secret)?;
+//! assert_eq!(loaded.config.routes[0].timeout.as_secs(), 10);
+//! assert_eq!(loaded.origin("route[0].timeout").unwrap().to_string(), "bezoar.toml:6");
+//! assert_eq!(loaded.origin("server.drain").unwrap().to_string(), "env BEZOAR_SERVER__DRAIN");
+//! # Ok::<(), config::Problems>(())
+//! ```
+//!
+//! - Sources win in this order: flags, environment, file, defaults. [`show`] says which did.
+//! - [`load`] reports all problems at once, each with its place and what to do.
+//! - [`contradictions`] finds values that do not go together; those that cannot work are problems of
+//!   [`load`], the others its warnings.
+//! - [`Config::differences`] says what a reload changes.
+//! - [`keys`] is the one table of keys; [`schema`] and all else follow from it.
+//!
+//! How text becomes values: `file` (TOML, with lines) and `overlay` (environment and flags) make a `tree`;
+//! `shape` checks it against `keys`; `reader` turns it into `sections`. Texts may hold secrets until then,
+//! so what holds them cannot be printed, and messages repeat only values of keys that hold none.
+
+mod contradictions;
+mod excerpt;
+mod file;
+pub mod human;
+mod keys;
+mod kind;
+mod load;
+mod model;
+mod names;
+mod origin;
+mod overlay;
+mod path;
+mod problem;
+mod reader;
+mod refusal;
+mod reload;
+mod schema;
+mod secret;
+mod sections;
+mod shape;
+mod show;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod values;
+
+pub use contradictions::contradictions;
+pub use keys::{Applies, Key, keys};
+pub use kind::Kind;
+pub use load::{Loaded, Sources, load};
+pub use model::Config;
+pub use names::Name;
+pub use origin::Origin;
+pub use problem::{Problem, Problems};
+pub use reader::Setting;
+pub use refusal::Refusal;
+pub use reload::Reload;
+pub use schema::schema;
+pub use secret::{Resolve, Secret, SecretSource, read_secret};
+pub use sections::{
+    Filter, Log, LogFormat, LogLevel, Network, Private, Role, Route, Server, Store, Telemetry,
+    Token,
+};
+pub use show::{show, show_text};

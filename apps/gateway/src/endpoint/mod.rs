@@ -1,1 +1,81 @@
-//! Delivery to endpoints.
+//! Delivery of messages to HTTP endpoints.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use bezoar::{SystemClock, Worker};
+//! use bezoar_gateway::endpoint::{Client, ClientOptions, Endpoint, EndpointOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(ClientOptions::default()); // one for all routes
+//! let mut options = EndpointOptions::new("https://example.org/results".parse()?);
+//! options.headers.insert("authorization", "Bearer token")?;
+//! options.secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?];
+//! let endpoint = Endpoint::new(options, client, Arc::new(SystemClock));
+//! let worker = Worker::new("results", endpoint.clone())?;
+//! # Ok(()) }
+//! ```
+//!
+//! **The request** is a POST with the body as it is. `content-type` is the message's, else the route's, else
+//! `application/octet-stream`. `bezoar-id`, `bezoar-type`, `bezoar-correlation-id`, `bezoar-queue`,
+//! `bezoar-attempt` (from 1), `bezoar-redelivered` (`true` or `false`), `traceparent`, and where there is a
+//! secret `webhook-id`, `webhook-timestamp` and `webhook-signature` as of Standard Webhooks. A message's own
+//! headers come as `bezoar-header-NAME`, the first 64 of them and 8 KiB; `bezoar-headers-left-out` says how
+//! many there was no room for. Values of `bezoar-` headers are percent-encoded UTF-8 wherever they are not
+//! plain visible ASCII (and `%` is `%25`), so decoding one always gives the text back; the signature is over
+//! `webhook-id` as it was sent.
+//!
+//! **The reply**, read to 64 KiB and all of it within the timeout:
+//!
+//! | reply | message | breaker |
+//! | --- | --- | --- |
+//! | 2xx | done | works |
+//! | 408, 425 | retried | answers |
+//! | 429 | retried, `Retry-After` honoured | counts |
+//! | 5xx and above | retried, `Retry-After` honoured | counts |
+//! | no connection, no whole reply in time, a broken reply | retried | counts |
+//! | 401, 403 | not retried | counts |
+//! | 3xx (no redirect is followed) | not retried | counts |
+//! | 404 | retried | answers |
+//! | 410, or an address that may not be dialled | handed back, the route is to pause | |
+//! | other 4xx, 101 | not retried | answers |
+//!
+//! Half a reply is never the last word: where the status says done, give up or gone and the rest does not
+//! come, the message is retried. While the breaker is open, and for the probe that fails, messages are
+//! [`Postponed`](bezoar::Postponed), which uses up no retry.
+
+mod breaker;
+mod cidr;
+mod classify;
+mod client;
+mod connector;
+mod dial;
+mod encode;
+mod headers;
+mod lookup;
+mod network;
+mod options;
+mod problem;
+mod rate;
+mod reply;
+mod request;
+mod retry_after;
+mod service;
+mod signature;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod trust;
+mod url;
+mod wire;
+
+pub use breaker::{Breaker, BreakerOptions, BreakerState};
+pub use cidr::Cidr;
+pub use client::{Client, ClientOptions};
+pub use headers::ExtraHeaders;
+pub use network::{Network, Unlisted};
+pub use options::{EndpointOptions, OnPause, PauseRequest, Traceparent};
+pub use rate::Rate;
+pub use service::Endpoint;
+pub use signature::SigningSecret;
+pub use trouble::{Trouble, TroubleKind};
+pub use url::EndpointUrl;

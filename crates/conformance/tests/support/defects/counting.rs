@@ -88,12 +88,12 @@ pub(crate) fn controls() -> Vec<Control> {
         Control::new(
             "never says that it delivers again",
             || received(|held| held.redelivered = false),
-            &["attempts::only_a_message_without_an_outcome_is_redelivered"],
+            &["attempts::what_may_have_been_worked_on_unnoticed_is_redelivered"],
         ),
         Control::new(
             "blames every message that comes again",
             || received(|held| held.redelivered = held.message.ledger.acquired > 1),
-            &["attempts::only_a_message_without_an_outcome_is_redelivered"],
+            &["attempts::what_may_have_been_worked_on_unnoticed_is_redelivered"],
         ),
         Control::new(
             "marks what was retried",

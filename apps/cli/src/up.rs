@@ -1,0 +1,215 @@
+//! `bezoar up`: runs the gateway.
+
+use std::{io::IsTerminal, path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result};
+use bezoar_gateway::{
+    Gateway,
+    config::{self, Config, Loaded, Sources},
+    telemetry::{LogFormat, LogOptions, Telemetry, TelemetryOptions},
+};
+use secrecy::ExposeSecret;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long the last words of telemetry may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) configuration: Configuration,
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Configuration {
+    /// The configuration file [default: bezoar.toml if it is there]
+    #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG")]
+    config: Option<PathBuf>,
+    /// Sets one value, over file and environment: server.listen=127.0.0.1:9000
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// The configuration cannot be used: exit code 78.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadConfiguration(pub(crate) String);
+
+impl Configuration {
+    /// Reads all sources.
+    pub(crate) fn load(&self) -> Result<Loaded> {
+        let sources =
+            Sources { file: self.read_file()?, environment: environment(), flags: self.flags()? };
+        let loaded = config::load(&sources, &config::read_secret);
+        loaded.map_err(|problems| BadConfiguration(problems.to_string()).into())
+    }
+
+    fn read_file(&self) -> Result<Option<(PathBuf, String)>> {
+        let path = self.config.clone().unwrap_or_else(|| PathBuf::from("bezoar.toml"));
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some((path, text))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.config.is_none() => {
+                Ok(None)
+            }
+            Err(error) => {
+                Err(BadConfiguration(format!("cannot read {}: {error}", path.display())).into())
+            }
+        }
+    }
+
+    fn flags(&self) -> Result<Vec<(String, String)>> {
+        let pair = |text: &String| match text.split_once('=') {
+            Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+            None => Err(BadConfiguration(format!("--set {text}: write KEY=VALUE")).into()),
+        };
+        self.set.iter().map(pair).collect()
+    }
+}
+
+/// Variables that are no text cannot be ours.
+fn environment() -> Vec<(String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).collect()
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+    let loaded = arguments.configuration.load()?;
+    for warning in &loaded.warnings {
+        eprintln!("bezoar: warning: {warning}");
+    }
+    let telemetry = Telemetry::start(&telemetry_options(&loaded.config))?;
+    let mut signals = Signals::listen()?;
+    let gateway = Gateway::start(loaded.config.clone(), telemetry.metrics().clone()).await?;
+    announce(&gateway, &loaded.config);
+    notify("READY=1");
+    while signals.next().await == Heard::Reload {
+        reload(&gateway, &arguments.configuration, &telemetry).await;
+    }
+    notify("STOPPING=1");
+    tokio::select! {
+        () = gateway.stop() => (),
+        _ = signals.next() => eprintln!("bezoar: stopped at once; what was in flight is delivered again"),
+    }
+    let _ = telemetry.shutdown(LAST_WORDS).await;
+    Ok(())
+}
+
+fn telemetry_options(config: &Config) -> TelemetryOptions {
+    let format = match config.log.format {
+        config::LogFormat::Text => LogFormat::Text,
+        config::LogFormat::Json => LogFormat::Json,
+    };
+    TelemetryOptions {
+        service_name: config.telemetry.service_name.as_str().to_owned(),
+        log: LogOptions { format, filter: config.log.directives().to_owned() },
+        traces: config.telemetry.traces,
+        metrics: config.telemetry.metrics,
+        otlp_endpoint: config.telemetry.otlp_endpoint.as_ref().map(ToString::to_string),
+        ..TelemetryOptions::default()
+    }
+}
+
+/// A configuration that cannot be used changes nothing.
+async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Telemetry) {
+    let reloaded = async {
+        let loaded = configuration.load()?;
+        let filter = loaded.config.log.directives().to_owned();
+        let changes = gateway.reload(loaded.config).await?;
+        telemetry.set_log_filter(&filter)?;
+        anyhow::Ok(changes)
+    };
+    match reloaded.await {
+        Ok(changes) => eprintln!(
+            "bezoar: reloaded; routes added {}, changed {}, removed {}{}",
+            changes.routes_added.len(),
+            changes.routes_changed.len(),
+            changes.routes_removed.len(),
+            if changes.restart.is_empty() {
+                String::new()
+            } else {
+                format!("; after a restart: {}", changes.restart.join(", "))
+            }
+        ),
+        Err(error) => eprintln!("bezoar: not reloaded, everything goes on as before: {error:#}"),
+    }
+}
+
+/// Says what was done, where to send a message, and how to go on.
+fn announce(gateway: &Gateway, config: &Config) {
+    let (address, store) = (gateway.address(), config.store.path().display());
+    eprintln!(
+        "bezoar {} listens on http://{address}, messages are kept in {store}",
+        env!("CARGO_PKG_VERSION")
+    );
+    let authorization = match gateway.token() {
+        Some(token) => {
+            if let Some(secret) = &token.new {
+                eprintln!(
+                    "a token was made: {} (kept in {})",
+                    secret.expose_secret(),
+                    token.file.display()
+                );
+            }
+            format!("-H \"Authorization: Bearer $(cat {})\"", token.file.display())
+        }
+        None => "-H \"Authorization: Bearer $TOKEN\"".to_owned(),
+    };
+    let queue = config.all_queues().into_iter().next();
+    let queue = queue.map_or("default".to_owned(), |queue| queue.as_str().replace('/', "%2F"));
+    eprintln!(
+        "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{queue}/messages -d '{{\"hello\": 1}}'"
+    );
+    if config.routes.is_empty() {
+        eprintln!(
+            "\nno route yet: messages wait. To deliver them, write a bezoar.toml and start again:"
+        );
+        eprintln!(
+            "  [[route]]\n  name = \"{queue}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""
+        );
+    }
+    if std::io::stderr().is_terminal() {
+        eprintln!("\nCtrl-C stops it.");
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let signal = |kind| signal(kind).context("the system gives us no signals");
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.terminate.recv() => Heard::Stop,
+            _ = self.interrupt.recv() => Heard::Stop,
+            _ = self.hang_up.recv() => Heard::Reload,
+        }
+    }
+}
+
+/// Tells systemd, if it started us, by the protocol of sd_notify(3). Nobody is harmed if that fails.
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    if let Ok(socket) = std::os::unix::net::UnixDatagram::unbound() {
+        let _ = socket.send_to(state.as_bytes(), PathBuf::from(path));
+    }
+}

@@ -1,0 +1,113 @@
+//! A message out of a request: its headers, or an item of a batch.
+
+use std::time::Duration;
+
+use bezoar::{
+    Body, ContentType, CorrelationId, Headers, Invalid, Message, MessageId, MessageType, Outgoing,
+};
+use http::HeaderMap;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::Problem;
+use crate::config::human;
+
+/// The type of a message whose sender named none.
+const UNTYPED: &str = "message";
+/// How long the same id is accepted once.
+const ONCE_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// Headers of a request that become headers of the message.
+const HEADER_PREFIX: &str = "bezoar-header-";
+
+/// A message made of a request's headers and body.
+pub(super) fn from_request(
+    headers: &HeaderMap,
+    body: Body,
+    now: Timestamp,
+) -> Result<Outgoing, Problem> {
+    let text = |name: &'static str| -> Result<Option<&str>, Problem> {
+        let Some(value) = headers.get(name) else { return Ok(None) };
+        let text = std::str::from_utf8(value.as_bytes());
+        text.map(Some).map_err(|_| Problem::bad_request(format!("the header {name} is not UTF-8")))
+    };
+    let item = Item {
+        id: text("bezoar-id")?.map(str::to_owned),
+        message_type: text("bezoar-type")?.map(str::to_owned),
+        correlation_id: text("bezoar-correlation-id")?.map(str::to_owned),
+        causation_id: text("bezoar-causation-id")?.map(str::to_owned),
+        content_type: text("content-type")?.map(str::to_owned),
+        delay: text("bezoar-delay")?.map(str::to_owned),
+        headers: message_headers(headers)?,
+        body: None,
+        body_base64: None,
+    };
+    item.into_outgoing(body, now)
+}
+
+fn message_headers(
+    headers: &HeaderMap,
+) -> Result<std::collections::BTreeMap<String, String>, Problem> {
+    let named = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(HEADER_PREFIX)?, value)));
+    named
+        .map(|(name, value)| match std::str::from_utf8(value.as_bytes()) {
+            Ok(text) => Ok((name.to_owned(), text.to_owned())),
+            Err(_) => {
+                Err(Problem::bad_request(format!("the header {HEADER_PREFIX}{name} is not UTF-8")))
+            }
+        })
+        .collect()
+}
+
+/// One message of a batch.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Item {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    message_type: Option<String>,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+    content_type: Option<String>,
+    delay: Option<String>,
+    #[serde(default)]
+    headers: std::collections::BTreeMap<String, String>,
+    /// Any JSON; it is stored as it was written.
+    body: Option<Box<serde_json::value::RawValue>>,
+    body_base64: Option<String>,
+}
+
+impl Item {
+    /// A message of an item that brings its own body.
+    pub(super) fn into_message(mut self, now: Timestamp) -> Result<Outgoing, Problem> {
+        use base64::{Engine, engine::general_purpose::STANDARD};
+        let body = match (self.body.take(), self.body_base64.take()) {
+            (Some(json), None) => {
+                self.content_type.get_or_insert_with(|| "application/json".to_owned());
+                json.get().to_owned().into_bytes()
+            }
+            (None, Some(text)) => STANDARD.decode(text).map_err(|_| {
+                Problem::bad_request("body_base64 is not base64 (standard alphabet, padded)")
+            })?,
+            _ => return Err(Problem::bad_request("a message has either a body or a body_base64")),
+        };
+        self.into_outgoing(body.into(), now)
+    }
+
+    fn into_outgoing(self, body: Body, now: Timestamp) -> Result<Outgoing, Problem> {
+        let given = self.id.map(MessageId::new).transpose()?;
+        let once = given.is_some().then_some(ONCE_WITHIN);
+        let id = given.unwrap_or_else(|| MessageId::generate(now, &mut rand::rng()));
+        let message_type = MessageType::new(self.message_type.as_deref().unwrap_or(UNTYPED))?;
+        let mut message = Message::new(id, message_type, now, body);
+        message.correlation_id = self.correlation_id.map(CorrelationId::new).transpose()?;
+        message.causation_id = self.causation_id.map(MessageId::new).transpose()?;
+        message.content_type = self.content_type.map(ContentType::new).transpose()?;
+        message.headers =
+            self.headers.into_iter().map(|(name, value)| (name, value.into())).collect::<Headers>();
+        let delay = self.delay.as_deref().map(human::duration::parse).transpose();
+        let delay = delay.map_err(|problem| Invalid::new("delay", problem.to_string()))?;
+        Ok(Outgoing { message, delay: delay.unwrap_or_default(), once })
+    }
+}

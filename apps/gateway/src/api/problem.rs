@@ -1,0 +1,117 @@
+//! What went wrong, as `application/problem+json` (RFC 9457).
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use bezoar::{ErrorKind, Invalid, TransportError};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+/// An answer that is an error: a code to decide by, and words for a person. Never a body or a header value.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    retry_after: Option<Duration>,
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem with its status, a code and words.
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), retry_after: None, more: Map::new() }
+    }
+
+    /// What the client sent is not understood.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+    }
+
+    /// There is no such thing.
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// The same with the time after which another try makes sense.
+    pub(crate) fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// The same with one more member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// What a person should know.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The code to decide by.
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        Self::bad_request(invalid.to_string())
+    }
+}
+
+impl From<TransportError> for Problem {
+    fn from(error: TransportError) -> Self {
+        let text = match std::error::Error::source(&error) {
+            Some(source) => format!("{}: {source}", error.kind),
+            None => error.kind.to_string(),
+        };
+        let second = Duration::from_secs(1);
+        match &error.kind {
+            ErrorKind::TooLarge { limit_bytes, .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
+                    .with("limit_bytes", *limit_bytes)
+            }
+            ErrorKind::QueueNotFound(_) => Self::not_found(text),
+            ErrorKind::Invalid(_) | ErrorKind::Unsupported(_) => Self::bad_request(text),
+            ErrorKind::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "store-full", text)
+                .retry_after(10 * second),
+            ErrorKind::Throttled { retry_after } => {
+                let after = retry_after.unwrap_or(second);
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "throttled", text).retry_after(after)
+            }
+            ErrorKind::OutcomeUnknown => {
+                let text = format!(
+                    "{text}; send it again with the same Bezoar-Id, it is then accepted once"
+                );
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", text)
+                    .retry_after(second)
+            }
+            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", text)
+                .retry_after(second),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut problem = self.more;
+        problem.insert("type".to_owned(), format!("urn:bezoar:problem:{}", self.code).into());
+        problem
+            .insert("title".to_owned(), self.status.canonical_reason().unwrap_or("Error").into());
+        problem.insert("status".to_owned(), self.status.as_u16().into());
+        problem.insert("detail".to_owned(), self.detail.into());
+        let mut response = (self.status, json!(problem).to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, after.as_secs().max(1).into());
+        }
+        response
+    }
+}

@@ -1,0 +1,225 @@
+//! What the API works on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use bezoar::{Bezoar, Clock, Depth, Destination, Outgoing, QueueName, Shutdown, TransportError};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, time::Instant};
+use tracing::Instrument;
+
+use crate::{
+    access::Access,
+    api::Problem,
+    route::Route,
+    telemetry::{Correlation, Metrics, QueueFigures, TRACEPARENT, accept_span, ended, traceparent},
+};
+
+/// What the API works on: the store, the routes, who may do what.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) bezoar: Bezoar,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) room: Semaphore,
+    pub(crate) metrics: Metrics,
+    pub(crate) correlation: Correlation,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) changing: RwLock<Changing>,
+}
+
+/// What a reload may change.
+#[derive(Debug, Default)]
+pub(crate) struct Changing {
+    pub(crate) access: Arc<Access>,
+    pub(crate) queues: BTreeSet<QueueName>,
+    pub(crate) routes: BTreeMap<String, Arc<Route>>,
+}
+
+/// What is known of a queue at one moment.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    queue: QueueName,
+    transport: &'static str,
+    depth: Depth,
+    now: Timestamp,
+    route: Option<Arc<Route>>,
+}
+
+impl App {
+    pub(crate) fn bezoar(&self) -> &Bezoar {
+        &self.bezoar
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn max_body_bytes(&self) -> usize {
+        self.max_body_bytes
+    }
+
+    pub(crate) fn room(&self) -> &Semaphore {
+        &self.room
+    }
+
+    pub(crate) fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.shutdown.is_draining()
+    }
+
+    pub(crate) fn is_on_loopback(&self) -> bool {
+        self.listen.ip().is_loopback()
+    }
+
+    pub(crate) fn access(&self) -> Arc<Access> {
+        self.changing(|changing| changing.access.clone())
+    }
+
+    /// The queues that are configured, by name.
+    pub(crate) fn queues(&self) -> Vec<QueueName> {
+        self.changing(|changing| changing.queues.iter().cloned().collect())
+    }
+
+    /// Refuses a queue that is not configured, and names those that are.
+    pub(crate) fn known(&self, queue: &QueueName) -> Result<(), Problem> {
+        self.changing(|changing| {
+            if changing.queues.contains(queue) {
+                return Ok(());
+            }
+            let known: Vec<_> = changing.queues.iter().map(QueueName::as_str).collect();
+            let detail = format!("there is no queue {queue:?}; there are: {}", known.join(", "));
+            Err(Problem::not_found(detail).with("queues", known))
+        })
+    }
+
+    /// A route by its name.
+    pub(crate) fn route(&self, name: &str) -> Result<Arc<Route>, Problem> {
+        self.changing(|changing| {
+            let known = || changing.routes.keys().cloned().collect::<Vec<_>>().join(", ");
+            let missing =
+                || Problem::not_found(format!("there is no such route; there are: {}", known()));
+            changing.routes.get(name).cloned().ok_or_else(missing)
+        })
+    }
+
+    pub(crate) fn routes(&self) -> Vec<Arc<Route>> {
+        self.changing(|changing| changing.routes.values().cloned().collect())
+    }
+
+    /// Stores messages; one result each. `traced` is the caller's trace, which goes on with them.
+    pub(crate) async fn store(
+        &self,
+        queue: &QueueName,
+        mut batch: Vec<Outgoing>,
+        traced: Option<&str>,
+    ) -> Vec<Result<(), TransportError>> {
+        let incoming = self.correlation.incoming(traced);
+        let span = accept_span(queue.as_str(), &batch, incoming);
+        if let Some(trace) = traceparent(&span, incoming) {
+            for outgoing in &mut batch {
+                outgoing.message.headers.insert(TRACEPARENT.to_owned(), trace.clone().into());
+            }
+        }
+        let started = Instant::now();
+        let queue_of = Destination::from(queue);
+        let sending = self.bezoar.transport().send(&queue_of, &batch);
+        let results = sending.instrument(span.clone()).await;
+        self.measure(queue, &results, started.elapsed());
+        let refused = results.iter().any(Result::is_err);
+        ended(&span, if refused { Err("refused") } else { Ok(()) });
+        results
+    }
+
+    fn measure(&self, queue: &QueueName, results: &[Result<(), TransportError>], took: Duration) {
+        let metrics = self.metrics.queue(queue.as_str());
+        let accepted = results.iter().filter(|result| result.is_ok()).count();
+        if accepted > 0 {
+            metrics.accepted(accepted as u64, took);
+        }
+        for error in results.iter().filter_map(|result| result.as_ref().err()) {
+            metrics.refused(1, Problem::from(error.again()).code());
+        }
+    }
+
+    /// What is known of a queue now.
+    pub(crate) async fn figures(&self, queue: &QueueName) -> Result<Figures, TransportError> {
+        let depth = self.bezoar.admin().depth(queue).await?;
+        let route = self.routes().into_iter().find(|route| route.queue() == queue);
+        let transport = self.bezoar.transport().capabilities().transport;
+        Ok(Figures { queue: queue.clone(), transport, depth, now: self.now(), route })
+    }
+
+    /// Measures all queues, for `/metrics` and for collectors.
+    pub(crate) async fn measure_queues(&self) {
+        for queue in self.queues() {
+            let figures = match self.figures(&queue).await {
+                Ok(figures) => figures.measured(),
+                Err(_) => QueueFigures::default(), // not known, which is not 0
+            };
+            self.metrics.set_queue(queue.as_str(), &figures);
+        }
+        self.routes().iter().for_each(|route| route.measure());
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn changing<T>(&self, look: impl FnOnce(&Changing) -> T) -> T {
+        look(&self.changing.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Figures {
+    /// As the API shows it; what is not known is null.
+    pub(crate) fn to_json(&self) -> Value {
+        let age = |since: Option<Timestamp>| since.map(|since| self.age(since).as_secs_f64());
+        let route = self.route.as_ref().map(|route| {
+            json!({
+                "name": route.name(),
+                "to": route.config().to.origin(),
+                "paused": route.paused(),
+                "breaker": route.breaker().as_str(),
+                "per_second": route.per_second(),
+            })
+        });
+        json!({
+            "queue": self.queue.as_str(),
+            "transport": self.transport,
+            "ready": self.depth.ready,
+            "delayed": self.depth.delayed,
+            "in_flight": self.depth.leased,
+            "dead": self.depth.dead,
+            "oldest_ready_seconds": age(self.depth.oldest_ready),
+            "oldest_dead_seconds": age(self.depth.oldest_dead),
+            "route": route,
+        })
+    }
+
+    fn measured(&self) -> QueueFigures {
+        let age = |since: Option<Timestamp>| since.map(|since| self.age(since));
+        QueueFigures {
+            ready: self.depth.ready,
+            delayed: self.depth.delayed,
+            in_flight: self.depth.leased,
+            dead: self.depth.dead,
+            oldest_ready: age(self.depth.oldest_ready),
+            oldest_dead: age(self.depth.oldest_dead),
+        }
+    }
+
+    fn age(&self, since: Timestamp) -> Duration {
+        let age = self.now.duration_since(since);
+        if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() }
+    }
+}

@@ -1,0 +1,249 @@
+//! The rules, one function each.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use super::{Contradiction, Place};
+use crate::{
+    config::{
+        Config, Route,
+        human::{duration, size},
+    },
+    endpoint::EndpointUrl,
+};
+
+type Rule = fn(&Config) -> Vec<Contradiction>;
+
+pub(super) const RULES: &[Rule] = &[
+    same_names,
+    same_queues,
+    open_to_all,
+    same_secrets,
+    unknown_queues,
+    short_leases,
+    short_drain,
+    late_retries,
+    loops,
+    out_of_reach,
+    overruled_networks,
+    too_much_at_a_time,
+    small_store,
+];
+
+/// The shortest lease that survives a short pause of the process.
+const LEASE_LEAST: Duration = Duration::from_secs(3);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How many deliveries at a time one process is made for.
+const CONCURRENCY_MOST: u64 = 10_000;
+
+fn same_names(config: &Config) -> Vec<Contradiction> {
+    let remedy = "give each its own name";
+    let routes = twins(&config.routes, |route| &route.name).map(|(earlier, later)| {
+        let problem =
+            format!("is {}, and so is that of route[{earlier}]", config.routes[later].name);
+        Contradiction::error(Place::Route(later, "name"), problem, remedy)
+    });
+    let tokens = twins(&config.tokens, |token| &token.name).map(|(earlier, later)| {
+        let problem =
+            format!("is {}, and so is that of token[{earlier}]", config.tokens[later].name);
+        Contradiction::error(Place::Token(later, "name"), problem, remedy)
+    });
+    let queues = twins(&config.queues, |queue| queue).map(|(_, later)| {
+        let problem = format!("is {}, which is there already", config.queues[later]);
+        Contradiction::error(Place::Queue(later, "name"), problem, "leave one out")
+    });
+    routes.chain(tokens).chain(queues).collect()
+}
+
+fn same_queues(config: &Config) -> Vec<Contradiction> {
+    let twins = twins(&config.routes, |route| &route.from);
+    let error = |(earlier, later): (usize, usize)| {
+        let (one, other) = (&config.routes[earlier], &config.routes[later]);
+        let problem = format!(
+            "is {}, and routes {} and {} would share its messages",
+            one.from, one.name, other.name
+        );
+        let remedy = "give each route a queue of its own, or leave one out";
+        Contradiction::error(Place::Route(later, "from"), problem, remedy)
+    };
+    twins.map(error).collect()
+}
+
+fn open_to_all(config: &Config) -> Vec<Contradiction> {
+    if config.server.is_on_loopback() || !config.tokens.is_empty() {
+        return Vec::new();
+    }
+    let problem =
+        format!("is {}, which others can reach, and there is no token", config.server.listen);
+    let remedy = "add a [[token]], or listen on 127.0.0.1";
+    let listen = Place::Key("server.listen");
+    vec![Contradiction::error(listen, problem, remedy).moot_with("token")]
+}
+
+fn same_secrets(config: &Config) -> Vec<Contradiction> {
+    let twins = twins(&config.tokens, |token| token.secret.reveal());
+    let error = |(earlier, later): (usize, usize)| {
+        let problem = format!("is the same as that of token {}", config.tokens[earlier].name);
+        Contradiction::error(
+            Place::Token(later, "secret"),
+            problem,
+            "give each token its own secret",
+        )
+    };
+    twins.map(error).collect()
+}
+
+fn unknown_queues(config: &Config) -> Vec<Contradiction> {
+    let known = config.all_queues();
+    let mut found = Vec::new();
+    for (index, token) in config.tokens.iter().enumerate() {
+        let queues = token.queues.iter().flatten().filter(|queue| !known.contains(*queue));
+        found.extend(queues.map(|queue| {
+            let problem = format!("has {queue}, and there is no such queue");
+            let remedy = "correct it, or add a [[queue]] of that name";
+            Contradiction::warning(Place::Token(index, "queues"), problem, remedy)
+                .moot_with("route")
+        }));
+    }
+    found
+}
+
+fn short_leases(config: &Config) -> Vec<Contradiction> {
+    let short = |route: &Route| route.lease < LEASE_LEAST;
+    each(config, short, |index, route| {
+        let problem = format!("is {}, which a short pause outlasts", duration::format(route.lease));
+        let remedy = "set \"3s\" or more, or messages may be delivered twice";
+        Contradiction::warning(Place::Route(index, "lease"), problem, remedy)
+    })
+}
+
+fn short_drain(config: &Config) -> Vec<Contradiction> {
+    let drain = config.server.drain;
+    let slow = |route: &Route| route.timeout > drain;
+    each(config, slow, |index, route| {
+        let (timeout, drain) = (duration::format(route.timeout), duration::format(drain));
+        let problem = format!("is {timeout}, longer than server.drain, which is {drain}");
+        let remedy = "raise server.drain, or a stop may cut deliveries off and repeat them";
+        Contradiction::warning(Place::Route(index, "timeout"), problem, remedy)
+    })
+}
+
+fn late_retries(config: &Config) -> Vec<Contradiction> {
+    let late = |route: &Route| route.retry.largest_delay() > WEEK;
+    each(config, late, |index, route| {
+        let delay = duration::rough(route.retry.largest_delay());
+        let problem = format!("may wait {delay} before a retry");
+        let remedy = "lower max, max_retries or multiplier if a week is enough";
+        Contradiction::warning(Place::Route(index, "retry"), problem, remedy)
+    })
+}
+
+fn loops(config: &Config) -> Vec<Contradiction> {
+    let listen = config.server.listen;
+    let ourselves = |route: &Route| listen.port() != 0 && leads_to(&route.to, listen);
+    each(config, ourselves, |index, _| {
+        let problem = "is the address that the gateway itself listens on";
+        let remedy = "is that a loop? name the endpoint of your handler";
+        Contradiction::warning(Place::Route(index, "to"), problem, remedy)
+    })
+}
+
+/// Whether a request to `url` would arrive at `listen`, as far as can be told without looking up names.
+fn leads_to(url: &EndpointUrl, listen: SocketAddr) -> bool {
+    let own = listen.ip().to_canonical();
+    let arrives =
+        |address: &IpAddr| *address == own || own.is_unspecified() && address.is_loopback();
+    port(url) == listen.port() && addresses(url).iter().any(arrives)
+}
+
+fn out_of_reach(config: &Config) -> Vec<Contradiction> {
+    let rule = config.network.rule(&config.server);
+    let refused = |route: &Route| {
+        let addresses = addresses(&route.to);
+        !addresses.is_empty() && addresses.iter().all(|address| !rule.permits(*address))
+    };
+    each(config, refused, |index, route| {
+        let problem = format!("is {}, an address that [network] does not allow", route.to.origin());
+        let remedy = "add it to network.allow, or set network.private = true; while the gateway \
+                      listens beyond loopback, private addresses are not allowed by default";
+        Contradiction::error(Place::Route(index, "to"), problem, remedy).moot_with("network")
+    })
+}
+
+fn overruled_networks(config: &Config) -> Vec<Contradiction> {
+    let warning = |(allowed, denied)| {
+        let problem = format!("has {allowed}, which network.deny denies with {denied}");
+        Contradiction::warning(Place::Key("network.allow"), problem, "take it off one of the lists")
+    };
+    config.network.overruled().map(warning).collect()
+}
+
+fn too_much_at_a_time(config: &Config) -> Vec<Contradiction> {
+    let total: u64 = config.routes.iter().map(|route| u64::from(route.concurrency)).sum();
+    if total <= CONCURRENCY_MOST {
+        return Vec::new();
+    }
+    let problem = format!("allows {total} deliveries at a time in all routes together");
+    let remedy = format!("lower it to {CONCURRENCY_MOST} or less in all");
+    let largest = (0..config.routes.len()).max_by_key(|index| config.routes[*index].concurrency);
+    let place = Place::Route(largest.unwrap_or(0), "concurrency");
+    vec![Contradiction::warning(place, problem, remedy)]
+}
+
+fn small_store(config: &Config) -> Vec<Contradiction> {
+    let body = config.server.max_body_bytes;
+    let Some(most) = config.store.max_size_bytes.filter(|most| *most < body.saturating_mul(2))
+    else {
+        return Vec::new();
+    };
+    let (most, body) = (size::format(most), size::format(body));
+    let problem =
+        format!("is {most}, hardly room for one body of server.max_body, which is {body}");
+    let remedy = "raise it or lower server.max_body";
+    vec![Contradiction::warning(Place::Key("store.max_size"), problem, remedy)]
+}
+
+/// Pairs of elements with the same key, each later one with the first that is like it.
+fn twins<'c, T, K: PartialEq + ?Sized + 'c>(
+    list: &'c [T],
+    key: impl Fn(&'c T) -> &'c K,
+) -> impl Iterator<Item = (usize, usize)> {
+    (0..list.len()).filter_map(move |later| {
+        let earlier = list[..later].iter().position(|other| key(other) == key(&list[later]))?;
+        Some((earlier, later))
+    })
+}
+
+fn each(
+    config: &Config,
+    odd: impl Fn(&Route) -> bool,
+    say: impl Fn(usize, &Route) -> Contradiction,
+) -> Vec<Contradiction> {
+    let routes = config.routes.iter().enumerate();
+    routes.filter(|(_, route)| odd(route)).map(|(index, route)| say(index, route)).collect()
+}
+
+/// The addresses of a URL whose host is an address, or this machine by its usual name.
+fn addresses(url: &EndpointUrl) -> Vec<IpAddr> {
+    let (host, _) = host_and_port(url);
+    if host.eq_ignore_ascii_case("localhost") {
+        return vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    }
+    let bare = host.trim_matches(['[', ']']);
+    bare.parse::<IpAddr>().map(|address| address.to_canonical()).into_iter().collect()
+}
+
+fn port(url: &EndpointUrl) -> u16 {
+    let standard = if url.origin().starts_with("https:") { 443 } else { 80 };
+    host_and_port(url).1.unwrap_or(standard)
+}
+
+fn host_and_port(url: &EndpointUrl) -> (&str, Option<u16>) {
+    let authority = url.origin().split_once("://").map_or("", |(_, authority)| authority);
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+        _ => (authority, None),
+    }
+}

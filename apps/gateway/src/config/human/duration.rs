@@ -1,0 +1,187 @@
+//! Durations: `"30s"`, `"5m"`, `"1h30m"`, `"250ms"`.
+
+use std::time::Duration;
+
+use crate::config::Refusal;
+
+const SECOND: u128 = 1_000_000_000;
+
+/// Units with their nanoseconds, the largest first.
+static UNITS: [(&str, u128); 7] = [
+    ("d", 24 * 60 * 60 * SECOND),
+    ("h", 60 * 60 * SECOND),
+    ("m", 60 * SECOND),
+    ("s", SECOND),
+    ("ms", SECOND / 1_000),
+    ("us", SECOND / 1_000_000),
+    ("ns", 1),
+];
+
+/// Units that may come next.
+type Units = &'static [(&'static str, u128)];
+
+const REMEDY: &str = r#"write it like "30s", "5m", "1h30m" or "250ms""#;
+
+/// Reads a duration: whole numbers with a unit each, the largest unit first.
+///
+/// # Errors
+///
+/// [`Refusal`] for anything else, for example a number without a unit.
+pub fn parse(text: &str) -> Result<Duration, Refusal> {
+    let mut rest = text.trim();
+    if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        let remedy = format!("write \"{rest}s\" for seconds or \"{rest}ms\" for milliseconds");
+        return Err(Refusal::new(format!("is {rest:?}, which has no unit"), remedy));
+    }
+    let (mut nanos, mut units): (u128, Units) = (0, &UNITS);
+    loop {
+        let (part, smaller, after) = part(rest, units).ok_or_else(|| no_duration(text))?;
+        nanos = nanos.checked_add(part).ok_or_else(|| no_duration(text))?;
+        (units, rest) = (smaller, after.trim_start());
+        if rest.is_empty() {
+            return from_nanos(nanos).ok_or_else(|| no_duration(text));
+        }
+    }
+}
+
+/// The nanoseconds of the first part of `text`, the units that may follow it, and the rest.
+fn part(text: &str, units: Units) -> Option<(u128, Units, &str)> {
+    let (count, rest) = split(text, |c| !c.is_ascii_digit());
+    let (unit, rest) = split(rest.trim_start(), |c| !c.is_ascii_alphabetic());
+    let position = units.iter().position(|(name, _)| *name == unit)?;
+    let nanos = count.parse::<u64>().ok()?;
+    Some((u128::from(nanos).checked_mul(units[position].1)?, &units[position + 1..], rest))
+}
+
+fn split(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(end).unwrap_or(text.len()))
+}
+
+fn from_nanos(nanos: u128) -> Option<Duration> {
+    let seconds = u64::try_from(nanos / SECOND).ok()?;
+    let rest = u32::try_from(nanos % SECOND).ok()?;
+    Some(Duration::new(seconds, rest))
+}
+
+fn no_duration(text: &str) -> Refusal {
+    Refusal::no("duration", text, REMEDY)
+}
+
+/// Writes a duration exactly, so that [`parse`] reads the same one: `"1h30m"`.
+pub fn format(duration: Duration) -> String {
+    let text: String = parts(duration).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+/// Writes a duration for people who look at it: `"3d4h"`, `"1m30s"`, `"2.4s"`, `"12ms"`.
+pub fn rough(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    match nanos {
+        0 => "0s".to_owned(),
+        _ if nanos >= 60 * SECOND => {
+            let (_, largest) =
+                UNITS[..3].iter().find(|(_, unit)| nanos >= *unit).unwrap_or(&UNITS[2]);
+            let smaller = UNITS.iter().find(|(_, unit)| unit < largest).unwrap_or(&UNITS[3]).1;
+            format(from_nanos(nanos / smaller * smaller).unwrap_or(duration))
+        }
+        _ => {
+            let (name, unit) =
+                UNITS[3..].iter().find(|(_, unit)| nanos >= *unit).unwrap_or(&UNITS[6]);
+            match nanos / (unit / 10).max(1) {
+                tenths if *unit > 1 && tenths < 100 && tenths % 10 > 0 => {
+                    format!("{}.{}{name}", tenths / 10, tenths % 10)
+                }
+                _ => format!("{}{name}", nanos / unit),
+            }
+        }
+    }
+}
+
+fn parts(duration: Duration) -> impl Iterator<Item = (u128, &'static str)> {
+    let mut rest = duration.as_nanos();
+    UNITS.iter().filter_map(move |(name, unit)| {
+        let count = rest / unit;
+        rest %= unit;
+        (count > 0).then_some((count, *name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, millis: u64, formatted: &str) {
+        assert_eq!(parse(text).unwrap(), Duration::from_millis(millis), "{text}");
+        assert_eq!(format(Duration::from_millis(millis)), formatted);
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        check("30s", 30_000, "30s");
+        check("5m", 300_000, "5m");
+        check("1h30m", 5_400_000, "1h30m");
+        check(" 1h 30m ", 5_400_000, "1h30m");
+        check("250ms", 250, "250ms");
+        check("0s", 0, "0s");
+        check("90s", 90_000, "1m30s");
+        check("7d", 604_800_000, "7d");
+        check("1d1h1m1s1ms", 90_061_001, "1d1h1m1s1ms");
+        check("10 s", 10_000, "10s");
+    }
+
+    #[test]
+    fn a_number_alone_is_refused_with_a_hint() {
+        let refusal = parse("30").unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            r#"is "30", which has no unit; write "30s" for seconds or "30ms" for milliseconds"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        let huge = "99999999999999999999s";
+        for text in
+            ["", " ", "s", "30 minutes", "1.5h", "-1s", "30m1h", "1s1s", "1h30", huge, "5µs", "５s"]
+        {
+            let refusal = parse(text).unwrap_err();
+            assert!(refusal.remedy.contains("1h30m"), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn rough_durations_have_what_matters() {
+        for (duration, expected) in [
+            (Duration::ZERO, "0s"),
+            (Duration::from_nanos(999), "999ns"),
+            (Duration::from_micros(1_250), "1.2ms"),
+            (Duration::from_millis(12), "12ms"),
+            (Duration::from_millis(2_430), "2.4s"),
+            (Duration::from_millis(42_430), "42s"),
+            (Duration::from_millis(90_500), "1m30s"),
+            (Duration::from_secs(3_600), "1h"),
+            (Duration::from_secs(3 * 86_400 + 4 * 3_600 + 59), "3d4h"),
+        ] {
+            assert_eq!(rough(duration), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_duration_is_read_back_as_it_was(seconds: u64, nanos in 0..1_000_000_000_u32) {
+            let duration = Duration::new(seconds, nanos);
+            prop_assert_eq!(parse(&format(duration)), Ok(duration));
+            prop_assert!(!rough(duration).is_empty());
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[0-9a-z .µ]{0,24}|\\PC{0,24}") {
+            if let Ok(duration) = parse(&text) {
+                prop_assert_eq!(parse(&format(duration)), Ok(duration));
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Rates: `"100/s"`, `"5/m"`.
+
+use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
+
+use crate::config::Refusal;
+
+/// How many in how long: `"100/s"`, `"5/m"`, `"1000/h"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    count: NonZeroU32,
+    unit: (&'static str, Duration),
+}
+
+const UNITS: [(&str, Duration); 3] = [
+    ("s", Duration::from_secs(1)),
+    ("m", Duration::from_secs(60)),
+    ("h", Duration::from_secs(60 * 60)),
+];
+
+impl Rate {
+    /// How many.
+    pub const fn count(&self) -> NonZeroU32 {
+        self.count
+    }
+
+    /// In how long.
+    pub const fn per(&self) -> Duration {
+        self.unit.1
+    }
+}
+
+impl FromStr for Rate {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let no_rate =
+            || Refusal::no("rate", text, r#"write it like "100/s", "5/m" or "1000/h", at least 1"#);
+        let (count, unit) = text.split_once('/').ok_or_else(no_rate)?;
+        let unit = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(no_rate)?;
+        let digits = count.trim();
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(no_rate());
+        }
+        Ok(Self { count: digits.parse().map_err(|_| no_rate())?, unit: *unit })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.count, self.unit.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, count, seconds, shown) in [
+            ("100/s", 100, 1, "100/s"),
+            ("5 / m", 5, 60, "5/m"),
+            ("1000/h", 1_000, 3_600, "1000/h"),
+        ] {
+            let rate: Rate = text.parse().unwrap();
+            assert_eq!((rate.count().get(), rate.per().as_secs()), (count, seconds));
+            assert_eq!(rate.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for text in
+            ["", "100", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "5/min", "5/s/s", "9999999999/s"]
+        {
+            let refusal = text.parse::<Rate>().unwrap_err();
+            assert!(refusal.remedy.contains("100/s"), "{text}: {refusal}");
+        }
+    }
+}

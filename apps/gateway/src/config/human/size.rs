@@ -1,0 +1,134 @@
+//! Sizes: `"16MiB"`, `"64 KiB"`, `"10GB"`.
+
+use crate::config::Refusal;
+
+/// Units with their bytes, the largest first; those of 1024 before those of 1000.
+const UNITS: [(&str, u64); 10] = [
+    ("TiB", 1 << 40),
+    ("TB", 1_000_000_000_000),
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+const REMEDY: &str = r#"write it like "16MiB", "64KiB" or "10GB""#;
+
+/// Reads a size in bytes: a whole number and a unit.
+///
+/// # Errors
+///
+/// [`Refusal`] for anything else, for example a number without a unit.
+pub fn parse(text: &str) -> Result<u64, Refusal> {
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (count, unit) = (&trimmed[..end], trimmed[end..].trim_start());
+    if unit.is_empty() && !count.is_empty() {
+        let remedy = format!("write \"{count}MiB\", or \"{count}B\" for bytes");
+        return Err(Refusal::new(format!("is {trimmed:?}, which has no unit"), remedy));
+    }
+    let bytes = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes);
+    count
+        .parse::<u64>()
+        .ok()
+        .zip(bytes)
+        .and_then(|(count, bytes)| count.checked_mul(bytes))
+        .ok_or_else(|| Refusal::no("size", text, REMEDY))
+}
+
+/// Writes a size exactly, in the largest unit that divides it: `"16MiB"`.
+pub fn format(bytes: u64) -> String {
+    let fits = |unit: &&(&str, u64)| bytes >= unit.1 && bytes.is_multiple_of(unit.1);
+    match UNITS.iter().find(fits) {
+        Some((name, unit)) => format!("{}{name}", bytes / unit),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Writes a size for people who look at it, in units of 1024: `"1.4GiB"`.
+pub fn rough(bytes: u64) -> String {
+    let of_1024 = |unit: &&(&str, u64)| unit.1.is_power_of_two() && bytes >= unit.1;
+    let Some((name, unit)) = UNITS.iter().find(of_1024) else { return format!("{bytes}B") };
+    match bytes % unit / (unit / 10).max(1) {
+        tenth @ 1..=9 if *unit > 1 && bytes / unit < 100 => {
+            format!("{}.{tenth}{name}", bytes / unit)
+        }
+        _ => format!("{}{name}", bytes / unit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, bytes: u64, formatted: &str) {
+        assert_eq!(parse(text), Ok(bytes), "{text}");
+        assert_eq!(format(bytes), formatted);
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        check("16MiB", 16 << 20, "16MiB");
+        check("64 KiB", 65_536, "64KiB");
+        check("10GB", 10_000_000_000, "10GB");
+        check("1kB", 1_000, "1kB");
+        check("1KB", 1_000, "1kB");
+        check("0B", 0, "0B");
+        check("1025B", 1_025, "1025B");
+        check("1024KiB", 1 << 20, "1MiB");
+    }
+
+    #[test]
+    fn a_number_alone_is_refused_with_a_hint() {
+        let refusal = parse("16").unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            r#"is "16", which has no unit; write "16MiB", or "16B" for bytes"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "MiB", "1.5GiB", "-1B", "16mb", "16M", "16Mb", "99999999TiB", "１MiB"] {
+            let refusal = parse(text).unwrap_err();
+            assert!(refusal.remedy.contains("16MiB"), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn rough_sizes_have_what_matters() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (1_023, "1023B"),
+            (1_024, "1KiB"),
+            (1_536, "1.5KiB"),
+            (150 << 20, "150MiB"),
+            (u64::MAX, "16777215TiB"),
+        ] {
+            assert_eq!(rough(bytes), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_is_read_back_as_it_was(bytes: u64, shift in 0..64_u32) {
+            let bytes = bytes >> shift << shift;
+            prop_assert_eq!(parse(&format(bytes)), Ok(bytes));
+            prop_assert!(!rough(bytes).is_empty());
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[0-9A-Za-z .]{0,24}|\\PC{0,24}") {
+            if let Ok(bytes) = parse(&text) {
+                prop_assert_eq!(parse(&format(bytes)), Ok(bytes));
+            }
+        }
+    }
+}

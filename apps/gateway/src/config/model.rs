@@ -1,0 +1,90 @@
+//! The whole configuration.
+
+use std::collections::BTreeSet;
+
+use bezoar::QueueName;
+
+use super::{
+    Log, Network, Origin, Route, Server, Store, Telemetry, Token,
+    path::Path,
+    reader::{Reader, Section},
+};
+
+/// The whole configuration: every value is right in itself. See
+/// [`contradictions`](super::contradictions) for whether they go together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// How the gateway is reached.
+    pub server: Server,
+    /// Where messages are kept.
+    pub store: Store,
+    /// Queues that exist without a route; `default` if there is no queue otherwise.
+    pub queues: Vec<QueueName>,
+    /// From queues to endpoints.
+    pub routes: Vec<Route>,
+    /// Which addresses endpoints may have.
+    pub network: Network,
+    /// Who may use the API.
+    pub tokens: Vec<Token>,
+    /// What is logged, and how.
+    pub log: Log,
+    /// What is measured, and where it is sent.
+    pub telemetry: Telemetry,
+}
+
+impl Default for Config {
+    /// Loopback, an embedded store, the queue `default`, no routes.
+    fn default() -> Self {
+        let loaded =
+            super::load(&super::Sources::default(), &|_| Err("is not asked for".to_owned()));
+        loaded.expect("a test loads the defaults").config
+    }
+}
+
+impl Config {
+    /// Every queue there is: those of routes, and those without.
+    pub fn all_queues(&self) -> BTreeSet<QueueName> {
+        let routed = self.routes.iter().map(|route| &route.from);
+        routed.chain(&self.queues).cloned().collect()
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> (Self, Places) {
+        let server = Server::read(reader, &root.table("server"));
+        let store = Store::read(reader, &root.table("store"));
+        let (mut queues, queue_places) =
+            each(reader, root, "queue", |reader, section| reader.required(section, "name"));
+        let (routes, route_places) = each(reader, root, "route", Route::read);
+        if !root.has("queue") && !root.has("route") {
+            queues.push(default_queue(reader));
+        }
+        let network = Network::read(reader, &root.table("network"));
+        let (tokens, token_places) = each(reader, root, "token", Token::read);
+        let log = Log::read(reader, &root.table("log"));
+        let telemetry = Telemetry::read(reader, &root.table("telemetry"));
+        let places = Places { queues: queue_places, routes: route_places, tokens: token_places };
+        (Self { server, store, queues, routes, network, tokens, log, telemetry }, places)
+    }
+}
+
+fn default_queue(reader: &mut Reader<'_>) -> QueueName {
+    let path = Path::parse("queue[0].name");
+    reader.show(&path, "default".to_owned(), &Origin::Default);
+    QueueName::new("default").expect("it is a name")
+}
+
+/// Where the elements of lists were written: some before them may have been refused.
+pub(super) struct Places {
+    pub(super) queues: Vec<Path>,
+    pub(super) routes: Vec<Path>,
+    pub(super) tokens: Vec<Path>,
+}
+
+fn each<T>(
+    reader: &mut Reader<'_>,
+    root: &Section<'_>,
+    name: &str,
+    read: impl Fn(&mut Reader<'_>, &Section<'_>) -> Option<T>,
+) -> (Vec<T>, Vec<Path>) {
+    let sections = root.tables(name).into_iter();
+    sections.filter_map(|section| Some((read(reader, &section)?, section.path))).unzip()
+}

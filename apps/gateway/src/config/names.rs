@@ -1,0 +1,170 @@
+//! Names: of routes and tokens, of queues, and words to choose from.
+
+use std::fmt;
+
+use bezoar::QueueName;
+
+use super::{
+    Kind, Refusal,
+    refusal::quoted,
+    tree::Value,
+    values::{Parsed, text},
+};
+
+/// The longest name.
+const NAME_LIMIT: usize = 64;
+
+/// The name of a route or token: letters, digits, `-`, `_` and `.`, at most 64. Fit for a metric's label.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+impl Name {
+    /// Checks `text` and takes it as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if it is empty, too long, or has other characters.
+    pub fn new(text: &str) -> Result<Self, Refusal> {
+        let usual = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if (1..=NAME_LIMIT).contains(&text.len()) && text.chars().all(usual) {
+            return Ok(Self(text.into()));
+        }
+        let remedy = format!("use 1 to {NAME_LIMIT} letters, digits, `-`, `_` and `.`");
+        Err(Refusal::no("name", text, remedy))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Parsed for Name {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+        Self::new(text(value)?)
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// A queue of the embedded store, which is the one transport that is known so far.
+impl Parsed for QueueName {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let text = text(value)?;
+        if let Some((transport, queue)) = text.split_once('/') {
+            let problem =
+                format!("is {}, and there is no transport {}", quoted(text), quoted(transport));
+            let remedy =
+                format!("the embedded store is the only one: write its queue as {}", quoted(queue));
+            return Err(Refusal::new(problem, remedy));
+        }
+        Self::new(text).map_err(|invalid| {
+            Refusal::new(invalid.problem, "use 1 to 255 bytes of printable text without `/`")
+        })
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// An enumeration whose values are written as words.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$each])* $variant,)+ }
+
+        impl $name {
+            /// All words.
+            pub const NAMES: &'static [&'static str] = &[$($word,)+];
+
+            /// The word.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::config::Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::config::names::no_choice(text, Self::NAMES)),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::config::values::Parsed for $name {
+            fn parse(
+                _: &$crate::config::Kind,
+                value: &$crate::config::tree::Value,
+            ) -> Result<Self, $crate::config::Refusal> {
+                $crate::config::values::text(value)?.parse()
+            }
+
+            fn shown(&self) -> String {
+                self.to_string()
+            }
+        }
+    };
+}
+pub(super) use choice;
+
+/// `text` is none of `words`.
+pub(super) fn no_choice(text: &str, words: &'static [&'static str]) -> Refusal {
+    let remedy = match super::suggest::nearest(text, words.iter().copied()) {
+        Some(word) => format!("did you mean {word:?}?"),
+        None => format!("write {}", Kind::Choice(words).expected()),
+    };
+    Refusal::new(format!("is {}", quoted(text)), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_fit_for_labels() {
+        for good in ["a", "results", "lab.results-2_b", &"x".repeat(64)] {
+            assert_eq!(Name::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "a/b", "é", "a\n", &"x".repeat(65)] {
+            assert!(Name::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_queue_of_another_transport_is_refused_by_name() {
+        let parse = |text: &str| QueueName::parse(&Kind::Queue, &Value::Text(text.to_owned()));
+        assert_eq!(parse("results").unwrap().as_str(), "results");
+        assert_eq!(
+            parse("hospital/results").unwrap_err().to_string(),
+            "is \"hospital/results\", and there is no transport \"hospital\"; \
+             the embedded store is the only one: write its queue as \"results\""
+        );
+        assert!(parse("").is_err());
+    }
+
+    #[test]
+    fn a_word_that_is_none_of_the_choices_has_a_suggestion() {
+        let refusal = |text| no_choice(text, &["viewer", "operator", "admin"]).to_string();
+        assert_eq!(refusal("oprator"), "is \"oprator\"; did you mean \"operator\"?");
+        assert_eq!(refusal("root"), "is \"root\"; write \"viewer\", \"operator\" or \"admin\"");
+    }
+}

@@ -1,0 +1,114 @@
+//! Where a value is: `route[0].retry.first`.
+
+use std::fmt;
+
+/// One step into the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// Where a value is: `route[0].retry.first`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Path(Vec<Step>);
+
+impl Path {
+    /// Of the element `key` within this table.
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.then(Step::Key(key.to_owned()))
+    }
+
+    /// Of the element `index` within this list.
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.then(Step::Index(index))
+    }
+
+    fn then(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+
+    /// Reads `route[0].to`, and also `route.0.to`.
+    pub(super) fn parse(text: &str) -> Self {
+        let steps = text.split(['.', '[']).map(|step| step.strip_suffix(']').unwrap_or(step));
+        Self(steps.map(Step::new).collect())
+    }
+
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// The same for all elements of a list: `route[].retry.first`.
+    pub(super) fn pattern(&self) -> String {
+        self.written(|_| "[]".to_owned())
+    }
+
+    fn written(&self, index: impl Fn(usize) -> String) -> String {
+        let mut text = String::new();
+        for step in &self.0 {
+            match step {
+                Step::Index(number) => text.push_str(&index(*number)),
+                Step::Key(key) if text.is_empty() => text.push_str(&bare(key)),
+                Step::Key(key) => text.extend([".", &bare(key)]),
+            }
+        }
+        text
+    }
+}
+
+impl Step {
+    /// What is written in digits is an index.
+    pub(super) fn new(text: &str) -> Self {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(index) if digits => Self::Index(index),
+            _ => Self::Key(text.to_owned()),
+        }
+    }
+}
+
+impl FromIterator<Step> for Path {
+    fn from_iter<T: IntoIterator<Item = Step>>(steps: T) -> Self {
+        Self(steps.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written(|index| format!("[{index}]")))
+    }
+}
+
+/// A key as it is, or in quotes if it has anything unusual in it.
+fn bare(key: &str) -> String {
+    let usual = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !key.is_empty() && key.len() <= 60 && key.chars().all(usual) {
+        return key.to_owned();
+    }
+    super::refusal::quoted(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_as_they_are_read() {
+        for (text, shown, pattern) in [
+            ("server.listen", "server.listen", "server.listen"),
+            ("route[0].to", "route[0].to", "route[].to"),
+            ("route.12.retry.first", "route[12].retry.first", "route[].retry.first"),
+            ("", "\"\"", "\"\""),
+            ("a b.c", "\"a b\".c", "\"a b\".c"),
+        ] {
+            let path = Path::parse(text);
+            assert_eq!((path.to_string().as_str(), path.pattern().as_str()), (shown, pattern));
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_a_key() {
+        assert_eq!(Step::new("99999999999999999999"), Step::Key("99999999999999999999".to_owned()));
+        assert_eq!(Step::new("+1"), Step::Key("+1".to_owned()));
+    }
+}

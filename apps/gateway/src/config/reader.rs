@@ -1,0 +1,222 @@
+//! Reads sections of the tree into values, and remembers what was wrong and where values came from.
+
+use serde::Serialize;
+
+use super::{
+    Origin, Problem, Refusal, Resolve, Secret, SecretSource,
+    keys::{self, Key},
+    path::Path,
+    tree::{Node, Table, Value},
+    values::Parsed,
+};
+
+/// A value that is in effect, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// `route[0].timeout`.
+    pub key: String,
+    /// The way people write it; `***` for secrets.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// How secrets are shown.
+pub(super) const MASK: &str = "***";
+
+/// Reads values, and remembers.
+pub(super) struct Reader<'a> {
+    resolve: &'a Resolve<'a>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+    pub(super) settings: Vec<Setting>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(resolve: &'a Resolve<'a>) -> Self {
+        let (problems, warnings, settings) = (Vec::new(), Vec::new(), Vec::new());
+        Self { resolve, problems, warnings, settings }
+    }
+
+    /// The value of a key that has a default. That, too, if what was written is refused.
+    pub(super) fn or_default<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> T {
+        let key = section.key(name);
+        match section.node(name) {
+            None => {
+                let value = default(key);
+                self.remember(section.path.key(name), &value, &Origin::Default);
+                value
+            }
+            Some(node) => self.read(key, section, node).unwrap_or_else(|| default(key)),
+        }
+    }
+
+    /// The value of a key that may be missing.
+    pub(super) fn optional<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
+        self.read(section.key(name), section, section.node(name)?)
+    }
+
+    /// The value of a key that must be there.
+    pub(super) fn required<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
+        self.missing(section, name);
+        self.optional(section, name)
+    }
+
+    /// The secret of a key that must be there.
+    pub(super) fn secret(&mut self, section: &Section<'_>, name: &str) -> Option<Secret> {
+        self.missing(section, name);
+        let node = section.node(name)?;
+        self.resolved(&section.path.key(name), node, Warn::Always)
+    }
+
+    /// What is refused, said of a key of a section.
+    pub(super) fn refuse(&mut self, section: &Section<'_>, name: &str, refusal: Refusal) {
+        let origin = section.node(name).map(|node| &node.origin).or(section.origin());
+        let origin = origin.cloned().unwrap_or(Origin::Default);
+        self.problems.push(Problem::new(section.path.key(name), origin, refusal));
+    }
+
+    /// Looks up the secret that a node names or is.
+    pub(super) fn resolved(&mut self, path: &Path, node: &Node, warn: Warn) -> Option<Secret> {
+        let Value::Text(text) = &node.value else { return None };
+        match self.look_up(text) {
+            Ok((secret, literal)) => {
+                if literal && warn == Warn::Always {
+                    self.warn_of_literal(path, &node.origin);
+                }
+                self.show(path, MASK.to_owned(), &node.origin);
+                Some(secret)
+            }
+            Err(refusal) => {
+                self.problems.push(Problem::new(path, node.origin.clone(), refusal));
+                None
+            }
+        }
+    }
+
+    /// The secret, and whether the text was it.
+    fn look_up(&self, text: &str) -> Result<(Secret, bool), Refusal> {
+        let Some(source) = SecretSource::parse(text)? else {
+            return Ok((Secret::new(text.to_owned())?, true));
+        };
+        let found = (self.resolve)(&source).map_err(|why| {
+            let remedy = match source {
+                SecretSource::Environment(_) => "set it where the gateway is started",
+                SecretSource::File(_) => "create it, readable by the gateway",
+            };
+            Refusal::new(format!("is in {source}, which {why}"), remedy)
+        })?;
+        let secret = Secret::new(found).map_err(|refusal| {
+            Refusal::new(format!("is in {source}, which {}", refusal.problem), refusal.remedy)
+        })?;
+        Ok((secret, false))
+    }
+
+    fn warn_of_literal(&mut self, path: &Path, origin: &Origin) {
+        let problem = match origin {
+            Origin::File { .. } => "is a secret written into the file",
+            Origin::Flag(_) => "is a secret in a flag, which every process can see",
+            Origin::Environment(_) | Origin::Default => return,
+        };
+        let refusal = Refusal::new(problem, "write env:NAME or file:PATH instead");
+        self.warnings.push(Problem::new(path, origin.clone(), refusal));
+    }
+
+    fn missing(&mut self, section: &Section<'_>, name: &str) {
+        if section.has(name) || section.origin().is_none() {
+            return;
+        }
+        let remedy = format!("set {}", section.key(name).kind.expected());
+        self.refuse(section, name, Refusal::new("is missing", remedy));
+    }
+
+    fn read<T: Parsed>(&mut self, key: &Key, section: &Section<'_>, node: &Node) -> Option<T> {
+        match T::parse(&key.kind, &node.value) {
+            Ok(value) => {
+                self.remember(section.path.key(key.name()), &value, &node.origin);
+                Some(value)
+            }
+            Err(refusal) => {
+                self.refuse(section, key.name(), refusal);
+                None
+            }
+        }
+    }
+
+    fn remember(&mut self, path: Path, value: &impl Parsed, origin: &Origin) {
+        self.show(&path, value.shown(), origin);
+    }
+
+    pub(super) fn show(&mut self, path: &Path, value: String, origin: &Origin) {
+        self.settings.push(Setting { key: path.to_string(), value, origin: origin.clone() });
+    }
+}
+
+/// Which secrets that are written out are worth a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Warn {
+    Always,
+    Never,
+}
+
+fn default<T: Parsed>(key: &Key) -> T {
+    let text = key.default.unwrap_or_default().to_owned();
+    let value = key.kind.typed(text, &Origin::Default);
+    value
+        .and_then(|value| T::parse(&key.kind, &value))
+        .expect("a test reads the defaults of all keys")
+}
+
+/// A table of the tree, or one that is not there.
+pub(super) struct Section<'t> {
+    pub(super) path: Path,
+    node: Option<&'t Node>,
+}
+
+impl<'t> Section<'t> {
+    pub(super) fn root(node: &'t Node) -> Self {
+        Self { path: Path::default(), node: Some(node) }
+    }
+
+    /// The table `name` in this one.
+    pub(super) fn table(&self, name: &str) -> Self {
+        Self { path: self.path.key(name), node: self.node(name) }
+    }
+
+    /// The tables of the list `name` in this one, but for those that were refused.
+    pub(super) fn tables(&self, name: &str) -> Vec<Self> {
+        let Some(Value::List(list)) = self.node(name).map(|node| &node.value) else {
+            return Vec::new();
+        };
+        let section =
+            |(index, node)| Self { path: self.path.key(name).index(index), node: Some(node) };
+        let sections = list.iter().enumerate().map(section);
+        sections.filter(|section| section.content().is_some()).collect()
+    }
+
+    /// What is under `name`, unless it was refused.
+    pub(super) fn node(&self, name: &str) -> Option<&'t Node> {
+        self.content()?.get(name).filter(|node| !matches!(node.value, Value::Refused))
+    }
+
+    /// Whether anything is under `name`, even if it was refused.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.content().is_some_and(|table| table.contains_key(name))
+    }
+
+    pub(super) fn content(&self) -> Option<&'t Table> {
+        match &self.node?.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn origin(&self) -> Option<&'t Origin> {
+        self.node.map(|node| &node.origin)
+    }
+
+    fn key(&self, name: &str) -> &'static Key {
+        let pattern = self.path.key(name).pattern();
+        keys::find(&pattern).expect("a test reads all keys that are read")
+    }
+}

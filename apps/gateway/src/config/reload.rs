@@ -1,0 +1,100 @@
+//! What changes from one configuration to the next.
+
+use bezoar::QueueName;
+
+use super::{Config, Name, Route};
+
+/// What changes from one configuration to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reload {
+    /// Routes that are new.
+    pub routes_added: Vec<Name>,
+    /// Routes that are gone: let what is in flight finish, then stop.
+    pub routes_removed: Vec<Name>,
+    /// Routes with other settings: let what is in flight finish as before, then go on with the new ones.
+    pub routes_changed: Vec<Name>,
+    /// Routes that go on undisturbed.
+    pub routes_unchanged: Vec<Name>,
+    /// Queues that are new. Those that are gone keep their messages.
+    pub queues_added: Vec<QueueName>,
+    /// Whether tokens differ.
+    pub tokens_changed: bool,
+    /// Whether the addresses that may be dialled differ.
+    pub network_changed: bool,
+    /// Whether the level or filter of the log differs.
+    pub log_changed: bool,
+    /// Keys whose change takes effect after a restart only.
+    pub restart: Vec<&'static str>,
+}
+
+impl Reload {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        let unchanged = Self { routes_unchanged: self.routes_unchanged.clone(), ..Self::default() };
+        *self == unchanged
+    }
+}
+
+impl Config {
+    /// What changes from this configuration to `new`. Routes are the same if their name is.
+    pub fn differences(&self, new: &Self) -> Reload {
+        let before = |route: &&Route| self.route(&route.name);
+        let (kept, added): (Vec<_>, Vec<_>) =
+            new.routes.iter().partition(|route| before(route).is_some());
+        let (unchanged, changed): (Vec<_>, Vec<_>) =
+            kept.into_iter().partition(|route| before(route) == Some(route));
+        let removed = self.routes.iter().filter(|route| new.route(&route.name).is_none());
+        let queues = self.all_queues();
+        Reload {
+            routes_added: names(added),
+            routes_removed: names(removed),
+            routes_changed: names(changed),
+            routes_unchanged: names(unchanged),
+            queues_added: new.all_queues().difference(&queues).cloned().collect(),
+            tokens_changed: self.tokens != new.tokens,
+            network_changed: self.network != new.network,
+            log_changed: self.log.directives() != new.log.directives(),
+            restart: self.restart(new),
+        }
+    }
+
+    /// What is in effect after `new` was loaded by a running gateway that has this configuration: the new
+    /// one, but for what takes effect after a restart.
+    pub fn reloaded(&self, new: Self) -> Self {
+        let mut after = new;
+        after.server = self.server.clone();
+        after.store = self.store.clone();
+        after.telemetry = self.telemetry.clone();
+        after.log.format = self.log.format;
+        after
+    }
+
+    /// The route of this name.
+    pub fn route(&self, name: &Name) -> Option<&Route> {
+        self.routes.iter().find(|route| route.name == *name)
+    }
+
+    fn restart(&self, new: &Self) -> Vec<&'static str> {
+        let ((a, b), (c, d)) = ((&self.server, &new.server), (&self.store, &new.store));
+        let (e, f) = (&self.telemetry, &new.telemetry);
+        let keys = [
+            ("server.listen", a.listen != b.listen),
+            ("server.max_body", a.max_body_bytes != b.max_body_bytes),
+            ("server.max_in_flight", a.max_in_flight != b.max_in_flight),
+            ("server.drain", a.drain != b.drain),
+            ("store.url", c.path() != d.path()),
+            ("store.max_size", c.max_size_bytes != d.max_size_bytes),
+            ("log.format", self.log.format != new.log.format),
+            ("telemetry.otlp_endpoint", e.otlp_endpoint != f.otlp_endpoint),
+            ("telemetry.service_name", e.service_name != f.service_name),
+            ("telemetry.traces", e.traces != f.traces),
+            ("telemetry.metrics", e.metrics != f.metrics),
+            ("telemetry.correlation", e.correlation != f.correlation),
+        ];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+    }
+}
+
+fn names<'r>(routes: impl IntoIterator<Item = &'r Route>) -> Vec<Name> {
+    routes.into_iter().map(|route| route.name.clone()).collect()
+}

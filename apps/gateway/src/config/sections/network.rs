@@ -1,0 +1,147 @@
+//! `[network]`: which addresses endpoints may have.
+
+use std::net::IpAddr;
+
+use crate::{
+    config::{
+        Kind, Refusal, Server,
+        reader::{Reader, Section},
+        refusal::quoted,
+        tree::Value,
+        values::Parsed,
+    },
+    endpoint::{self, Cidr, Unlisted},
+};
+
+/// Which addresses endpoints may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Always allowed, private or not, unless denied.
+    pub allow: Vec<Cidr>,
+    /// Never allowed.
+    pub deny: Vec<Cidr>,
+    /// Whether private addresses are allowed.
+    pub private: Private,
+    /// Whether only what `allow` lists is allowed.
+    pub only_listed: bool,
+}
+
+/// Whether private addresses are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Private {
+    /// While the gateway itself listens on loopback.
+    Auto,
+    /// Yes.
+    Allowed,
+    /// No.
+    Refused,
+}
+
+impl Network {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+        Self {
+            allow: reader.or_default(section, "allow"),
+            deny: reader.or_default(section, "deny"),
+            private: reader.or_default(section, "private"),
+            only_listed: reader.or_default(section, "only_listed"),
+        }
+    }
+
+    /// What may be dialled by a gateway that is reached as `server` says.
+    pub fn rule(&self, server: &Server) -> endpoint::Network {
+        let private = match self.private {
+            Private::Auto => server.is_on_loopback(),
+            Private::Allowed => true,
+            Private::Refused => false,
+        };
+        let unlisted = match (self.only_listed, private) {
+            (true, _) => Unlisted::None,
+            (false, true) => Unlisted::Any,
+            (false, false) => Unlisted::Public,
+        };
+        endpoint::Network { allow: self.allow.clone(), deny: self.deny.clone(), unlisted }
+    }
+
+    /// What is on both lists, and so denied: the allowed network and the denied one that it lies in.
+    pub(in crate::config) fn overruled(&self) -> impl Iterator<Item = (&Cidr, &Cidr)> {
+        let within = |allowed: &Cidr| self.deny.iter().find(|denied| covers(denied, allowed));
+        self.allow.iter().filter_map(move |allowed| Some((allowed, within(allowed)?)))
+    }
+}
+
+fn covers(outer: &Cidr, inner: &Cidr) -> bool {
+    let ((_, outer_prefix), (first, inner_prefix)) = (parts(outer), parts(inner));
+    outer_prefix <= inner_prefix && first.is_some_and(|first| outer.contains(first))
+}
+
+/// First address and length of the prefix, from how the network is written.
+fn parts(network: &Cidr) -> (Option<IpAddr>, Option<u8>) {
+    let text = network.to_string();
+    let (first, prefix) = text.split_once('/').unwrap_or((&text, ""));
+    (first.parse().ok(), prefix.parse().ok())
+}
+
+impl Parsed for Private {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        match value {
+            Value::Boolean(true) => Ok(Self::Allowed),
+            Value::Boolean(false) => Ok(Self::Refused),
+            Value::Text(text) if text == "auto" => Ok(Self::Auto),
+            Value::Text(text) => {
+                let remedy = format!("write {}", kind.expected());
+                Err(Refusal::new(format!("is {}", quoted(text)), remedy))
+            }
+            other => Err(Refusal::new(format!("is {}", other.kind()), kind.expected())),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let word = match self {
+            Self::Auto => "auto",
+            Self::Allowed => "true",
+            Self::Refused => "false",
+        };
+        word.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn network(private: Private, only_listed: bool) -> Network {
+        Network { allow: vec![], deny: vec![], private, only_listed }
+    }
+
+    #[track_caller]
+    fn check(private: Private, listen: &str, expected: Unlisted) {
+        let server = Server { listen: listen.parse().unwrap(), ..Config::default().server };
+        assert_eq!(network(private, false).rule(&server).unlisted, expected);
+        assert_eq!(network(private, true).rule(&server).unlisted, Unlisted::None);
+    }
+
+    #[test]
+    fn private_addresses_are_allowed_while_only_this_machine_reaches_us() {
+        check(Private::Auto, "127.0.0.1:1", Unlisted::Any);
+        check(Private::Auto, "0.0.0.0:1", Unlisted::Public);
+        check(Private::Allowed, "0.0.0.0:1", Unlisted::Any);
+        check(Private::Refused, "127.0.0.1:1", Unlisted::Public);
+    }
+
+    #[test]
+    fn what_is_denied_as_a_whole_is_overruled() {
+        let check = |allow: &str, deny: &str, expected: bool| {
+            let list = |text: &str| vec![text.parse().unwrap()];
+            let network =
+                Network { allow: list(allow), deny: list(deny), ..network(Private::Auto, false) };
+            assert_eq!(network.overruled().next().is_some(), expected, "{allow} {deny}");
+        };
+        check("10.0.0.0/8", "10.0.0.0/8", true);
+        check("10.1.0.0/16", "10.0.0.0/8", true);
+        check("10.0.0.0/8", "10.1.0.0/16", false);
+        check("10.0.0.0/8", "11.0.0.0/8", false);
+        check("::1", "0.0.0.0/0", false);
+        check("fd00::1", "fd00::/8", true);
+    }
+}

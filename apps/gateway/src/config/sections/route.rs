@@ -1,0 +1,225 @@
+//! `[[route]]`: from a queue to an endpoint.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar::{QueueName, RetryPolicy};
+
+use super::retry;
+use crate::{
+    config::{
+        Name, Refusal, Secret,
+        human::{Rate, duration},
+        path::Path,
+        reader::{Reader, Section, Warn},
+        tree::{Node, Value},
+    },
+    endpoint::{BreakerOptions, EndpointUrl, ExtraHeaders, SigningSecret},
+};
+
+/// From a queue to an endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Route {
+    /// Its name, which stays the same over reloads.
+    pub name: Name,
+    /// The queue of the embedded store.
+    pub from: QueueName,
+    /// Where messages are posted to.
+    pub to: EndpointUrl,
+    /// How long the endpoint may take, its reply included.
+    pub timeout: Duration,
+    /// How many messages are delivered at a time.
+    pub concurrency: u32,
+    /// How many messages are delivered at most.
+    pub rate: Option<Rate>,
+    /// How often a try is repeated at once before it counts as failed.
+    pub immediate_retries: u32,
+    /// When a failed message is tried again.
+    pub retry: RetryPolicy,
+    /// The longest `Retry-After` that is honoured.
+    pub max_retry_after: Duration,
+    /// For how long a message is leased.
+    pub lease: Duration,
+    /// How often a message may be handed out without an outcome before it is set aside.
+    pub max_deliveries: u32,
+    /// When the endpoint is left alone.
+    pub breaker: BreakerOptions,
+    /// Whether messages wait until the route is resumed.
+    pub paused: bool,
+    secrets: Vec<Secret>,
+    headers: Vec<(String, Secret)>,
+}
+
+/// What is read of a route, and missing where it was refused.
+impl Route {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Self> {
+        let name = reader.required(section, "name");
+        let from = reader.required(section, "from");
+        let to = reader.required(section, "to");
+        let timeout = reader.or_default(section, "timeout");
+        let concurrency = reader.or_default(section, "concurrency");
+        let rate = reader.optional(section, "rate");
+        let immediate_retries = reader.or_default(section, "immediate_retries");
+        let retry = retry::read(reader, section);
+        let max_retry_after = reader.or_default(section, "max_retry_after");
+        let lease = reader.or_default(section, "lease");
+        let max_deliveries = reader.or_default(section, "max_deliveries");
+        let secrets = secrets(reader, section);
+        let headers = headers(reader, section);
+        let breaker = breaker(reader, &section.table("breaker"));
+        let paused = reader.or_default(section, "paused");
+        Some(Self {
+            name: name?,
+            from: from?,
+            to: to?,
+            timeout,
+            concurrency,
+            rate,
+            immediate_retries,
+            retry: retry.unwrap_or_default(),
+            max_retry_after,
+            lease,
+            max_deliveries,
+            breaker,
+            paused,
+            secrets,
+            headers,
+        })
+    }
+
+    /// With what requests are signed.
+    pub fn signing_secrets(&self) -> Vec<SigningSecret> {
+        self.secrets.iter().filter_map(|secret| secret.reveal().parse().ok()).collect()
+    }
+
+    /// Headers that are added to each request.
+    pub fn extra_headers(&self) -> ExtraHeaders {
+        let mut extra = ExtraHeaders::default();
+        for (name, value) in &self.headers {
+            extra.insert(name, value.reveal()).expect("was inserted once when it was read");
+        }
+        extra
+    }
+}
+
+fn breaker(reader: &mut Reader<'_>, section: &Section<'_>) -> BreakerOptions {
+    let failures = reader.or_default(section, "failures");
+    let first_pause: Duration = reader.or_default(section, "pause");
+    let longest_pause: Duration = reader.or_default(section, "max_pause");
+    if first_pause > longest_pause {
+        let (first, longest) = (duration::format(first_pause), duration::format(longest_pause));
+        let problem = format!("is {first}, above max_pause, which is {longest}");
+        reader.refuse(section, "pause", Refusal::new(problem, "raise max_pause or lower pause"));
+    }
+    let failures = NonZeroU32::new(failures).unwrap_or(NonZeroU32::MIN);
+    BreakerOptions { failures, first_pause, longest_pause }
+}
+
+/// How many secrets may sign at a time.
+const SECRETS_LIMIT: usize = 8;
+
+fn secrets(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<Secret> {
+    let Some(node) = section.node("secret") else { return Vec::new() };
+    let path = section.path.key("secret");
+    match &node.value {
+        Value::List(list) if list.len() > SECRETS_LIMIT => {
+            let problem = format!("has {} secrets", list.len());
+            let refusal = Refusal::new(problem, format!("at most {SECRETS_LIMIT} are accepted"));
+            reader.refuse(section, "secret", refusal);
+            Vec::new()
+        }
+        Value::List(list) => {
+            let each = list.iter().enumerate();
+            each.filter_map(|(index, node)| signing(reader, section, &path.index(index), node))
+                .collect()
+        }
+        _ => signing(reader, section, &path, node).into_iter().collect(),
+    }
+}
+
+/// The least key of Standard Webhooks, in characters of base64: 24 bytes.
+const KEY_LEAST_CHARS: usize = 32;
+
+fn signing(
+    reader: &mut Reader<'_>,
+    section: &Section<'_>,
+    path: &Path,
+    node: &Node,
+) -> Option<Secret> {
+    let secret = reader.resolved(path, node, Warn::Always)?;
+    let remedy = "write whsec_ and the base64 of 24 to 64 random bytes";
+    let problem = match secret.reveal().strip_prefix("whsec_") {
+        None => Some("does not begin with whsec_".to_owned()),
+        Some(key) if key.len() < KEY_LEAST_CHARS => Some("is shorter than 24 bytes".to_owned()),
+        Some(_) => secret.reveal().parse::<SigningSecret>().err().map(|invalid| invalid.problem),
+    };
+    let Some(problem) = problem else { return Some(secret) };
+    reader.refuse(section, "secret", Refusal::new(problem, remedy));
+    None
+}
+
+/// How many headers may be added.
+const HEADERS_LIMIT: usize = 64;
+
+fn headers(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Secret)> {
+    let within = section.table("headers");
+    let Some(table) = within.content() else { return Vec::new() };
+    if table.len() > HEADERS_LIMIT {
+        let problem = format!("has {} headers", table.len());
+        let refusal = Refusal::new(problem, format!("at most {HEADERS_LIMIT} are accepted"));
+        reader.refuse(section, "headers", refusal);
+        return Vec::new();
+    }
+    let mut headers: Vec<(String, Secret)> = Vec::new();
+    for (name, node) in table {
+        let warn = if is_sensitive(name) { Warn::Always } else { Warn::Never };
+        let Some(value) = reader.resolved(&within.path.key(name), node, warn) else { continue };
+        match header(name, &value, &headers) {
+            Ok(()) => headers.push((name.to_ascii_lowercase(), value)),
+            Err(refusal) => reader.refuse(&within, name, refusal),
+        }
+    }
+    headers
+}
+
+fn header(name: &str, value: &Secret, earlier: &[(String, Secret)]) -> Result<(), Refusal> {
+    if earlier.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+        return Err(Refusal::new("is there twice, in other case", "leave one out"));
+    }
+    ExtraHeaders::default()
+        .insert(name, value.reveal())
+        .map_err(|invalid| Refusal::new(invalid.problem, "use another name or value"))
+}
+
+/// Whether the value of such a header is likely to be a secret.
+fn is_sensitive(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["auth", "token", "key", "secret", "cookie", "password", "session", "credential"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_are_likely_secret_are_known() {
+        for (name, expected) in
+            [("Authorization", true), ("X-API-Key", true), ("Cookie", true), ("X-Tenant", false)]
+        {
+            assert_eq!(is_sensitive(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn headers_of_the_gateway_are_refused() {
+        let value = Secret::new("CANARY".to_owned()).unwrap();
+        assert!(header("x-tenant", &value, &[]).is_ok());
+        for name in ["content-length", "Bezoar-Id", "a b", ""] {
+            let refusal = header(name, &value, &[]).unwrap_err();
+            assert!(!refusal.to_string().contains("CANARY"), "{refusal}");
+        }
+        let earlier = [("x-tenant".to_owned(), value.clone())];
+        assert!(header("X-Tenant", &value, &earlier).unwrap_err().problem.contains("twice"));
+    }
+}

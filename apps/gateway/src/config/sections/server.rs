@@ -1,0 +1,60 @@
+//! `[server]`: how the gateway is reached.
+
+use std::{net::SocketAddr, time::Duration};
+
+use crate::config::reader::{Reader, Section};
+
+/// How the gateway is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Address and port of the HTTP API.
+    pub listen: SocketAddr,
+    /// The largest body of a message that is accepted.
+    pub max_body_bytes: u64,
+    /// How many requests are accepted at a time.
+    pub max_in_flight: u32,
+    /// How long deliveries under way may take to finish when the gateway stops.
+    pub drain: Duration,
+}
+
+impl Server {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+        Self {
+            listen: reader.or_default(section, "listen"),
+            max_body_bytes: reader.or_default(section, "max_body"),
+            max_in_flight: reader.or_default(section, "max_in_flight"),
+            drain: reader.or_default(section, "drain"),
+        }
+    }
+
+    /// Whether only this machine can reach it.
+    pub fn is_on_loopback(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_what_only_this_machine_reaches() {
+        for (listen, expected) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("10.0.0.1:1", false),
+        ] {
+            let server = Server {
+                listen: listen.parse().unwrap(),
+                max_body_bytes: 1,
+                max_in_flight: 1,
+                drain: Duration::ZERO,
+            };
+            assert_eq!(server.is_on_loopback(), expected, "{listen}");
+        }
+    }
+}

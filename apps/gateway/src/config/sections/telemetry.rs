@@ -1,0 +1,36 @@
+//! `[telemetry]`: what is measured, and where it is sent.
+
+use crate::{
+    config::{
+        Name,
+        reader::{Reader, Section},
+    },
+    endpoint::EndpointUrl,
+};
+
+/// What is measured, and where it is sent. Each part can be switched off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Telemetry {
+    /// Where traces and metrics are sent by OTLP over HTTP.
+    pub otlp_endpoint: Option<EndpointUrl>,
+    /// The name of this service there.
+    pub service_name: Name,
+    /// Whether traces are made.
+    pub traces: bool,
+    /// Whether metrics are made, also for `/metrics`.
+    pub metrics: bool,
+    /// Whether correlation ids and `traceparent` are in logs and requests.
+    pub correlation: bool,
+}
+
+impl Telemetry {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+        Self {
+            otlp_endpoint: reader.optional(section, "otlp_endpoint"),
+            service_name: reader.or_default(section, "service_name"),
+            traces: reader.or_default(section, "traces"),
+            metrics: reader.or_default(section, "metrics"),
+            correlation: reader.or_default(section, "correlation"),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Whether what was written has the shape of a configuration: known keys, each of a type that it accepts.
+
+use super::{
+    Kind, Origin, Problem, Refusal,
+    keys::{self, Key},
+    path::{Path, Step},
+    suggest::nearest,
+    tree::{Node, Table, Value},
+};
+
+/// How many tables a list may have.
+const TABLES_LIMIT: usize = 1_000;
+
+/// Keys that exist in a later version or for other transports, and what to do instead.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("transports", "the embedded store is the only transport so far: leave it out"),
+    ("poison_retry", "poison queues come with other transports: leave it out"),
+    ("monitor", "monitors come with other transports: leave it out"),
+    ("alert", "there are no alerts so far: leave it out"),
+    (
+        "route[].dead_letter",
+        "it is for brokers; the embedded store keeps its dead letters itself: leave it out",
+    ),
+];
+
+/// Refuses unknown keys and values of a wrong type, and gives untyped text its type.
+pub(super) fn check(root: &mut Node, problems: &mut Vec<Problem>) {
+    if let Value::Table(table) = &mut root.value {
+        check_table(table, &Path::default(), problems);
+    }
+}
+
+fn check_table(table: &mut Table, path: &Path, problems: &mut Vec<Problem>) {
+    for (name, node) in table {
+        let path = path.key(name);
+        match keys::find(&path.pattern()) {
+            Some(key) => check_node(node, key, &path, problems),
+            None => {
+                problems.push(Problem::new(&path, node.named.clone(), unknown(&path, &node.named)));
+                node.value = Value::Refused;
+            }
+        }
+    }
+}
+
+fn check_node(node: &mut Node, key: &Key, path: &Path, problems: &mut Vec<Problem>) {
+    give_type(node, key.kind, path, problems);
+    let refusal = match &mut node.value {
+        Value::Refused => return,
+        other if !key.kind.accepts(other) => wrong_type(key, other),
+        Value::List(list) if key.kind == Kind::Tables && list.len() > TABLES_LIMIT => {
+            Refusal::new(format!("is there {} times", list.len()), "at most 1000 are accepted")
+        }
+        Value::List(list) if key.kind == Kind::Tables => {
+            return check_tables(list, key, path, problems);
+        }
+        Value::List(list) => {
+            if check_texts(list, key, path, problems) == Verdict::Refused {
+                node.value = Value::Refused;
+            }
+            return;
+        }
+        Value::Table(table) if key.kind == Kind::Headers => {
+            return check_headers(table, path, problems);
+        }
+        Value::Table(table) => return check_table(table, path, problems),
+        _ => return,
+    };
+    refuse(node, path, refusal, problems);
+}
+
+fn give_type(node: &mut Node, kind: Kind, path: &Path, problems: &mut Vec<Problem>) {
+    if let Value::Untyped(text) = &mut node.value {
+        match kind.typed(std::mem::take(text), &node.origin) {
+            Ok(value) => node.value = value,
+            Err(refusal) => refuse(node, path, refusal, problems),
+        }
+    }
+}
+
+fn check_tables(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Problem>) {
+    for (index, node) in list.iter_mut().enumerate() {
+        let path = path.index(index);
+        give_type(node, Kind::Table, &path, problems);
+        match &mut node.value {
+            Value::Table(table) => check_table(table, &path, problems),
+            Value::Refused => (),
+            other => {
+                let refusal = wrong_type(key, other);
+                refuse(node, &path, refusal, problems);
+            }
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    Refused,
+}
+
+/// Lists of values have texts in them.
+fn check_texts(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Problem>) -> Verdict {
+    let mut verdict = Verdict::Accepted;
+    for (index, node) in list.iter_mut().enumerate() {
+        give_type(node, Kind::Secret, path, problems); // any kind of text
+        if !matches!(node.value, Value::Text(_)) {
+            let refusal = wrong_type(key, &node.value);
+            refuse(node, &path.index(index), refusal, problems);
+            verdict = Verdict::Refused;
+        }
+    }
+    verdict
+}
+
+fn check_headers(table: &mut Table, path: &Path, problems: &mut Vec<Problem>) {
+    for (name, node) in table {
+        let path = path.key(name);
+        give_type(node, Kind::Secret, &path, problems);
+        if !matches!(node.value, Value::Text(_) | Value::Refused) {
+            let problem = format!("is {}", node.value.kind());
+            let refusal = Refusal::new(problem, "write text, env:NAME or file:PATH");
+            refuse(node, &path, refusal, problems);
+        }
+    }
+}
+
+fn refuse(node: &mut Node, path: &Path, refusal: Refusal, problems: &mut Vec<Problem>) {
+    problems.push(Problem::new(path, node.origin.clone(), refusal));
+    node.value = Value::Refused;
+}
+
+/// The value is not repeated: it may be a secret.
+fn wrong_type(key: &Key, value: &Value) -> Refusal {
+    let problem = format!("is {}", value.kind());
+    let remedy = match (key.kind, value) {
+        (Kind::Tables, _) => format!("write [[{}]] above its keys", key.path),
+        (Kind::Table, Value::List(_)) => format!("write [{}] with single brackets", key.path),
+        (Kind::Duration(..), Value::Integer(number)) => {
+            format!("write \"{number}s\" for seconds or \"{number}ms\" for milliseconds")
+        }
+        (Kind::Size(..), Value::Integer(number)) => {
+            format!("write \"{number}MiB\", or \"{number}B\" for bytes")
+        }
+        (kind, _) => format!("write {}", kind.expected()),
+    };
+    Refusal::new(problem, remedy)
+}
+
+fn unknown(path: &Path, named: &Origin) -> Refusal {
+    let pattern = path.pattern();
+    if let Some((_, remedy)) = ELSEWHERE.iter().find(|(key, _)| *key == pattern) {
+        return Refusal::new("is not a key of this version", *remedy);
+    }
+    let parent: Path = path.steps().iter().take(path.steps().len() - 1).cloned().collect();
+    let Some(Step::Key(name)) = path.steps().last() else {
+        return Refusal::new("is no key", "leave it out");
+    };
+    let siblings: Vec<_> = keys::within(&parent.pattern()).map(|key| key.name()).collect();
+    let elsewhere = || keys::keys().iter().find(|key| key.name() == name).map(|key| key.path);
+    let remedy = if let Some(nearest) = nearest(name, siblings.iter().copied()) {
+        format!("did you mean {}?", written(&parent.key(nearest), named))
+    } else if let Some(path) = elsewhere() {
+        format!("did you mean {path}?")
+    } else if siblings.is_empty() {
+        "leave it out".to_owned()
+    } else {
+        format!("known here: {}", siblings.join(", "))
+    };
+    Refusal::new("is no key that is known", remedy)
+}
+
+/// A key the way it is written where the mistake is.
+fn written(path: &Path, named: &Origin) -> String {
+    match (named, path.steps().last()) {
+        (Origin::Environment(_), _) => super::overlay::variable(path),
+        (Origin::File { .. }, Some(Step::Key(name))) => name.clone(),
+        _ => path.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::file;
+
+    fn problems(text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let Ok(mut root) = file::parse(std::path::Path::new("b.toml"), text) else {
+            panic!("no TOML: {text}")
+        };
+        check(&mut root, &mut found);
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    fn check_one(text: &str, expected: &str) {
+        assert_eq!(problems(text), [expected]);
+    }
+
+    #[test]
+    fn unknown_keys_have_a_suggestion() {
+        check_one(
+            "[server]\nlisten_on = 'x'",
+            "b.toml:2:1: server.listen_on is no key that is known; did you mean listen?",
+        );
+        check_one("[serve]", "b.toml:1:2: serve is no key that is known; did you mean server?");
+        check_one(
+            "listen = 'x'",
+            "b.toml:1:1: listen is no key that is known; did you mean server.listen?",
+        );
+        check_one(
+            "[network]\nbanana = 1",
+            "b.toml:2:1: network.banana is no key that is known; \
+             known here: allow, deny, private, only_listed",
+        );
+        check_one(
+            "[[route]]\nretry = { frist = '1s' }",
+            "b.toml:2:11: route[0].retry.frist is no key that is known; did you mean first?",
+        );
+    }
+
+    #[test]
+    fn keys_of_other_transports_say_so() {
+        let found = problems("[transports.lab]\nurl = 'x'\n[[route]]\ndead_letter = 'publish'");
+        assert!(found[0].contains("route[0].dead_letter is not a key of this version; it is for"));
+        assert!(found[1].contains("transports is not a key of this version; the embedded store"));
+    }
+
+    #[test]
+    fn wrong_types_say_what_is_expected() {
+        check_one("server = 1", "b.toml:1:10: server is a whole number; write a table");
+        check_one(
+            "[[server]]",
+            "b.toml:1:1: server is a list; write [server] with single brackets",
+        );
+        check_one("[route]", "b.toml:1:1: route is a table; write [[route]] above its keys");
+        check_one(
+            "route = [1]",
+            "b.toml:1:10: route[0] is a whole number; write [[route]] above its keys",
+        );
+        check_one(
+            "[server]\ndrain = 30",
+            "b.toml:2:9: server.drain is a whole number; \
+             write \"30s\" for seconds or \"30ms\" for milliseconds",
+        );
+        check_one(
+            "[server]\nmax_in_flight = '5'",
+            "b.toml:2:17: server.max_in_flight is text; write a whole number from 1 to 65536",
+        );
+        check_one(
+            "[network]\nallow = [1]",
+            "b.toml:2:10: network.allow[0] is a whole number; \
+             write a list of networks such as [\"10.0.0.0/8\"]",
+        );
+        check_one(
+            "[[route]]\nheaders = { x = 1 }",
+            "b.toml:2:17: route[0].headers.x is a whole number; write text, env:NAME or file:PATH",
+        );
+    }
+
+    #[test]
+    fn all_problems_come_at_once() {
+        assert_eq!(problems("a = 1\nb = 2\n[server]\nlisten = 3\n").len(), 3);
+    }
+}

@@ -1,0 +1,265 @@
+//! What people write.
+
+use std::time::Duration;
+
+use bezoar::{Backoff, Jitter, RetryPolicy};
+
+use super::*;
+use crate::config::{Config, LogFormat, LogLevel, Role, keys, show, show_text};
+
+/// Section 8 of the design, but for what comes later.
+const DESIGN: &str = r#"
+[server]
+listen = "127.0.0.1:8420"
+
+[store]
+url = "sqlite:bezoar-data/bezoar.db"          # or postgres://…
+
+[[route]]
+name = "results"
+from = "results"                              # transport/queue; a bare name is the embedded queue
+to = "http://localhost:3000/results"
+timeout = "30s"
+concurrency = 16
+immediate_retries = 0
+retry = { max_retries = 3, first = "1s", multiplier = 2.0, max = "30s", jitter = 0.1 }   # or retry = "poison_queue"
+
+[[token]]
+name = "oncall"
+role = "operator"
+secret = "env:TOKEN"
+"#;
+
+/// Every key there is.
+pub(super) const EVERYTHING: &str = r#"
+[server]
+listen = "0.0.0.0:9000"
+max_body = "1MiB"
+max_in_flight = 64
+drain = "2m"
+
+[store]
+url = "sqlite:/var/lib/bezoar/bezoar.db"
+max_size = "10GiB"
+
+[[queue]]
+name = "inbox"
+
+[[route]]
+name = "results"
+from = "results"
+to = "https://example.org/results?code=1"
+timeout = "45s"
+concurrency = 4
+rate = "100/s"
+immediate_retries = 2
+retry = "webhook"
+max_retry_after = "10m"
+lease = "1m"
+max_deliveries = 3
+secret = ["env:SIGNING", "env:SIGNING"]
+headers = { Authorization = "file:/run/bearer", X-Tenant = "lab" }
+breaker = { failures = 10, pause = "1s", max_pause = "30s" }
+paused = true
+
+[[route]]
+name = "orders"
+from = "orders"
+to = "http://10.1.2.3:8080/"
+retry.max_retries = 7
+retry.first = "250ms"
+retry.multiplier = 3
+retry.max = "1h30m"
+retry.jitter = 0
+
+[network]
+allow = ["10.0.0.0/8"]
+deny = ["10.66.0.0/16", "fd00::/8"]
+private = false
+only_listed = false
+
+[[token]]
+name = "oncall"
+role = "operator"
+secret = "env:TOKEN"
+queues = ["results", "inbox"]
+
+[log]
+format = "json"
+level = "debug"
+filter = "info,bezoar=trace"
+
+[telemetry]
+otlp_endpoint = "http://127.0.0.1:4318"
+service_name = "gateway"
+traces = false
+metrics = false
+correlation = false
+"#;
+
+#[test]
+fn the_example_of_the_design_loads_without_a_warning() {
+    let loaded = loaded(DESIGN);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let config = loaded.config;
+    assert_eq!(config.routes[0].retry, RetryPolicy::jobs());
+    assert_eq!(config.tokens[0].role, Role::Operator);
+    assert_eq!(config.server, Config::default().server);
+    assert_eq!(config.store, Config::default().store);
+    assert!(config.queues.is_empty());
+}
+
+#[test]
+fn without_anything_there_is_loopback_a_store_and_a_queue() {
+    let config = Config::default();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8420");
+    assert_eq!(config.server.max_body_bytes, 16 * 1024 * 1024);
+    assert_eq!(config.server.drain, Duration::from_secs(30));
+    assert_eq!(config.store.url(), "sqlite:bezoar-data/bezoar.db");
+    let queues: Vec<_> = config.all_queues().iter().map(ToString::to_string).collect();
+    assert_eq!(queues, ["default"]);
+    assert!(config.routes.is_empty() && config.tokens.is_empty());
+    assert_eq!(loaded("[log]\nlevel = 'info'").config, config);
+}
+
+#[test]
+fn everything_that_can_be_set_is_set() {
+    let loaded = loaded(EVERYTHING);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let config = &loaded.config;
+    let [results, orders] = config.routes.as_slice() else { panic!("{config:?}") };
+    assert_eq!(results.retry, RetryPolicy::webhook());
+    assert_eq!(results.rate.unwrap().to_string(), "100/s");
+    assert_eq!(results.signing_secrets().len(), 2);
+    assert_eq!(results.breaker.failures.get(), 10);
+    assert!(format!("{:?}", results.extra_headers()).contains("x-tenant"));
+    let backoff = Backoff::Exponential { first: Duration::from_millis(250), multiplier: 3.0 };
+    let expected = RetryPolicy::new(7, backoff, Duration::from_secs(5_400), Jitter::None).unwrap();
+    assert_eq!(orders.retry, expected);
+    assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));
+    assert_eq!(config.log.directives(), "info,bezoar=trace");
+    assert!(!config.telemetry.traces && !config.telemetry.metrics);
+    assert_eq!(config.all_queues().len(), 3);
+}
+
+/// So that a key that is in the table and read by nobody is noticed, and the reverse.
+#[test]
+fn every_key_that_is_no_table_is_read_and_shown() {
+    let loaded = loaded(EVERYTHING);
+    let shown: Vec<_> = show(&loaded).into_iter().map(|setting| setting.key).collect();
+    for key in keys() {
+        let leaf = keys().iter().all(|other| other.parent().trim_end_matches("[]") != key.path);
+        let one = |index: usize| key.path.replace("[]", &format!("[{index}]"));
+        let found = |path: String| shown.iter().any(|shown| shown.starts_with(&path));
+        assert!(!leaf || found(one(0)) || found(one(1)), "{}", key.path);
+    }
+}
+
+#[test]
+fn what_is_shown_says_where_it_came_from() {
+    let loaded = loaded(DESIGN);
+    let lines = show_text(&loaded);
+    let line = |key: &str| {
+        let line = lines.lines().find(|line| line.starts_with(&format!("{key} "))).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(line("server.listen"), "server.listen = 127.0.0.1:8420 # bezoar.toml:3");
+    assert_eq!(line("server.drain"), "server.drain = 30s # default");
+    assert_eq!(line("token[0].secret"), "token[0].secret = *** # bezoar.toml:20");
+    assert_eq!(line("route[0].retry.first"), "route[0].retry.first = 1s # bezoar.toml:15");
+    let json = serde_json::to_value(show(&loaded)).unwrap();
+    let expected = serde_json::json!(
+        { "key": "server.listen", "value": "127.0.0.1:8420", "origin": "bezoar.toml:3" }
+    );
+    assert_eq!(json[0], expected);
+}
+
+#[test]
+fn all_problems_come_at_once_in_the_order_of_the_file() {
+    let text = r#"
+[server]
+listen = "localhost:8420"
+max_bdy = "16MiB"
+
+[store]
+url = "postgres://user:pass@host/db"
+
+[[route]]
+name = "a b"
+from = "hospital/results"
+timeout = 30
+retry = "job"
+
+[[route]]
+name = "b"
+from = "b"
+to = "http://user:pass@host/"
+lease = "1.5s"
+dead_letter = "publish"
+
+[[token]]
+name = "t"
+role = "root"
+secret = "env:NOT_THERE"
+"#;
+    let found = problems(text);
+    let expected = [
+        r#"bezoar.toml:3:10: server.listen is "localhost:8420", which is no address and port; write "127.0.0.1:8420" for this machine, "0.0.0.0:8420" for all"#,
+        "bezoar.toml:4:1: server.max_bdy is no key that is known; did you mean max_body?",
+        "bezoar.toml:7:7: store.url is a PostgreSQL URL, which is not known so far; sqlite:PATH is known, for example sqlite:bezoar-data/bezoar.db",
+        r#"bezoar.toml:9:1: route[0].to is missing; set a URL such as "https://example.org/results""#,
+        r#"bezoar.toml:10:8: route[0].name is "a b", which is no name; use 1 to 64 letters, digits, `-`, `_` and `.`"#,
+        r#"bezoar.toml:11:8: route[0].from is "hospital/results", and there is no transport "hospital"; the embedded store is the only one: write its queue as "results""#,
+        r#"bezoar.toml:12:11: route[0].timeout is a whole number; write "30s" for seconds or "30ms" for milliseconds"#,
+        r#"bezoar.toml:13:9: route[0].retry is "job"; did you mean "jobs"?"#,
+        r#"bezoar.toml:18:6: route[1].to has credentials in it, use an authorization header instead; take them out and set headers = { Authorization = "env:NAME" }"#,
+        r#"bezoar.toml:19:9: route[1].lease is "1.5s", which is no duration; write it like "30s", "5m", "1h30m" or "250ms""#,
+        "bezoar.toml:20:1: route[1].dead_letter is not a key of this version; it is for brokers; the embedded store keeps its dead letters itself: leave it out",
+        r#"bezoar.toml:24:8: token[0].role is "root"; write "viewer", "operator" or "admin""#,
+        "bezoar.toml:25:10: token[0].secret is in env:NOT_THERE, which is not set; set it where the gateway is started",
+    ];
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn values_that_do_not_go_together_within_a_route_are_refused() {
+    let route = "[[route]]\nname = 'a'\nfrom = 'a'\nto = 'http://h/'\n";
+    for (line, part) in [
+        ("retry.first = '1m'", "route[0].retry.first is 1m, above max, which is 30s"),
+        ("breaker.pause = '2m'", "route[0].breaker.pause is 2m, above max_pause, which is 1m"),
+        ("secret = 'env:TOKEN'", "route[0].secret does not begin with whsec_"),
+        ("headers = { X-A = 'a', x-a = 'b' }", "route[0].headers.x-a is there twice"),
+        ("headers = { Host = '' }", "route[0].headers.Host is empty"),
+        ("headers = { Content-Length = '1' }", "content-length cannot be set"),
+        ("rate = '0/s'", "route[0].rate is \"0/s\", which is no rate"),
+        ("concurrency = 0", "route[0].concurrency is 0; set a whole number from 1 to 10000"),
+        (
+            "max_deliveries = 99999999999999999999999",
+            "route[0].max_deliveries is 9223372036854775807",
+        ),
+        ("retry.multiplier = nan", "route[0].retry.multiplier is NaN"),
+        ("retry = 1979-05-27", "route[0].retry is a date or time"),
+    ] {
+        let found = problems(&format!("{route}{line}"));
+        assert!(found.len() == 1 && found[0].contains(part), "{line}: {found:#?}");
+        assert!(found[0].starts_with("bezoar.toml:5:"), "{}", found[0]);
+    }
+}
+
+#[test]
+fn literal_secrets_are_worth_a_warning() {
+    let text = "[[token]]\nname = 'a'\nrole = 'admin'\nsecret = '0123456789abcdef'\n\
+                [[route]]\nname = 'a'\nfrom = 'a'\nto = 'http://h/'\nheaders.Authorization = 'Basic abc'";
+    assert_eq!(
+        warnings(text),
+        [
+            "bezoar.toml:9:25: route[0].headers.Authorization is a secret written into the file; \
+             write env:NAME or file:PATH instead",
+            "bezoar.toml:4:10: token[0].secret is a secret written into the file; \
+             write env:NAME or file:PATH instead",
+        ]
+    );
+}

@@ -1,0 +1,74 @@
+//! What a reload changes.
+
+use std::collections::BTreeSet;
+
+use super::{examples::EVERYTHING, *};
+use crate::config::{Applies, Config, Reload, keys};
+
+fn config(text: &str) -> Config {
+    loaded(text).config
+}
+
+fn route(name: &str, more: &str) -> String {
+    format!("[[route]]\nname = '{name}'\nfrom = '{name}'\nto = 'http://h/'\n{more}\n")
+}
+
+#[track_caller]
+fn check(old: &str, new: &str) -> Reload {
+    config(old).differences(&config(new))
+}
+
+fn names(list: &[crate::config::Name]) -> Vec<&str> {
+    list.iter().map(crate::config::Name::as_str).collect()
+}
+
+#[test]
+fn nothing_differs_from_itself() {
+    let reload = check(EVERYTHING, EVERYTHING);
+    assert!(reload.is_empty());
+    assert_eq!(names(&reload.routes_unchanged), ["results", "orders"]);
+}
+
+#[test]
+fn routes_are_told_apart_by_name() {
+    let old = [route("same", ""), route("changed", ""), route("gone", "")].concat();
+    let new = [route("new", ""), route("changed", "timeout = '5s'"), route("same", "")].concat();
+    let reload = check(&old, &new);
+    assert_eq!(names(&reload.routes_added), ["new"]);
+    assert_eq!(names(&reload.routes_removed), ["gone"]);
+    assert_eq!(names(&reload.routes_changed), ["changed"]);
+    assert_eq!(names(&reload.routes_unchanged), ["same"]);
+    assert_eq!(reload.queues_added[0].as_str(), "new");
+    assert!(reload.restart.is_empty() && !reload.is_empty());
+}
+
+#[test]
+fn a_changed_secret_changes_its_route_or_token() {
+    let secret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let old = route("a", "secret = 'env:SIGNING'\nheaders.x = 'a'");
+    for new in ["headers.x = 'a'".to_owned(), format!("secret = '{secret}'\nheaders.x = 'a'")] {
+        assert_eq!(names(&check(&old, &route("a", &new)).routes_changed), ["a"]);
+    }
+    let other = route("a", "secret = 'env:SIGNING'\nheaders.x = 'b'");
+    assert_eq!(names(&check(&old, &other).routes_changed), ["a"]);
+    let other = EVERYTHING.replace("env:TOKEN", "env:OTHER_TOKEN");
+    assert!(check(EVERYTHING, &other).tokens_changed);
+}
+
+#[test]
+fn what_is_reloaded_and_what_needs_a_restart_is_as_the_table_of_keys_says() {
+    let (old, new) = (config(""), config(EVERYTHING));
+    let reload = old.differences(&new);
+    let restart = keys().iter().filter(|key| key.applies == Applies::Restart);
+    let paths: BTreeSet<_> = restart.map(|key| key.path).collect();
+    assert_eq!(reload.restart.iter().copied().collect::<BTreeSet<_>>(), paths);
+    assert!(reload.tokens_changed && reload.network_changed && reload.log_changed);
+    let after = old.reloaded(new.clone());
+    assert_eq!(
+        (&after.server, &after.store, &after.telemetry),
+        (&old.server, &old.store, &old.telemetry)
+    );
+    assert_eq!((&after.routes, &after.tokens), (&new.routes, &new.tokens));
+    assert_eq!(after.differences(&new).restart, reload.restart, "still to come");
+    assert!(Reload { restart: vec![], ..after.differences(&new) }.is_empty(), "all else is done");
+}

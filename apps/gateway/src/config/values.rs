@@ -1,0 +1,259 @@
+//! From what was written to values that are right.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::{
+    Kind, Refusal,
+    human::{Rate, duration, size},
+    refusal::quoted,
+    tree::Value,
+};
+use crate::endpoint::{Cidr, EndpointUrl};
+
+/// A value that a key of some kind can have.
+pub(super) trait Parsed: Sized {
+    /// The value, of the type that the kind accepts, if it is right.
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal>;
+
+    /// How people write it.
+    fn shown(&self) -> String;
+}
+
+/// The text of a value that is one.
+pub(super) fn text(value: &Value) -> Result<&str, Refusal> {
+    match value {
+        Value::Text(text) => Ok(text),
+        other => Err(Refusal::new(format!("is {}", other.kind()), "write text")),
+    }
+}
+
+fn outside(shown: &str, kind: &Kind) -> Refusal {
+    Refusal::new(format!("is {shown}"), format!("set {}", kind.expected()))
+}
+
+impl Parsed for Duration {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let parsed = duration::parse(text(value)?)?;
+        match kind {
+            Kind::Duration(least, most) if !(*least..=*most).contains(&parsed) => {
+                Err(outside(&quoted(&parsed.shown()), kind))
+            }
+            _ => Ok(parsed),
+        }
+    }
+
+    fn shown(&self) -> String {
+        duration::format(*self)
+    }
+}
+
+/// Bytes.
+impl Parsed for u64 {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let parsed = size::parse(text(value)?)?;
+        match kind {
+            Kind::Size(least, most) if !(*least..=*most).contains(&parsed) => {
+                Err(outside(&quoted(&parsed.shown()), kind))
+            }
+            _ => Ok(parsed),
+        }
+    }
+
+    fn shown(&self) -> String {
+        size::format(*self)
+    }
+}
+
+impl Parsed for u32 {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let (Kind::Integer(least, most), Value::Integer(integer)) = (kind, value) else {
+            return Err(outside(value.kind(), kind));
+        };
+        let parsed = Self::try_from(*integer).ok();
+        parsed
+            .filter(|parsed| (*least..=*most).contains(parsed))
+            .ok_or_else(|| outside(&integer.to_string(), kind))
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parsed for f64 {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let parsed = match value {
+            Value::Number(number) => *number,
+            #[expect(clippy::cast_precision_loss, reason = "what is in range is far below 2^52")]
+            Value::Integer(integer) => *integer as Self,
+            other => return Err(outside(other.kind(), kind)),
+        };
+        match kind {
+            Kind::Number(least, most) if !(*least..=*most).contains(&parsed) => {
+                Err(outside(&parsed.to_string(), kind))
+            }
+            _ => Ok(parsed),
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parsed for bool {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        match value {
+            Value::Boolean(boolean) => Ok(*boolean),
+            other => Err(outside(other.kind(), kind)),
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parsed for SocketAddr {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let text = text(value)?;
+        text.parse().map_err(|_| {
+            let named = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
+            let port = named.unwrap_or(text).parse().unwrap_or(8420_u16);
+            let remedy =
+                format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all");
+            Refusal::no("address and port", text, remedy)
+        })
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parsed for Rate {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+        text(value)?.parse()
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parsed for EndpointUrl {
+    /// What was written is in no message: it may hold a token.
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let text = text(value)?;
+        let remedy = if text.contains('@') {
+            r#"take them out and set headers = { Authorization = "env:NAME" }"#.to_owned()
+        } else {
+            format!("write {}", kind.expected())
+        };
+        text.parse().map_err(|invalid: bezoar::Invalid| Refusal::new(invalid.problem, remedy))
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Parsed for Cidr {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+        let text = text(value)?;
+        text.parse().map_err(|invalid: bezoar::Invalid| {
+            let problem = format!("is {}, which {}", quoted(text), invalid.problem);
+            Refusal::new(problem, r#"write networks like "10.0.0.0/8" or "::1""#)
+        })
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// How many elements a list may have.
+const LIST_LIMIT: usize = 1_000;
+
+impl<T: Parsed> Parsed for Vec<T> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+        match value {
+            Value::List(list) if list.len() > LIST_LIMIT => {
+                let problem = format!("has {} elements", list.len());
+                Err(Refusal::new(problem, format!("at most {LIST_LIMIT} are accepted")))
+            }
+            Value::List(list) => list.iter().map(|node| T::parse(kind, &node.value)).collect(),
+            other => Err(outside(other.kind(), kind)),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let items: Vec<_> = self.iter().map(|item| format!("{:?}", item.shown())).collect();
+        format!("[{}]", items.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Origin;
+
+    fn parse<T: Parsed>(kind: Kind, text: &str) -> Result<String, String> {
+        let value = kind.typed(text.to_owned(), &Origin::Default).map_err(|e| e.to_string())?;
+        T::parse(&kind, &value).map(|parsed| parsed.shown()).map_err(|e| e.to_string())
+    }
+
+    #[track_caller]
+    fn accepts<T: Parsed>(kind: Kind, text: &str, shown: &str) {
+        assert_eq!(parse::<T>(kind, text), Ok(shown.to_owned()));
+    }
+
+    #[track_caller]
+    fn refuses<T: Parsed>(kind: Kind, text: &str, part: &str) {
+        let error = parse::<T>(kind, text).unwrap_err();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+
+    #[test]
+    fn values_are_shown_as_they_are_written() {
+        let minute = Kind::Duration(Duration::ZERO, Duration::from_secs(60));
+        accepts::<Duration>(minute, "30s", "30s");
+        accepts::<u64>(Kind::Size(0, 1 << 30), "16 MiB", "16MiB");
+        accepts::<u32>(Kind::Integer(0, 5), "5", "5");
+        accepts::<f64>(Kind::Number(0.0, 1.0), "0.1", "0.1");
+        accepts::<bool>(Kind::Boolean, "true", "true");
+        accepts::<SocketAddr>(Kind::Address, "[::1]:8420", "[::1]:8420");
+        accepts::<Rate>(Kind::Rate, "5/m", "5/m");
+        accepts::<EndpointUrl>(Kind::Endpoint, "http://h/x?key=1", "http://h");
+        accepts::<Vec<Cidr>>(Kind::Networks, "10.0.0.0/8, ::1", r#"["10.0.0.0/8", "::1/128"]"#);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_the_range() {
+        let minute = Kind::Duration(Duration::ZERO, Duration::from_secs(60));
+        refuses::<Duration>(minute, "2m", r#"is "2m"; set a duration from "0s" to "1m""#);
+        refuses::<u64>(Kind::Size(0, 1024), "1MiB", r#"set a size from "0B" to "1KiB""#);
+        refuses::<u32>(Kind::Integer(1, 5), "-1", "is -1; set a whole number from 1 to 5");
+        refuses::<u32>(Kind::Integer(1, 5), "9999999999", "is 9999999999; set");
+        refuses::<f64>(Kind::Number(0.0, 1.0), "NaN", "is NaN; set a number from 0 to 1");
+    }
+
+    #[test]
+    fn what_people_write_by_mistake_has_a_hint() {
+        refuses::<SocketAddr>(Kind::Address, "localhost:80", r#"write "127.0.0.1:80""#);
+        refuses::<SocketAddr>(Kind::Address, ":9000", r#"write "127.0.0.1:9000""#);
+        refuses::<SocketAddr>(Kind::Address, "9000", r#"write "127.0.0.1:9000""#);
+        refuses::<SocketAddr>(Kind::Address, "0.0.0.0", r#"write "127.0.0.1:8420""#);
+        refuses::<EndpointUrl>(Kind::Endpoint, "localhost:3000", "http://");
+        refuses::<EndpointUrl>(Kind::Endpoint, "http://u:p@h/", "headers = { Authorization");
+        refuses::<Vec<Cidr>>(Kind::Networks, "10.0.0.1/8", "write 10.0.0.0/8");
+    }
+
+    #[test]
+    fn what_may_hold_a_token_is_not_repeated() {
+        for text in ["http://u:CANARY@h/", "CANARY", "ftp://CANARY", "http://h:x/CANARY"] {
+            let error = parse::<EndpointUrl>(Kind::Endpoint, text).unwrap_err();
+            assert!(!error.contains("CANARY"), "{error}");
+        }
+    }
+}

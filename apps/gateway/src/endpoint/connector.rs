@@ -1,0 +1,62 @@
+//! Connections with TLS where the URL asks for it, within a time.
+
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use http::{Uri, uri::Scheme};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use tokio::time::timeout;
+use tower::{BoxError, Service};
+
+use super::{Network, Trouble, TroubleKind, dial::Dial, trust::Trust, wire::Wire};
+
+/// Name, connection and TLS handshake, all within one time. The client may let a connection come about that
+/// nobody waits for any more, so this limit is not the request's.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    dial: Dial,
+    trust: Trust,
+    timeout: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(network: Network, trust: Trust, timeout: Duration) -> Self {
+        Self { dial: Dial::new(network), trust, timeout }
+    }
+
+    async fn connect(mut self, uri: Uri) -> Result<MaybeHttpsStream<Wire>, Trouble> {
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(MaybeHttpsStream::Http(self.dial.call(uri).await?));
+        }
+        let trust = self.trust.config().await?;
+        HttpsConnector::from((self.dial, trust)).call(uri).await.map_err(tls_or_ours)
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<Wire>;
+    type Error = Trouble;
+    type Future = BoxFuture<'static, Result<Self::Response, Trouble>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connected = timeout(self.timeout, self.clone().connect(uri));
+        Box::pin(async move {
+            connected.await.unwrap_or_else(|_| Err(Trouble::plain(TroubleKind::ConnectTimeout)))
+        })
+    }
+}
+
+/// What is not from our dialling is from the handshake.
+fn tls_or_ours(error: BoxError) -> Trouble {
+    match error.downcast::<Trouble>() {
+        Ok(ours) => *ours,
+        Err(error) => Trouble::new(TroubleKind::Tls, &*error),
+    }
+}

@@ -1,0 +1,118 @@
+//! Connections, to addresses that may be dialled.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use http::Uri;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep_until},
+};
+use tower::Service;
+
+use super::{Network, Trouble, TroubleKind, lookup::Lookups, url::default_port, wire::Wire};
+
+/// How many addresses of one name are tried.
+const MOST_ADDRESSES: usize = 8;
+/// How long an address has before the next is tried beside it (RFC 8305), so that a dead IPv6 route
+/// does not cost the whole time for connecting.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Opens connections. The address that is checked is the one that is dialled.
+#[derive(Debug, Clone)]
+pub(super) struct Dial {
+    network: Arc<Network>,
+    lookups: Lookups,
+}
+
+impl Dial {
+    pub(super) fn new(network: Network) -> Self {
+        Self { network: Arc::new(network), lookups: Lookups::default() }
+    }
+
+    async fn connect(self, uri: Uri) -> Result<Wire, Trouble> {
+        let addresses = self.candidates(&uri).await?;
+        let permitted: Vec<_> = addresses
+            .iter()
+            .filter(|address| self.network.permits(address.ip()))
+            .take(MOST_ADDRESSES)
+            .copied()
+            .collect();
+        if permitted.is_empty() {
+            return Err(denied(&addresses));
+        }
+        Ok(Wire::new(first_of(permitted).await?))
+    }
+
+    /// An address in the URL is taken as it is; anything else, odd notations of addresses included, is a
+    /// name for the system to resolve, and what comes of that is checked.
+    async fn candidates(&self, uri: &Uri) -> Result<Vec<SocketAddr>, Trouble> {
+        let host = uri.host().unwrap_or_default();
+        let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+        let port = uri.port_u16().or_else(|| default_port(uri)).unwrap_or_default();
+        match host.parse::<IpAddr>() {
+            Ok(address) => Ok(vec![SocketAddr::new(address, port)]),
+            Err(_) => self.lookups.addresses(host, port).await,
+        }
+    }
+}
+
+fn denied(addresses: &[SocketAddr]) -> Trouble {
+    let Some(first) = addresses.first() else {
+        return Trouble::new(TroubleKind::Dns, &io::Error::other("the name has no address"));
+    };
+    let text = format!("{} may not be dialled", first.ip());
+    Trouble::new(TroubleKind::Denied, &io::Error::other(text))
+}
+
+/// The first connection that comes about; each address has a head start before the next.
+async fn first_of(addresses: Vec<SocketAddr>) -> Result<TcpStream, Trouble> {
+    let mut waiting = addresses.into_iter();
+    let mut dialling = FuturesUnordered::new();
+    let mut trouble = Trouble::plain(TroubleKind::Connect);
+    loop {
+        if let Some(address) = waiting.next() {
+            dialling.push(dial(address));
+        }
+        let patience = Instant::now() + STAGGER;
+        tokio::select! {
+            biased;
+            dialled = dialling.next() => match dialled {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => trouble = error,
+                None => return Err(trouble),
+            },
+            () = sleep_until(patience), if waiting.len() > 0 => (),
+        }
+    }
+}
+
+async fn dial(address: SocketAddr) -> Result<TcpStream, Trouble> {
+    let stream = TcpStream::connect(address).await.map_err(|error| Trouble::connecting(&error))?;
+    if stream.local_addr().is_ok_and(|own| own == address) {
+        // Linux connects a socket to itself when a port of its own choice is the one dialled.
+        return Err(Trouble::plain(TroubleKind::Refused));
+    }
+    stream.set_nodelay(true).map_err(|error| Trouble::connecting(&error))?;
+    Ok(stream)
+}
+
+impl Service<Uri> for Dial {
+    type Response = Wire;
+    type Error = Trouble;
+    type Future = BoxFuture<'static, Result<Self::Response, Trouble>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}

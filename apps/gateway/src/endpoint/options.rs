@@ -1,0 +1,74 @@
+//! How messages are delivered to an endpoint.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bezoar::{Code, Context};
+
+use super::{Breaker, EndpointUrl, ExtraHeaders, Rate, SigningSecret};
+
+/// Gives the `traceparent` of a delivery.
+pub type Traceparent = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
+/// Is told that a route must pause. It must not block.
+pub type OnPause = Arc<dyn Fn(PauseRequest) + Send + Sync>;
+
+/// An endpoint to which nothing may be sent any more, until somebody has looked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PauseRequest {
+    /// Why: `http.410` if it is gone for good, `target.denied` if its address may not be dialled.
+    pub code: Code,
+}
+
+/// How messages are delivered to an endpoint.
+#[derive(Clone)]
+pub struct EndpointOptions {
+    /// Where it is.
+    pub url: EndpointUrl,
+    /// How long a delivery may take (at most a day), from the connection to the last byte of the reply. Waiting for the rate
+    /// takes at most as long again; see [`Endpoint::longest`](super::Endpoint::longest).
+    pub timeout: Duration,
+    /// Headers that are added to each request.
+    pub headers: ExtraHeaders,
+    /// With what requests are signed; several while one replaces another.
+    pub secrets: Vec<SigningSecret>,
+    /// The breaker of the destination; routes to the same one share it.
+    pub breaker: Breaker,
+    /// The longest `Retry-After` that is honoured; what asks for more gets this.
+    pub max_retry_after: Duration,
+    /// How many requests a second, if not as many as there are.
+    pub rate: Option<Rate>,
+    /// Gives the `traceparent` of a delivery.
+    pub traceparent: Option<Traceparent>,
+    /// Is told that the route must pause.
+    pub on_pause: Option<OnPause>,
+}
+
+impl EndpointOptions {
+    /// 30 s for a delivery, `Retry-After` up to an hour, a breaker of its own, and nothing else.
+    pub fn new(url: EndpointUrl) -> Self {
+        Self {
+            url,
+            timeout: Duration::from_secs(30),
+            headers: ExtraHeaders::default(),
+            secrets: Vec::new(),
+            breaker: Breaker::default(),
+            max_retry_after: Duration::from_secs(60 * 60),
+            rate: None,
+            traceparent: None,
+            on_pause: None,
+        }
+    }
+}
+
+impl fmt::Debug for EndpointOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointOptions")
+            .field("url", &self.url)
+            .field("timeout", &self.timeout)
+            .field("headers", &self.headers)
+            .field("secrets", &self.secrets)
+            .field("breaker", &self.breaker)
+            .field("max_retry_after", &self.max_retry_after)
+            .field("rate", &self.rate)
+            .finish_non_exhaustive()
+    }
+}

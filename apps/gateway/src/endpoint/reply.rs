@@ -1,0 +1,74 @@
+//! A reply, read to a bound and within a time.
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Trouble, TroubleKind, wire::Switch};
+
+/// How much of a reply is read.
+pub(super) const REPLY_LIMIT_BYTES: usize = 64 * 1024;
+
+/// What an endpoint said. It cannot be printed: any of it may be personal.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// At most [`REPLY_LIMIT_BYTES`]; nothing of a success, which nobody looks at.
+    pub(super) body: Vec<u8>,
+    pub(super) end: End,
+    /// Of the connection that it came by.
+    pub(super) switch: Option<Switch>,
+}
+
+/// How far a reply was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// To its end.
+    Complete,
+    /// To the bound. There is more, which nobody wants.
+    Bounded,
+    /// Until something went wrong.
+    Broken(Trouble),
+}
+
+impl Reply {
+    /// Reads to the end, the bound or the deadline. What is left unread is closed with its connection.
+    pub(super) async fn read(response: Response<Incoming>, deadline: Instant) -> Self {
+        let (head, mut incoming) = response.into_parts();
+        let mut body = Vec::new();
+        let end = if incoming.is_end_stream() {
+            End::Complete
+        } else {
+            let kept = (!head.status.is_success()).then_some(&mut body);
+            let read = timeout_at(deadline, read_into(&mut incoming, kept)).await;
+            read.unwrap_or_else(|_| End::Broken(Trouble::plain(TroubleKind::Timeout)))
+        };
+        let switch = head.extensions.get::<Switch>().cloned();
+        Self { status: head.status, headers: head.headers, body, end, switch }
+    }
+
+    /// Whether the connection can carry another request: nothing is left to read, nor to write.
+    pub(super) fn leaves_connection_usable(&self) -> bool {
+        self.end == End::Complete && self.switch.as_ref().is_none_or(|switch| !switch.is_stuck())
+    }
+}
+
+async fn read_into(incoming: &mut Incoming, mut kept: Option<&mut Vec<u8>>) -> End {
+    let mut room = REPLY_LIMIT_BYTES;
+    while let Some(frame) = incoming.frame().await {
+        let data = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_else(|_trailers| Bytes::new()),
+            Err(error) => return End::Broken(Trouble::reading(&error)),
+        };
+        if let Some(kept) = &mut kept {
+            kept.extend_from_slice(&data[..data.len().min(room)]);
+        }
+        if data.len() > room {
+            return End::Bounded;
+        }
+        room -= data.len();
+    }
+    End::Complete
+}

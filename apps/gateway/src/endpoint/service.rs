@@ -1,0 +1,163 @@
+//! Delivery of a message to an endpoint, as a `tower::Service`.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
+
+use bezoar::{Clock, Code, Context, Failed, Failure, Postponed};
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+use tower::{BoxError, Service};
+
+use super::{
+    Breaker, Client, EndpointOptions, EndpointUrl, PauseRequest, TroubleKind,
+    breaker::{Permit, Verdict},
+    classify::{Outcome, classify},
+    options::{OnPause, Traceparent},
+    rate::Limiter,
+    request::Template,
+};
+
+/// For how long a message is handed back whose route must pause: long enough for the pause to take hold.
+const UNTIL_PAUSED: Duration = Duration::from_secs(10);
+
+/// No call is longer, whatever was configured.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Delivers messages to an endpoint by HTTP. Clones are the same.
+///
+/// `Ok` means that the endpoint took it. An error is a [`Failed`], which counts as an attempt, or a
+/// [`Postponed`], which does not. Dropping the future ends the request and closes its connection.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Inner>);
+
+struct Inner {
+    template: Template,
+    url: EndpointUrl,
+    timeout: Duration,
+    max_retry_after: Duration,
+    breaker: Breaker,
+    limiter: Option<Limiter>,
+    traceparent: Option<Traceparent>,
+    on_pause: Option<OnPause>,
+    client: Client,
+    clock: Arc<dyn Clock>,
+}
+
+impl Endpoint {
+    /// An endpoint that is called with `client`; nothing is sent yet.
+    pub fn new(options: EndpointOptions, client: Client, clock: Arc<dyn Clock>) -> Self {
+        let template = Template::new(&options.url, options.headers, options.secrets);
+        Self(Arc::new(Inner {
+            template,
+            url: options.url,
+            timeout: options.timeout.min(LONGEST),
+            max_retry_after: options.max_retry_after,
+            breaker: options.breaker,
+            limiter: options.rate.map(Limiter::new),
+            traceparent: options.traceparent,
+            on_pause: options.on_pause,
+            client,
+            clock,
+        }))
+    }
+
+    /// Its breaker: for the gate in front of a worker, and for display.
+    pub fn breaker(&self) -> &Breaker {
+        &self.0.breaker
+    }
+
+    /// The longest that a call takes. A worker's own timeout should be above it, so that the clearer
+    /// failure is the one recorded.
+    pub fn longest(&self) -> Duration {
+        let rounds = if self.0.limiter.is_some() { 2 } else { 1 };
+        self.0.timeout * rounds
+    }
+}
+
+impl Inner {
+    async fn deliver(&self, context: &Context) -> Result<(), BoxError> {
+        self.breaker.check()?;
+        if let Some(limiter) = &self.limiter {
+            limiter.turn(self.timeout).await.map_err(Postponed)?;
+        }
+        let permit = self.breaker.enter()?;
+        let outcome = self.exchange(context).await;
+        self.conclude(outcome, permit)
+    }
+
+    /// One request, and what its reply means.
+    async fn exchange(&self, context: &Context) -> Outcome {
+        let deadline = Instant::now() + self.timeout;
+        let traceparent = self.traceparent.as_ref().and_then(|of| of(context));
+        let request = self.template.request(context, self.clock.now(), traceparent);
+        match self.client.send(request, deadline).await {
+            Ok(reply) => classify(&reply, self.clock.now(), self.max_retry_after),
+            Err(trouble) if trouble.kind == TroubleKind::Denied => {
+                Outcome::Pause(trouble.kind.code())
+            }
+            Err(trouble) => Outcome::Down(trouble.failure()),
+        }
+    }
+
+    fn conclude(&self, outcome: Outcome, permit: Permit) -> Result<(), BoxError> {
+        match outcome {
+            Outcome::Done => {
+                permit.end(Verdict::Up);
+                Ok(())
+            }
+            Outcome::Failed(failure) => {
+                permit.end(Verdict::Answers);
+                Err(Failed(failure).into())
+            }
+            Outcome::Down(failure) => Err(down(failure, permit)),
+            Outcome::Pause(code) => {
+                drop(permit); // it says nothing about whether the endpoint works
+                self.pause(code);
+                Err(Postponed(UNTIL_PAUSED).into())
+            }
+        }
+    }
+
+    fn pause(&self, code: Code) {
+        if let Some(on_pause) = &self.on_pause {
+            on_pause(PauseRequest { code });
+        }
+    }
+}
+
+/// A failure of the endpoint counts against the message, unless the breaker knew already.
+fn down(failure: Failure, permit: Permit) -> BoxError {
+    let at_least = failure.retry_after.unwrap_or_default();
+    match permit.end(Verdict::Down { at_least }) {
+        Some(postponed) => postponed.into(),
+        None => Failed(failure).into(),
+    }
+}
+
+impl Service<Context> for Endpoint {
+    type Response = ();
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<(), BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, context: Context) -> Self::Future {
+        let inner = self.0.clone();
+        Box::pin(async move { inner.deliver(&context).await })
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("url", &self.0.url)
+            .field("breaker", &self.0.breaker)
+            .finish_non_exhaustive()
+    }
+}

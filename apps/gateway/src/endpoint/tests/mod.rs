@@ -1,0 +1,106 @@
+//! Deliveries to real servers on this machine, well-behaved and not.
+
+mod breaking;
+mod delivering;
+mod leaks;
+mod misbehaving;
+mod pooling;
+mod reaching;
+mod replies;
+mod server;
+mod speed;
+mod tls;
+
+use std::{sync::Arc, time::Duration};
+
+use bezoar::{
+    Clock, Context, Failed, Failure, Message, MessageId, MessageType, Postponed, QueueName, Refusal,
+};
+use jiff::Timestamp;
+use tokio::time::timeout;
+use tower::{Service, ServiceExt};
+
+use super::{Client, ClientOptions, Endpoint, EndpointOptions, Network};
+
+/// What the tests give a delivery. Long enough for a busy machine where the outcome does not depend on it.
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_614_265_330).unwrap()
+    }
+}
+
+fn client_for(network: Network) -> Client {
+    Client::new(ClientOptions { network, ..ClientOptions::default() })
+}
+
+fn client() -> Client {
+    client_for(Network::any())
+}
+
+fn options(url: &str, timeout: Duration) -> EndpointOptions {
+    EndpointOptions { timeout, ..EndpointOptions::new(url.parse().unwrap()) }
+}
+
+fn endpoint_with(options: EndpointOptions) -> Endpoint {
+    Endpoint::new(options, client(), Arc::new(FixedClock))
+}
+
+fn endpoint(url: &str, timeout: Duration) -> Endpoint {
+    endpoint_with(options(url, timeout))
+}
+
+fn message(body: Vec<u8>) -> Message {
+    let (id, message_type) =
+        (MessageId::new("m-1").unwrap(), MessageType::new("lab.result").unwrap());
+    Message::new(id, message_type, Timestamp::UNIX_EPOCH, body)
+}
+
+fn context(message: Message) -> Context {
+    Context {
+        message: Arc::new(message),
+        queue: QueueName::new("lab").unwrap(),
+        attempt: 1,
+        redelivered: false,
+    }
+}
+
+/// Delivers, and panics if that takes much longer than any deadline in these tests.
+async fn deliver(endpoint: &Endpoint, message: Message) -> Result<(), Refusal> {
+    let mut endpoint = endpoint.clone();
+    let delivered = async { endpoint.ready().await?.call(context(message)).await };
+    let delivered = timeout(2 * LONG, delivered).await.expect("a delivery has a deadline");
+    delivered.map_err(Refusal::from)
+}
+
+async fn send(endpoint: &Endpoint) -> Result<(), Refusal> {
+    deliver(endpoint, message(b"hello".to_vec())).await
+}
+
+fn failure(delivered: Result<(), Refusal>) -> Failure {
+    match delivered {
+        Err(Refusal::Failed(Failed(failure))) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn postponed(delivered: Result<(), Refusal>) -> Duration {
+    match delivered {
+        Err(Refusal::Postponed(Postponed(after))) => after,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// "done", "postponed", or kind and code.
+fn shown(delivered: &Result<(), Refusal>) -> String {
+    match delivered {
+        Ok(()) => "done".to_owned(),
+        Err(Refusal::Postponed(_)) => "postponed".to_owned(),
+        Err(Refusal::Failed(failed)) => failed.to_string(),
+    }
+}

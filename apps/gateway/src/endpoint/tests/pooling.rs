@@ -1,0 +1,149 @@
+//! Connections that are kept, and what happens when the other side did not keep them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    sync::{Mutex, mpsc},
+};
+
+use super::{
+    LONG, deliver, endpoint, message, send,
+    server::{Server, answering, read_request},
+    shown,
+};
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+/// Answers one request on the connection, properly.
+async fn answer(stream: &mut TcpStream) {
+    read_request(stream).await;
+    stream.write_all(OK).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_server_closed_costs_nothing() {
+    let (closed, mut news) = mpsc::unbounded_channel();
+    let server = Server::start(move |mut stream| {
+        let closed = closed.clone();
+        async move {
+            answer(&mut stream).await;
+            drop(stream);
+            closed.send(()).unwrap();
+        }
+    })
+    .await;
+    let endpoint = endpoint(&server.url(), LONG);
+    for _ in 0..20 {
+        send(&endpoint).await.unwrap();
+        news.recv().await.unwrap(); // closed before the next request begins
+    }
+    assert_eq!(server.connections().accepted, 20);
+}
+
+#[tokio::test]
+async fn a_request_that_may_have_been_seen_is_not_sent_twice() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let server = Server::start({
+        let seen = seen.clone();
+        move |mut stream| {
+            let seen = seen.clone();
+            async move {
+                answer(&mut stream).await;
+                if !read_request(&mut stream).await.is_empty() {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+    })
+    .await;
+    let endpoint = endpoint(&server.url(), LONG);
+    send(&endpoint).await.unwrap();
+    assert_eq!(shown(&send(&endpoint).await), "transient (reply.reset)");
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    assert_eq!(server.connections().accepted, 1);
+}
+
+#[tokio::test]
+async fn bytes_after_a_reply_are_not_the_next_reply() {
+    let server = Server::saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok surplus").await;
+    let endpoint = endpoint(&server.url(), LONG);
+    for _ in 0..3 {
+        send(&endpoint).await.unwrap();
+        server.all_ended().await; // the client hangs up by itself
+    }
+    assert_eq!(server.connections().accepted, 3);
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_dropped_closes_its_connection() {
+    let (arrived, mut news) = mpsc::unbounded_channel();
+    let server = Server::start(move |mut stream| {
+        let arrived = arrived.clone();
+        async move {
+            read_request(&mut stream).await;
+            arrived.send(()).unwrap();
+            super::server::hung_up(&mut stream).await;
+        }
+    })
+    .await;
+    let endpoint = endpoint(&server.url(), LONG);
+    tokio::select! {
+        _ = send(&endpoint) => panic!("nobody answers"),
+        arrived = news.recv() => arrived.unwrap(),
+    }
+    server.all_ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_a_time_share_few_connections() {
+    let (server, requests) = answering(|| http::StatusCode::OK).await;
+    let endpoint = endpoint(&server.url(), LONG);
+    let left = Arc::new(AtomicUsize::new(2_000));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..32 {
+        let (endpoint, left) = (endpoint.clone(), left.clone());
+        tasks.spawn(async move {
+            while left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
+                .is_ok()
+            {
+                deliver(&endpoint, message(vec![1; 100])).await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(requests.len(), 2_000);
+    // A few more than run at a time: a connection may come about when another is free already.
+    assert!(server.connections().accepted <= 64, "{:?}", server.connections());
+    drop(endpoint);
+    server.all_ended().await;
+}
+
+#[tokio::test]
+async fn one_silent_endpoint_does_not_hold_up_another() {
+    let silent =
+        Server::start(|mut stream| async move { super::server::hung_up(&mut stream).await }).await;
+    let (server, _requests) = answering(|| http::StatusCode::OK).await;
+    let client = super::client();
+    let with = |url: &str| {
+        super::Endpoint::new(super::options(url, LONG), client.clone(), Arc::new(super::FixedClock))
+    };
+    let (stuck, well) = (with(&silent.url()), with(&server.url()));
+    let done = Mutex::new(0);
+    let hanging = futures_util::future::join_all((0..100).map(|_| send(&stuck)));
+    let flowing = async {
+        for _ in 0..100 {
+            send(&well).await.unwrap();
+            *done.lock().await += 1;
+        }
+    };
+    tokio::select! { _ = hanging => panic!("nobody answers"), () = flowing => () }
+    assert_eq!(*done.lock().await, 100);
+}

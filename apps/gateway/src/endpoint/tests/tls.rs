@@ -1,0 +1,103 @@
+//! Endpoints behind TLS.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+
+use super::{Endpoint, FixedClock, LONG, Network, SHORT, options, send, server::Server, shown};
+use crate::endpoint::{Client, ClientOptions};
+
+/// A certificate for localhost and its key, made for these tests and used nowhere else.
+const PEM: &[u8] = include_bytes!("localhost.pem");
+
+fn certificate() -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(PEM).unwrap()
+}
+
+fn trusting() -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Answers one request behind TLS, in a thread of its own.
+fn serve() -> SocketAddr {
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let key = PrivateKeyDer::from_pem_slice(PEM).unwrap();
+    let config = Arc::new(config.with_single_cert(vec![certificate()], key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut tls = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+        let mut buffer = [0; 4096];
+        // A client that does not trust us hangs up here.
+        if tls.read(&mut buffer).is_ok() {
+            let _ = tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    address
+}
+
+async fn check(host: &str, port: u16, tls: Option<Arc<ClientConfig>>, expected: &str) {
+    check_within(LONG, host, port, tls, expected).await;
+}
+
+async fn check_within(
+    connect_timeout: Duration,
+    host: &str,
+    port: u16,
+    tls: Option<Arc<ClientConfig>>,
+    expected: &str,
+) {
+    let client = Client::new(ClientOptions {
+        network: Network::any(),
+        connect_timeout,
+        tls,
+        ..ClientOptions::default()
+    });
+    let url = format!("https://{host}:{port}/");
+    let endpoint = Endpoint::new(options(&url, 2 * LONG), client, Arc::new(FixedClock));
+    assert_eq!(shown(&send(&endpoint).await), expected, "{host}");
+}
+
+#[tokio::test]
+async fn a_trusted_endpoint_is_reached_by_name_and_by_address() {
+    check("localhost", serve().port(), Some(trusting()), "done").await;
+    check("127.0.0.1", serve().port(), Some(trusting()), "done").await;
+}
+
+#[tokio::test]
+async fn one_that_is_not_trusted_is_not() {
+    check("localhost", serve().port(), None, "transient (tls)").await;
+    check("127.1", serve().port(), Some(trusting()), "transient (tls)").await;
+}
+
+#[tokio::test]
+async fn one_without_tls_says_so_and_one_that_is_silent_is_a_timeout() {
+    let plain = Server::saying("HTTP/1.1 400 No\r\n\r\n").await;
+    let port = plain.address.port();
+    // It waits for the end of a request that never comes, so that the handshake is never answered.
+    check_within(SHORT, "localhost", port, Some(trusting()), "transient (connect.timeout)").await;
+    let rude = Server::start(|mut stream| async move {
+        use tokio::io::AsyncWriteExt;
+        stream.write_all(b"HTTP/1.1 400 No\r\n\r\n").await.unwrap();
+        super::server::hung_up(&mut stream).await;
+    })
+    .await;
+    check("localhost", rude.address.port(), Some(trusting()), "transient (tls)").await;
+    plain.all_ended().await;
+    rude.all_ended().await;
+}

@@ -1,0 +1,43 @@
+//! Whom to trust.
+
+use std::sync::Arc;
+
+use hyper_rustls::ConfigBuilderExt;
+use rustls::{
+    ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier, crypto::ring::default_provider,
+};
+use tokio::{sync::OnceCell, task::spawn_blocking};
+
+use super::{Trouble, TroubleKind};
+
+/// Whom to trust. What the system trusts is read when it is first asked for: that takes a while, and a gateway
+/// whose endpoints are all its neighbours never asks.
+#[derive(Debug, Clone)]
+pub(super) struct Trust(Arc<OnceCell<Arc<ClientConfig>>>);
+
+impl Trust {
+    pub(super) fn new(config: Option<Arc<ClientConfig>>) -> Self {
+        Self(Arc::new(OnceCell::new_with(config)))
+    }
+
+    pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, Trouble> {
+        let read = || async { spawn_blocking(system).await.map(Arc::new) };
+        let config = self.0.get_or_try_init(read).await;
+        config.cloned().map_err(|stopped| Trouble::new(TroubleKind::Tls, &stopped))
+    }
+}
+
+/// What the system trusts. Where that is nobody, as in a bare container, every endpoint is refused.
+fn system() -> ClientConfig {
+    let trusting = builder().with_native_roots().unwrap_or_else(|error| {
+        tracing::error!(%error, "no trusted certificates found, https endpoints are refused");
+        builder().with_root_certificates(RootCertStore::empty())
+    });
+    trusting.with_no_client_auth()
+}
+
+fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring knows the versions that are safe")
+}

@@ -1,0 +1,155 @@
+//! A connection that can be cut.
+//!
+//! hyper does not close a connection before all of a request is written, not even when nobody waits for the
+//! reply any more: an endpoint that never reads would hold the connection and the body for ever. And where
+//! the reply comes before the request is written, it keeps the connection in a state that never ends
+//! (hyperium/hyper#4176). So each connection has a switch, and a delivery that does not end well uses it.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use futures_util::task::AtomicWaker;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{CaptureConnection, Connected, Connection},
+    rt::TokioIo,
+};
+use tokio::net::TcpStream;
+
+/// Cuts a connection. Clones cut the same one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Switch(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    cut: AtomicBool,
+    /// Whether bytes are waiting that the other side does not take.
+    stuck: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Switch {
+    fn cut(&self) {
+        self.0.cut.store(true, Ordering::Release);
+        self.0.task.wake();
+    }
+
+    pub(super) fn is_stuck(&self) -> bool {
+        self.0.stuck.load(Ordering::Acquire)
+    }
+}
+
+/// Cuts the connection of a request when it is dropped, unless that went well.
+#[derive(Debug)]
+pub(super) struct Hold(Option<CaptureConnection>);
+
+impl Hold {
+    pub(super) fn new(connection: CaptureConnection) -> Self {
+        Self(Some(connection))
+    }
+
+    /// Leaves the connection to the next request.
+    pub(super) fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(connection) = self.0.take() else { return };
+        let mut extras = http::Extensions::new();
+        if let Some(connected) = connection.connection_metadata().as_ref() {
+            connected.get_extras(&mut extras);
+        }
+        if let Some(switch) = extras.get::<Switch>() {
+            switch.cut();
+        }
+    }
+}
+
+/// A connection with a switch.
+#[derive(Debug)]
+pub(super) struct Wire {
+    stream: TokioIo<TcpStream>,
+    switch: Switch,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream: TokioIo::new(stream), switch: Switch::default() }
+    }
+
+    /// An error once it was cut; until then the task will hear of it.
+    fn check(&self, cx: &Context<'_>) -> io::Result<()> {
+        self.switch.0.task.register(cx.waker());
+        if !self.switch.0.cut.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // Reset it, or the system itself would go on to offer what is left to the other side.
+        self.stream.inner().set_zero_linger()?;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
+    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.switch.0.stuck.store(written.is_pending(), Ordering::Release);
+        written
+    }
+}
+
+impl Read for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.written(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.switch.clone())
+    }
+}

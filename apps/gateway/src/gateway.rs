@@ -1,0 +1,313 @@
+//! A running gateway: opened, reloaded and stopped as one.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use bezoar::{Bezoar, Clock, Shutdown, SystemClock, Worker, sqlite};
+use secrecy::SecretString;
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    access::{Access, Identity},
+    api,
+    app::{App, Changing},
+    config::{self, Config, Reload, Role},
+    endpoint::{Breaker, Client, ClientOptions, Endpoint, EndpointOptions, PauseRequest, Rate},
+    route::{Route, Valve},
+    server,
+    telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
+    token,
+};
+
+/// How often queues are measured for collectors.
+const MEASURE_EVERY: Duration = Duration::from_secs(15);
+/// What a worker waits beyond its endpoint's own deadline, so that the clearer failure is recorded.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// A running gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    app: Arc<App>,
+    config: Mutex<Config>,
+    client: Mutex<Client>,
+    /// By destination: routes to the same one share a breaker.
+    breakers: Mutex<HashMap<String, Breaker>>,
+    token: Option<GeneratedToken>,
+    serving: JoinHandle<()>,
+    measuring: JoinHandle<()>,
+}
+
+/// The token of a gateway for which none is configured.
+#[derive(Debug, Clone)]
+pub struct GeneratedToken {
+    /// Where it is kept.
+    pub file: PathBuf,
+    /// The token itself, if it was made just now.
+    pub new: Option<SecretString>,
+}
+
+impl Gateway {
+    /// Opens the store, starts the routes and listens. What is told goes to `metrics` and the log.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be used or the address is taken, with what to do about it.
+    pub async fn start(config: Config, metrics: Metrics) -> Result<Self> {
+        let bezoar = open(&config).await?;
+        for queue in config.all_queues() {
+            bezoar.admin().provision(&queue).await?;
+        }
+        let (access, token) = access(&config)?;
+        let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
+            format!("cannot listen on {}; is another gateway running? server.listen sets another address", config.server.listen)
+        })?;
+        let app = Arc::new(App {
+            bezoar,
+            clock: Arc::new(SystemClock),
+            listen: listener.local_addr()?,
+            max_body_bytes: usize::try_from(config.server.max_body_bytes)?,
+            room: Semaphore::new(config.server.max_in_flight as usize),
+            metrics,
+            correlation: if config.telemetry.correlation {
+                Correlation::On
+            } else {
+                Correlation::Off
+            },
+            shutdown: Shutdown::default(),
+            changing: RwLock::new(Changing {
+                access,
+                queues: config.all_queues(),
+                ..Changing::default()
+            }),
+        });
+        let serving = server::serve(
+            listener,
+            api::router(app.clone()),
+            app.shutdown.clone(),
+            config.server.drain,
+        );
+        let gateway = Self {
+            client: Mutex::new(client(&config)),
+            breakers: Mutex::default(),
+            token,
+            serving: tokio::spawn(serving),
+            measuring: tokio::spawn(measure(app.clone())),
+            app,
+            config: Mutex::new(config.clone()),
+        };
+        config.routes.iter().try_for_each(|route| gateway.start_route(route))?;
+        Ok(gateway)
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.app.listen
+    }
+
+    /// The token that was generated, if none is configured.
+    pub fn token(&self) -> Option<&GeneratedToken> {
+        self.token.as_ref()
+    }
+
+    /// Takes over what another configuration changes, as far as that goes without a restart. Routes that are
+    /// gone or changed let what is in flight finish first; the others are not disturbed.
+    ///
+    /// # Errors
+    ///
+    /// If a new queue or route cannot be had; what was changed before stays changed.
+    pub async fn reload(&self, new: Config) -> Result<Reload> {
+        let reload = lock(&self.config).differences(&new);
+        for queue in &reload.queues_added {
+            self.app.bezoar.admin().provision(queue).await?;
+        }
+        if reload.network_changed {
+            *lock(&self.client) = client(&new);
+        }
+        let mut ending: Vec<_> =
+            reload.routes_removed.iter().chain(&reload.routes_changed).collect();
+        if reload.network_changed {
+            ending.extend(&reload.routes_unchanged);
+        }
+        self.end_routes(ending.iter().map(|name| name.as_str())).await;
+        let restarted =
+            new.routes.iter().filter(|route| self.app.route(route.name.as_str()).is_err());
+        restarted.clone().try_for_each(|route| self.start_route(route))?;
+        self.change(|changing| changing.queues = new.all_queues());
+        if reload.tokens_changed {
+            let (access, _) = access(&new)?;
+            self.change(|changing| changing.access = access);
+        }
+        *lock(&self.config) = new;
+        Ok(reload)
+    }
+
+    /// Stops accepting, lets what is in flight finish within the configured time, hands back the rest.
+    pub async fn stop(self) {
+        let grace = lock(&self.config).server.drain;
+        self.app.shutdown.drain();
+        self.measuring.abort();
+        let routes = self.app.routes();
+        routes.iter().for_each(|route| route.drain());
+        let all = async {
+            for route in &routes {
+                route.stopped().await;
+            }
+        };
+        if tokio::time::timeout(grace, all).await.is_err() {
+            self.abort().await;
+        }
+        let _ = self.serving.await;
+    }
+
+    /// Hands back what is in flight at once.
+    async fn abort(&self) {
+        for route in self.app.routes() {
+            route.abort();
+            route.stopped().await;
+        }
+    }
+
+    fn start_route(&self, config: &config::Route) -> Result<()> {
+        let (name, origin) = (config.name.as_str(), config.to.origin().to_owned());
+        let breaker = lock(&self.breakers)
+            .entry(origin)
+            .or_insert_with(|| Breaker::new(config.breaker))
+            .clone();
+        let paused = config.paused.then_some("paused by configuration");
+        let valve = Arc::new(Valve::new(breaker.clone(), paused));
+        let metrics = self.app.metrics.route(name);
+        let endpoint = self.endpoint(config, breaker, valve.clone());
+        let worker = Worker::new(config.from.as_str(), endpoint.clone())?
+            .policy(config.retry)
+            .immediate_retries(config.immediate_retries)
+            .max_deliveries(config.max_deliveries)
+            .timeout(endpoint.longest() + MARGIN)
+            .concurrency(config.concurrency)
+            .lease(config.lease)
+            .layer(TraceLayer::new(name))
+            .layer(MeasureLayer::new(metrics.clone()))
+            .observer(metrics.observer());
+        let route = Route::start(self.app.bezoar.clone(), config.clone(), worker, valve, metrics);
+        self.change(|changing| changing.routes.insert(name.to_owned(), Arc::new(route)));
+        tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
+        Ok(())
+    }
+
+    fn endpoint(&self, config: &config::Route, breaker: Breaker, valve: Arc<Valve>) -> Endpoint {
+        let (correlation, name) = (self.app.correlation, config.name.as_str().to_owned());
+        let pause = move |request: PauseRequest| {
+            let code = request.code.as_str();
+            tracing::error!(
+                route = name,
+                code,
+                "the route was paused: its endpoint must not be called any more"
+            );
+            valve.pause(if code == "http.410" {
+                "the endpoint is gone (410)"
+            } else {
+                "its address may not be dialled"
+            });
+        };
+        let options = EndpointOptions {
+            timeout: config.timeout,
+            headers: config.extra_headers(),
+            secrets: config.signing_secrets(),
+            breaker,
+            max_retry_after: config.max_retry_after,
+            rate: config.rate.map(rate),
+            traceparent: Some(Arc::new(move |context| correlation.outgoing(context))),
+            on_pause: Some(Arc::new(pause)),
+            ..EndpointOptions::new(config.to.clone())
+        };
+        let clock: Arc<dyn Clock> = self.app.clock.clone();
+        Endpoint::new(options, lock(&self.client).clone(), clock)
+    }
+
+    async fn end_routes(&self, names: impl Iterator<Item = &str>) {
+        let ended: Vec<_> =
+            names.filter_map(|name| self.change(|changing| changing.routes.remove(name))).collect();
+        ended.iter().for_each(|route| route.drain());
+        for route in ended {
+            route.stopped().await;
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Changing) -> T) -> T {
+        change(&mut self.app.changing.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many at once after a rest as the rate allows in a second, and one at least.
+fn rate(rate: config::human::Rate) -> Rate {
+    let each = rate.per() / rate.count().get();
+    let in_a_second = u32::try_from(Duration::from_secs(1).as_nanos() / each.as_nanos().max(1))
+        .unwrap_or(u32::MAX);
+    Rate { each, burst: NonZeroU32::new(in_a_second).unwrap_or(NonZeroU32::MIN) }
+}
+
+/// Opens the store, in a folder that is made if it is not there.
+async fn open(config: &Config) -> Result<Bezoar> {
+    let path = config.store.path().to_owned();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let max_message_bytes = usize::try_from(config.server.max_body_bytes)?;
+    let options = sqlite::Options { max_message_bytes, ..sqlite::Options::new(&path) };
+    let opened = tokio::task::spawn_blocking(|| sqlite::SqliteTransport::open(options)).await?;
+    Ok(Bezoar::new(opened.with_context(|| format!("cannot use the store {}", path.display()))?))
+}
+
+fn client(config: &Config) -> Client {
+    let network = config.network.rule(&config.server);
+    Client::new(ClientOptions { network, ..ClientOptions::default() })
+}
+
+/// Who may do what: as configured, or whoever can read a file that only our user can.
+fn access(config: &Config) -> Result<(Arc<Access>, Option<GeneratedToken>)> {
+    if config.tokens.is_empty() {
+        let folder = config.store.path().parent().map(ToOwned::to_owned).unwrap_or_default();
+        let (secret, new) = token::read_or_make(&folder).with_context(|| {
+            format!("cannot keep a token in {}", folder.join(token::FILE).display())
+        })?;
+        let identity = Identity { name: "local".to_owned(), role: Role::Admin, queues: None };
+        let generated =
+            GeneratedToken { file: folder.join(token::FILE), new: new.then(|| secret.clone()) };
+        return Ok((Arc::new(Access::new([(secret, identity)])), Some(generated)));
+    }
+    let tokens = config.tokens.iter().map(|token| {
+        let identity = Identity {
+            name: token.name.as_str().to_owned(),
+            role: token.role,
+            queues: token.queues.clone(),
+        };
+        (SecretString::from(token.secret.reveal().to_owned()), identity)
+    });
+    Ok((Arc::new(Access::new(tokens)), None))
+}
+
+/// Collectors are told how queues stand, whether or not somebody asks for `/metrics`.
+async fn measure(app: Arc<App>) {
+    let mut ticks = interval(MEASURE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        app.measure_queues().await;
+    }
+}

@@ -1,0 +1,118 @@
+//! The instruments: their names, units, and where their values come from.
+//!
+//! Names are OpenTelemetry's; for Prometheus dots become underscores, and unit and `_total` are added:
+//! `bezoar.delivery.duration` is `bezoar_delivery_duration_seconds`.
+
+mod queues;
+mod routes;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use jiff::Timestamp;
+use opentelemetry::{
+    KeyValue,
+    metrics::{AsyncInstrument, Histogram, Meter, MeterProvider},
+};
+use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
+
+use super::{
+    QueueSeries, RouteSeries,
+    named::{ByName, NAME_LIMIT},
+    reasons::{Pairs, Reasons},
+};
+
+/// Everything that is counted.
+#[derive(Debug, Default)]
+pub(super) struct Series {
+    pub(super) queues: ByName<QueueSeries>,
+    pub(super) routes: ByName<RouteSeries>,
+    pub(super) refusals: Pairs,
+    pub(super) deaths: Pairs,
+}
+
+/// Everything that is measured.
+#[derive(Debug)]
+pub(super) struct Histograms {
+    /// Of a request that brings messages.
+    pub(super) accepting: Histogram<f64>,
+    /// From acceptance to the endpoint.
+    pub(super) reaching: Histogram<f64>,
+    /// Of one try.
+    pub(super) delivering: Histogram<f64>,
+}
+
+const MESSAGES_IN_QUEUE: &str = "bezoar.queue.messages";
+const DELIVERY_DURATION: &str = "bezoar.delivery.duration";
+
+/// Makes all instruments, which read from `series`.
+pub(super) fn build(
+    provider: &SdkMeterProvider,
+    series: &Arc<Series>,
+    started: Timestamp,
+) -> Histograms {
+    let meter = provider.meter("bezoar");
+    process(&meter, started);
+    queues::counters(&meter, series);
+    queues::gauges(&meter, series);
+    routes::counters(&meter, series);
+    routes::gauges(&meter, series);
+    histograms(&meter)
+}
+
+/// Room for two instruments with four series a name; the SDK's default is 2,000 series.
+pub(super) fn room(instrument: &Instrument) -> Option<Stream> {
+    let four = matches!(instrument.name(), MESSAGES_IN_QUEUE | DELIVERY_DURATION);
+    let limit = Stream::builder().with_cardinality_limit(4 * (NAME_LIMIT + 1));
+    four.then(|| limit.build().ok()).flatten()
+}
+
+fn process(meter: &Meter, started: Timestamp) {
+    let info = [KeyValue::new("version", env!("CARGO_PKG_VERSION"))];
+    let _ = meter
+        .u64_observable_gauge("bezoar.build.info")
+        .with_description("Always 1; which version is running")
+        .with_callback(move |gauge| gauge.observe(1, &info))
+        .build();
+    let _ = meter
+        .f64_observable_gauge("bezoar.process.start_time")
+        .with_unit("s")
+        .with_description("When the program started, in seconds since 1970")
+        .with_callback(move |gauge| gauge.observe(started.as_millisecond() as f64 / 1e3, &[]))
+        .build();
+}
+
+fn histograms(meter: &Meter) -> Histograms {
+    let seconds = |name: &'static str, description: &'static str, longer: &[f64]| {
+        let boundaries = [&QUICK, longer].concat();
+        let builder = meter.f64_histogram(name).with_unit("s").with_description(description);
+        builder.with_boundaries(boundaries).build()
+    };
+    let minutes = [30.0, 60.0, 300.0];
+    let hours = [30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
+    Histograms {
+        accepting: seconds("bezoar.accept.duration", "How long it took to store a request", &[]),
+        reaching: seconds(
+            "bezoar.accept_to_endpoint",
+            "From acceptance to the first attempt at the endpoint",
+            &hours,
+        ),
+        delivering: seconds(DELIVERY_DURATION, "How long a try took, by outcome", &minutes),
+    }
+}
+
+/// From half a millisecond to ten seconds.
+const QUICK: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+fn count(counter: &dyn AsyncInstrument<u64>, value: &AtomicU64, label: &KeyValue) {
+    counter.observe(value.load(Relaxed), std::slice::from_ref(label));
+}
+
+fn count_reasons(counter: &dyn AsyncInstrument<u64>, reasons: &Reasons, label: &KeyValue) {
+    reasons.each(|reason, value| {
+        counter.observe(value, &[label.clone(), KeyValue::new("reason", reason.to_owned())]);
+    });
+}

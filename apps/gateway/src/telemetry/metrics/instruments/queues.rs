@@ -1,0 +1,67 @@
+//! What is read of queues.
+
+use std::{sync::Arc, time::Duration};
+
+use opentelemetry::metrics::Meter;
+
+use super::{super::QueueFigures, MESSAGES_IN_QUEUE, Series, count, count_reasons};
+
+pub(super) fn counters(meter: &Meter, series: &Arc<Series>) {
+    let all = series.clone();
+    let _ = meter
+        .u64_observable_counter("bezoar.accepted")
+        .with_description("Messages that were stored")
+        .with_callback(move |counter| {
+            all.queues.each(|queue, _| count(counter, &queue.accepted, &queue.label));
+        })
+        .build();
+    let all = series.clone();
+    let _ = meter
+        .u64_observable_counter("bezoar.refused")
+        .with_description("Messages that were sent away, by reason")
+        .with_callback(move |counter| {
+            all.queues.each(|queue, _| count_reasons(counter, &queue.refused, &queue.label));
+        })
+        .build();
+}
+
+pub(super) fn gauges(meter: &Meter, series: &Arc<Series>) {
+    let all = series.clone();
+    let _ = meter
+        .u64_observable_gauge(MESSAGES_IN_QUEUE)
+        .with_description("Messages in a queue, by state; what is unknown is not shown")
+        .with_callback(move |gauge| {
+            all.queues.each(|queue, _| {
+                let Some(figures) = queue.figures() else { return };
+                for (state, count) in figures.messages() {
+                    gauge.observe(count, &[queue.label.clone(), state]);
+                }
+            });
+        })
+        .build();
+    let text = "For how long the oldest ready message could have been delivered";
+    age(meter, series, ("bezoar.queue.oldest_ready", text), |it| it.oldest_ready);
+    let text = "For how long the oldest dead letter has been there";
+    age(meter, series, ("bezoar.queue.oldest_dead", text), |it| it.oldest_dead);
+}
+
+fn age(
+    meter: &Meter,
+    series: &Arc<Series>,
+    (name, description): (&'static str, &'static str),
+    of: fn(&QueueFigures) -> Option<Duration>,
+) {
+    let all = series.clone();
+    let _ = meter
+        .f64_observable_gauge(name)
+        .with_unit("s")
+        .with_description(description)
+        .with_callback(move |gauge| {
+            all.queues.each(|queue, _| {
+                if let Some(age) = queue.figures().as_ref().and_then(of) {
+                    gauge.observe(age.as_secs_f64(), std::slice::from_ref(&queue.label));
+                }
+            });
+        })
+        .build();
+}

@@ -1,0 +1,66 @@
+//! Measures each try.
+
+use std::{
+    pin::Pin,
+    task::{Context as TaskContext, Poll},
+};
+
+use bezoar::{Context, Refusal};
+use tower::{Layer, Service};
+
+use super::{RouteMetrics, this_try::Try};
+
+/// Measures how long tries take and how many run.
+///
+/// It belongs next to the endpoint, inside of whatever may hold a message back, so that only real tries
+/// are measured.
+#[derive(Debug, Clone)]
+pub struct MeasureLayer {
+    route: RouteMetrics,
+}
+
+impl MeasureLayer {
+    /// For the tries of a route.
+    pub fn new(route: RouteMetrics) -> Self {
+        Self { route }
+    }
+}
+
+impl<S> Layer<S> for MeasureLayer {
+    type Service = Measure<S>;
+
+    fn layer(&self, inner: S) -> Measure<S> {
+        Measure { inner, route: self.route.clone() }
+    }
+}
+
+/// What [`MeasureLayer`] makes of a service.
+#[derive(Debug, Clone)]
+pub struct Measure<S> {
+    inner: S,
+    route: RouteMetrics,
+}
+
+impl<S> Service<Context> for Measure<S>
+where
+    S: Service<Context, Response = (), Error = Refusal>,
+    S::Future: Send + 'static,
+{
+    type Response = ();
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+    fn poll_ready(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<(), Refusal>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, context: Context) -> Self::Future {
+        let this_try = Try::begin(&self.route, &context);
+        let trying = self.inner.call(context);
+        Box::pin(async move {
+            let outcome = trying.await;
+            this_try.ended(&outcome);
+            outcome
+        })
+    }
+}

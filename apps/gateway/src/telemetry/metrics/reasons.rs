@@ -1,0 +1,65 @@
+//! Counts by reason.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::named::OTHER;
+
+/// How many pairs of name and reason are told apart in all; with "other" for each name that is just
+/// below the 2,000 series which the SDK holds of one instrument.
+const PAIR_LIMIT: usize = 900;
+
+/// How many pairs there are already, of one instrument.
+#[derive(Debug, Default)]
+pub(super) struct Pairs(AtomicUsize);
+
+impl Pairs {
+    fn one_more(&self) -> bool {
+        let below = |count| (count < PAIR_LIMIT).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_ok()
+    }
+}
+
+/// How often each reason was given.
+#[derive(Debug, Default)]
+pub(super) struct Reasons(Mutex<BTreeMap<String, u64>>);
+
+impl Reasons {
+    /// Counts a reason; a new one only while there is room.
+    pub(super) fn add(&self, reason: &str, count: u64, pairs: &Pairs) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = counts.contains_key(reason) || (reason != OTHER && pairs.one_more());
+        let reason = if known { reason } else { OTHER };
+        *counts.entry(reason.to_owned()).or_default() += count;
+    }
+
+    pub(super) fn each(&self, mut show: impl FnMut(&str, u64)) {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().for_each(|(reason, count)| show(reason, *count));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_beyond_the_limit_are_counted_together() {
+        let (reasons, pairs) = (Reasons::default(), Pairs::default());
+        for number in 0..PAIR_LIMIT + 5 {
+            reasons.add(&number.to_string(), 1, &pairs);
+        }
+        reasons.add("3", 1, &pairs);
+        let (mut all, mut other) = (0, 0);
+        reasons.each(|reason, count| {
+            all += count;
+            other += if reason == OTHER { count } else { 0 };
+        });
+        assert_eq!((all, other), (PAIR_LIMIT as u64 + 6, 5));
+    }
+}

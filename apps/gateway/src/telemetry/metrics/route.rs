@@ -1,0 +1,109 @@
+//! The metrics of one route.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed},
+};
+
+use opentelemetry::KeyValue;
+
+use super::{
+    RouteObserver, Shared,
+    named::{Named, OTHER},
+    reasons::Reasons,
+    this_try::RESULTS,
+};
+
+/// How a breaker stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Messages pass.
+    Closed = 0,
+    /// One at a time passes, to see.
+    HalfOpen = 1,
+    /// None passes.
+    Open = 2,
+}
+
+/// The metrics of one route. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RouteMetrics {
+    pub(super) shared: Arc<Shared>,
+    pub(super) series: Arc<RouteSeries>,
+}
+
+impl RouteMetrics {
+    /// Counts what a worker tells of.
+    pub fn observer(&self) -> Arc<RouteObserver> {
+        Arc::new(RouteObserver(self.clone()))
+    }
+
+    /// Whether it takes messages.
+    pub fn set_paused(&self, paused: bool) {
+        self.series.paused.store(u8::from(paused), Relaxed);
+    }
+
+    /// How its breaker stands.
+    pub fn set_breaker(&self, state: BreakerState) {
+        self.series.breaker.store(state as u8, Relaxed);
+    }
+}
+
+/// In place of a state that nobody told.
+const UNKNOWN: u8 = u8::MAX;
+
+#[derive(Debug)]
+pub(super) struct RouteSeries {
+    pub(super) label: KeyValue,
+    pub(super) delivered: AtomicU64,
+    pub(super) retried: AtomicU64,
+    pub(super) released: AtomicU64,
+    pub(super) lease_lost: AtomicU64,
+    pub(super) not_settled: AtomicU64,
+    pub(super) interrupted: AtomicU64,
+    pub(super) dead_lettered: Reasons,
+    pub(super) in_flight: AtomicI64,
+    paused: AtomicU8,
+    breaker: AtomicU8,
+    pub(super) by_result: [[KeyValue; 2]; 4],
+    is_other: bool,
+}
+
+impl RouteSeries {
+    pub(super) fn paused(&self) -> Option<u8> {
+        self.known(&self.paused)
+    }
+
+    pub(super) fn breaker(&self) -> Option<u8> {
+        self.known(&self.breaker)
+    }
+
+    /// States of several routes under one name would be wrong, so the others have none.
+    fn known(&self, state: &AtomicU8) -> Option<u8> {
+        let state = state.load(Relaxed);
+        (state != UNKNOWN && !self.is_other).then_some(state)
+    }
+}
+
+impl Named for RouteSeries {
+    fn new(name: &str) -> Self {
+        let label = KeyValue::new("route", name.to_owned());
+        // Sorted by key, which is where the SDK looks first.
+        let by_result = RESULTS.map(|result| [KeyValue::new("outcome", result), label.clone()]);
+        Self {
+            label,
+            by_result,
+            delivered: AtomicU64::default(),
+            retried: AtomicU64::default(),
+            released: AtomicU64::default(),
+            lease_lost: AtomicU64::default(),
+            not_settled: AtomicU64::default(),
+            interrupted: AtomicU64::default(),
+            dead_lettered: Reasons::default(),
+            in_flight: AtomicI64::default(),
+            paused: AtomicU8::new(UNKNOWN),
+            breaker: AtomicU8::new(UNKNOWN),
+            is_other: name == OTHER,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A span around each try.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context as TaskContext, Poll},
+};
+
+use bezoar::{Code, Context, Failed, Postponed, Refusal};
+use tower::{Layer, Service};
+use tracing::{Instrument, Span};
+
+use super::spans::{attempt_span, ended};
+
+/// Puts each try into a span of its message's trace.
+///
+/// It belongs next to the endpoint, inside of whatever may hold a message back, so that only real tries
+/// have spans.
+#[derive(Debug, Clone)]
+pub struct TraceLayer {
+    route: Arc<str>,
+}
+
+impl TraceLayer {
+    /// For the tries of a route.
+    pub fn new(route: &str) -> Self {
+        Self { route: route.into() }
+    }
+}
+
+impl<S> Layer<S> for TraceLayer {
+    type Service = Trace<S>;
+
+    fn layer(&self, inner: S) -> Trace<S> {
+        Trace { inner, route: self.route.clone() }
+    }
+}
+
+/// What [`TraceLayer`] makes of a service.
+#[derive(Debug, Clone)]
+pub struct Trace<S> {
+    inner: S,
+    route: Arc<str>,
+}
+
+impl<S> Service<Context> for Trace<S>
+where
+    S: Service<Context, Response = (), Error = Refusal>,
+    S::Future: Send + 'static,
+{
+    type Response = ();
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+    fn poll_ready(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<(), Refusal>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, context: Context) -> Self::Future {
+        let span = attempt_span(&self.route, &context);
+        if span.is_disabled() {
+            return Box::pin(self.inner.call(context));
+        }
+        let trying = span.in_scope(|| self.inner.call(context));
+        let ending = Ending(Some(span.clone()));
+        Box::pin(async move { ending.with(trying.await) }.instrument(span))
+    }
+}
+
+/// Sees to it that a try which is cancelled, by a timeout or a lost lease, is not taken for a good one.
+struct Ending(Option<Span>);
+
+impl Ending {
+    fn with(mut self, outcome: Result<(), Refusal>) -> Result<(), Refusal> {
+        if let Some(span) = self.0.take() {
+            match &outcome {
+                Ok(()) => ended(&span, Ok(())),
+                Err(Refusal::Failed(failed)) => ended(&span, Err(word(failed))),
+                Err(Refusal::Postponed(Postponed(_))) => {
+                    span.record("bezoar.postponed", true);
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            ended(&span, Err("cancelled"));
+        }
+    }
+}
+
+/// The failure's code, or its kind where nobody named it. Never its detail.
+fn word(Failed(failure): &Failed) -> &str {
+    match &failure.code {
+        code if *code == Code::UNKNOWN => failure.kind.as_str(),
+        code => code.as_str(),
+    }
+}

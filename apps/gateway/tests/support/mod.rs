@@ -1,0 +1,190 @@
+//! A gateway, an endpoint and a client, all real and on this machine.
+
+#![allow(clippy::unwrap_used, dead_code, reason = "a test may panic, and uses what it needs")]
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{Router, body::Bytes, extract::State, routing::post};
+use bezoar_gateway::{
+    Gateway,
+    config::{self, Config, Sources},
+    telemetry::Metrics,
+};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::Notify, task::JoinHandle, time::timeout};
+
+/// How long anything may take here.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An endpoint that answers as it is told, and remembers what it got.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Endpoint {
+    got: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
+    answers: Arc<Mutex<VecDeque<StatusCode>>>,
+    changed: Arc<Notify>,
+    pub(crate) port: u16,
+}
+
+impl Endpoint {
+    pub(crate) async fn start() -> Self {
+        Self::start_on(0).await.0
+    }
+
+    /// On a given port, with a handle that ends it.
+    pub(crate) async fn start_on(port: u16) -> (Self, JoinHandle<()>) {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let endpoint = Self { port, ..Self::default() };
+        let router = Router::new().route("/", post(take)).with_state(endpoint.clone());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (endpoint, serving)
+    }
+
+    /// What the next requests are answered with; 200 after that.
+    pub(crate) fn answers(&self, statuses: impl IntoIterator<Item = u16>) {
+        let statuses = statuses.into_iter().map(|status| StatusCode::from_u16(status).unwrap());
+        self.answers.lock().unwrap().extend(statuses);
+    }
+
+    /// Waits for so many requests in all.
+    pub(crate) async fn requests(&self, count: usize) -> Vec<(HeaderMap, Bytes)> {
+        let enough = async {
+            loop {
+                let changed = self.changed.notified();
+                let got = self.got.lock().unwrap().clone();
+                if got.len() >= count {
+                    return got;
+                }
+                changed.await;
+            }
+        };
+        timeout(PATIENCE, enough).await.expect("the endpoint is called")
+    }
+
+    pub(crate) fn so_far(&self) -> usize {
+        self.got.lock().unwrap().len()
+    }
+}
+
+async fn take(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    endpoint.got.lock().unwrap().push((headers, body));
+    endpoint.changed.notify_waiters();
+    endpoint.answers.lock().unwrap().pop_front().unwrap_or(StatusCode::OK)
+}
+
+/// A gateway in a folder of its own.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    pub(crate) gateway: Gateway,
+    pub(crate) folder: TempDir,
+    token: String,
+}
+
+impl Lab {
+    /// With this configuration; where it listens and keeps its messages is added.
+    pub(crate) async fn start(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = parse(&folder, text);
+        let gateway = Gateway::start(config, Metrics::local()).await.unwrap();
+        let token = bezoar_gateway::token::read(&folder.path().join("token")).unwrap();
+        Self { gateway, folder, token }
+    }
+
+    pub(crate) fn config(&self, text: &str) -> Config {
+        parse(&self.folder, text)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.call(Method::GET, path, &[], Bytes::new()).await
+    }
+
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (StatusCode, Value) {
+        self.call(Method::POST, path, headers, Bytes::copy_from_slice(body.as_bytes())).await
+    }
+
+    pub(crate) async fn send(&self, queue: &str, headers: &[(&str, &str)], body: &str) {
+        let (status, answer) =
+            self.post(&format!("/v1/queues/{queue}/messages"), headers, body).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    }
+
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> (StatusCode, Value) {
+        let url = format!("http://{}{path}", self.gateway.address());
+        let mut request = Request::builder().method(method).uri(url);
+        if !headers.iter().any(|(name, _)| *name == "authorization") {
+            request = request.header("authorization", format!("Bearer {}", self.token));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let reply = client.request(request.body(Full::new(body)).unwrap());
+        let reply = timeout(PATIENCE, reply).await.expect("it answers").unwrap();
+        let (status, body) =
+            (reply.status(), reply.into_body().collect().await.unwrap().to_bytes());
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// Waits until the queue looks like this.
+    pub(crate) async fn until(&self, queue: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let looking = async {
+            loop {
+                let (_, queues) = self.get("/v1/queues").await;
+                let row =
+                    queues.as_array().unwrap().iter().find(|row| row["queue"] == queue).cloned();
+                if let Some(row) = row.filter(|row| fits(row)) {
+                    return row;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, looking).await.expect("the queue gets there")
+    }
+}
+
+fn parse(folder: &TempDir, text: &str) -> Config {
+    let store = format!("sqlite:{}", folder.path().join("bezoar.db").display());
+    let sources = Sources {
+        file: Some(("bezoar.toml".into(), text.to_owned())),
+        environment: Vec::new(),
+        flags: vec![
+            ("server.listen".to_owned(), "127.0.0.1:0".to_owned()),
+            ("store.url".to_owned(), store),
+        ],
+    };
+    config::load(&sources, &|_| Err("no secrets here".to_owned())).unwrap().config
+}
+
+/// A route from the queue `lab` to the endpoint, with quick retries.
+pub(crate) fn route(port: u16, more: &str) -> String {
+    format!(
+        r#"
+        [[route]]
+        name = "results"
+        from = "lab"
+        to = "http://127.0.0.1:{port}/"
+        retry = {{ max_retries = 2, first = "10ms", multiplier = 1.0, max = "1s", jitter = 0.0 }}
+        breaker = {{ failures = 100, pause = "100ms", max_pause = "200ms" }}
+        {more}
+        "#
+    )
+}

@@ -24,29 +24,48 @@ pub(crate) struct Seen {
 const CLAIMS: usize = 400;
 const IDLE: Duration = Duration::from_secs(5);
 
-/// A short and a long backlog, each in a process of its own: memory is that of nothing else.
+/// A short and a long backlog, looked at in turn, each time in a process of its own: memory is that of nothing
+/// else, and a busy moment of the disk hits both.
 pub(crate) fn measure(place: &Place, sizes: &Sizes) -> Result<[Seen; 2]> {
-    Ok([in_a_process(place, 16 * CLAIMS as u64 + 1_000)?, in_a_process(place, sizes.backlog)?])
+    let short = 16 * CLAIMS as u64 * u64::from(sizes.rounds) + 1_000;
+    let folders = [place.scratch()?, place.scratch()?];
+    for (folder, backlog) in folders.iter().zip([short, sizes.backlog]) {
+        ourselves("--fill", backlog, folder.path())?;
+    }
+    // What filling left to the operating system is not to be paid for by whoever is measured next.
+    Command::new("sync").status().context("sync")?;
+    let mut seen = [Vec::new(), Vec::new()];
+    for _ in 0..sizes.rounds {
+        for (seen, folder) in seen.iter_mut().zip(&folders) {
+            let printed = ourselves("--look", 0, folder.path())?;
+            seen.push(serde_json::from_slice(&printed)?);
+        }
+    }
+    Ok(seen.map(median))
 }
 
-fn in_a_process(place: &Place, backlog: u64) -> Result<Seen> {
-    let directory = place.scratch()?;
-    let fill = |role: &str| {
-        let program = std::env::current_exe()?;
-        let arguments = [role, &backlog.to_string()];
-        Command::new(program)
-            .args(arguments)
-            .arg(directory.path())
-            .output()
-            .context("starting ourselves")
+/// Of each figure its own.
+fn median(seen: Vec<Seen>) -> Seen {
+    let middle = |figure: fn(&Seen) -> f64| {
+        let mut figures: Vec<_> = seen.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
     };
-    let filled = fill("--fill")?;
-    if !filled.status.success() {
-        bail!("filling failed: {}", String::from_utf8_lossy(&filled.stderr));
+    Seen {
+        claim_micros: middle(|seen| seen.claim_micros),
+        resident_mib: middle(|seen| seen.resident_mib),
+        idle_percent: middle(|seen| seen.idle_percent),
     }
-    let looked = fill("--look")?;
-    serde_json::from_slice(&looked.stdout)
-        .with_context(|| format!("looking failed: {}", String::from_utf8_lossy(&looked.stderr)))
+}
+
+/// What this program prints in another role.
+fn ourselves(role: &str, backlog: u64, folder: &Path) -> Result<Vec<u8>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.args([role, &backlog.to_string()]).arg(folder).output()?;
+    if !output.status.success() {
+        bail!("{role} failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
 }
 
 /// The part of a child: fills the database in batches.

@@ -1,8 +1,20 @@
 //! The program `bezoar`.
 
 mod check;
+mod client;
+mod dead;
 mod demo;
+mod duration;
+mod figures;
+mod output;
+mod queues;
+mod route;
+mod send;
+mod table;
+mod top;
 mod up;
+mod whoami;
+mod words;
 
 use std::process::ExitCode;
 
@@ -18,6 +30,8 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    connection: client::Connection,
 }
 
 #[derive(Debug, Subcommand)]
@@ -31,13 +45,28 @@ enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(check::ConfigCommand),
+    /// Send a message, or every line of a file as one
+    Send(send::Arguments),
+    /// How many messages are where, how old, and what the routes do
+    Queues(queues::Arguments),
+    /// The queues, live
+    Top(top::Arguments),
+    /// Messages that were set aside
+    Dead(dead::Arguments),
+    /// Let a route take no more messages; they wait
+    Pause(route::Arguments),
+    /// Let a route take messages again
+    Resume(route::Arguments),
+    /// What the token in use may do
+    Whoami(whoami::Arguments),
 }
 
 /// The configuration cannot be used, as of sysexits(3).
 const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let Arguments { command, connection } = Arguments::parse();
+    match run(command, &connection) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bezoar: {error:#}");
@@ -48,11 +77,19 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn run(command: Command) -> anyhow::Result<()> {
+async fn run(command: Command, connection: &client::Connection) -> anyhow::Result<()> {
+    let client = || connection.client();
     match command {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Up(arguments) => up::run(arguments).await,
         Command::Check(arguments) => check::check(arguments).await,
         Command::Config(command) => check::config(command),
+        Command::Send(arguments) => send::run(arguments, &client()?).await,
+        Command::Queues(arguments) => queues::run(arguments, &client()?).await,
+        Command::Top(arguments) => top::run(arguments, &client()?).await,
+        Command::Dead(arguments) => dead::run(arguments, &client()?).await,
+        Command::Pause(arguments) => route::run(route::Order::Pause, arguments, &client()?).await,
+        Command::Resume(arguments) => route::run(route::Order::Resume, arguments, &client()?).await,
+        Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,
     }
 }

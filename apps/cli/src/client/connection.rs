@@ -1,0 +1,111 @@
+//! Which gateway, and as whom.
+
+use std::{convert::Infallible, path::Path};
+
+use anyhow::{Context as _, Result};
+use clap::error::ErrorKind;
+use http::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{Client, Url, token};
+
+/// Where a gateway without configuration keeps its data.
+const FOLDER: &str = "bezoar-data";
+
+/// How a running gateway is reached.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Connection {
+    /// Where the gateway listens
+    // Both values are hidden and the URL is read later, because clap shows what it is given.
+    #[arg(
+        long,
+        env = "BEZOAR_URL",
+        global = true,
+        default_value = "http://127.0.0.1:8420",
+        hide_env_values = true,
+        help_heading = "Connection"
+    )]
+    url: String,
+    /// The token to show; better set as BEZOAR_TOKEN, because others on this machine see arguments
+    /// [default: that of the gateway which was started in this folder]
+    #[arg(
+        long,
+        env = "BEZOAR_TOKEN",
+        global = true,
+        hide_env_values = true,
+        value_parser = secret,
+        help_heading = "Connection"
+    )]
+    token: Option<SecretString>,
+}
+
+impl Connection {
+    /// A client for it. Ends the program with its code for wrong usage if the URL is none.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let url: Url = self.url.parse().unwrap_or_else(|problem| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
+        });
+        let token = self.token(&url, Path::new(FOLDER))?.map(|token| bearer(&token)).transpose()?;
+        Client::new(url, token)
+    }
+
+    fn token(&self, url: &Url, folder: &Path) -> Result<Option<SecretString>> {
+        match &self.token {
+            Some(token) if !token.expose_secret().trim().is_empty() => Ok(Some(token.clone())),
+            // The token of a gateway here is no business of one elsewhere.
+            _ if url.is_loopback() => token::find(folder),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn secret(text: &str) -> Result<SecretString, Infallible> {
+    Ok(text.into())
+}
+
+fn bearer(token: &SecretString) -> Result<HeaderValue> {
+    let text = format!("Bearer {}", token.expose_secret().trim());
+    let mut value = HeaderValue::from_str(&text)
+        .ok()
+        .context("the token has characters that no request can carry")?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn connection(token: Option<&str>) -> Connection {
+        Connection { url: String::new(), token: token.map(Into::into) }
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let connection = connection(Some("bzr_CANARY"));
+        assert!(!format!("{connection:?}").contains("CANARY"));
+        let bearer = bearer(&"bzr_CANARY".into()).unwrap();
+        assert!(!format!("{bearer:?}").contains("CANARY"));
+        let error = super::bearer(&"CANARY\u{7}".into()).unwrap_err();
+        assert!(!format!("{error:?}").contains("CANARY"));
+    }
+
+    #[test]
+    fn the_token_of_this_folder_stays_on_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "bzr_found").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let shown = |given, url: &str| {
+            let token = connection(given).token(&url.parse().unwrap(), folder.path()).unwrap();
+            token.map(|token| token.expose_secret().to_owned())
+        };
+        assert_eq!(shown(None, "http://localhost:8420").as_deref(), Some("bzr_found"));
+        assert_eq!(shown(Some(" "), "http://[::1]:8420").as_deref(), Some("bzr_found"));
+        assert_eq!(shown(Some("given"), "http://localhost:8420").as_deref(), Some("given"));
+        assert_eq!(shown(Some("given"), "https://queues.example.org").as_deref(), Some("given"));
+        assert_eq!(shown(None, "https://queues.example.org"), None);
+    }
+}

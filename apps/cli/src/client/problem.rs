@@ -1,0 +1,94 @@
+//! What the gateway refused, and why (`application/problem+json`).
+
+use std::{fmt, time::Duration};
+
+use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+
+use crate::output::printable;
+
+const PREFIX: &str = "urn:bezoar:problem:";
+
+/// An answer that is an error.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    /// Its HTTP status.
+    pub(crate) status: StatusCode,
+    /// The word to decide by; empty if whoever answered is no gateway.
+    pub(crate) code: String,
+    detail: Option<String>,
+    /// When another try makes sense.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    r#type: String,
+    detail: Option<String>,
+}
+
+impl Problem {
+    /// Reads what came; never fails, because an answer that is no problem document is one too.
+    pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let document: Document = serde_json::from_slice(body).unwrap_or_default();
+        let code = document.r#type.strip_prefix(PREFIX).unwrap_or_default().to_owned();
+        let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = seconds.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        let detail = document.detail.filter(|_| !code.is_empty());
+        Self { status, code, detail, retry_after }
+    }
+
+    /// Whether the same may be accepted later.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.status.as_u16(), 408 | 425 | 429 | 502 | 503 | 504 | 507)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(detail) = &self.detail else {
+            return write!(f, "the answer was {} and not that of a gateway", self.status);
+        };
+        f.write_str(&printable(detail))?;
+        if self.status == StatusCode::UNAUTHORIZED {
+            let remedy = "set BEZOAR_TOKEN, or go to the folder in which the gateway was started";
+            write!(f, "; {remedy}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(status: u16, body: &str) -> Problem {
+        let headers = HeaderMap::from_iter([(header::RETRY_AFTER, 7.into())]);
+        Problem::read(StatusCode::from_u16(status).unwrap(), &headers, body.as_bytes())
+    }
+
+    #[test]
+    fn the_detail_is_what_a_person_reads() {
+        let body =
+            r#"{"type":"urn:bezoar:problem:busy","detail":"too many\u001b[2J","status":503}"#;
+        let busy = problem(503, body);
+        assert_eq!(busy.to_string(), "too many\u{fffd}[2J");
+        assert_eq!((busy.code.as_str(), busy.retry_after), ("busy", Some(Duration::from_secs(7))));
+        assert!(busy.is_transient());
+    }
+
+    #[test]
+    fn who_is_not_known_reads_what_to_do() {
+        let body = r#"{"type":"urn:bezoar:problem:unauthorized","detail":"send a token"}"#;
+        assert!(problem(401, body).to_string().starts_with("send a token; set BEZOAR_TOKEN"));
+    }
+
+    #[test]
+    fn an_answer_of_another_server_is_told_as_such() {
+        for body in ["<html>", "", "[]", "7", r#"{"type":"about:blank","detail":"CANARY"}"#] {
+            let text = problem(404, body).to_string();
+            assert_eq!(text, "the answer was 404 Not Found and not that of a gateway");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What the gateway answered.
+
+use std::error::Error;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::ClientError;
+
+/// The longest answer that is read: a page of 1,000 dead letters takes less than 1 MiB.
+const LIMIT_BYTES: usize = 32 * 1024 * 1024;
+
+/// The whole body, within a limit.
+pub(super) async fn read(
+    body: hyper::body::Incoming,
+) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+    Ok(Limited::new(body, LIMIT_BYTES).collect().await?.to_bytes())
+}
+
+/// The body of an answer that is no error.
+#[derive(Debug)]
+pub(crate) struct Reply(Bytes);
+
+impl Reply {
+    pub(super) fn new(body: Bytes) -> Self {
+        Self(body)
+    }
+
+    /// What it means.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.0).map_err(ClientError::NotUnderstood)
+    }
+
+    /// Its JSON as it came.
+    pub(crate) fn json(&self) -> Result<&RawValue, ClientError> {
+        serde_json::from_slice(&self.0).map_err(ClientError::NotUnderstood)
+    }
+}

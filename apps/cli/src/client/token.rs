@@ -1,0 +1,65 @@
+//! The token of a gateway that was started here without configuration.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use anyhow::{Context as _, Result};
+use secrecy::SecretString;
+
+use crate::output;
+
+const FILE: &str = "token";
+const LIMIT_BYTES: u64 = 4096;
+
+/// The token in a gateway's folder; none if no gateway keeps one there.
+pub(crate) fn find(folder: &Path) -> Result<Option<SecretString>> {
+    let path = folder.join(FILE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| unreadable(&path)),
+    };
+    let others_may_read = file.metadata().is_ok_and(|it| it.permissions().mode() & 0o077 != 0);
+    let mut text = String::new();
+    file.take(LIMIT_BYTES).read_to_string(&mut text).with_context(|| unreadable(&path))?;
+    if others_may_read {
+        let path = path.display();
+        output::say(&format!("{path} can be read by others; run: chmod 600 {path}"));
+    }
+    let token = text.trim();
+    Ok((!token.is_empty()).then(|| token.into()))
+}
+
+fn unreadable(path: &Path) -> String {
+    let path = path.display();
+    format!("cannot read {path}; run as the user who runs the gateway, or set BEZOAR_TOKEN")
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_found_where_the_gateway_left_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(find(folder.path()).unwrap().is_none());
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "bzr_1\n").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(find(folder.path()).unwrap().unwrap().expose_secret(), "bzr_1");
+    }
+
+    #[test]
+    fn an_unreadable_token_is_an_error_that_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(FILE)).unwrap();
+        let error = find(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("BEZOAR_TOKEN"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! What the gateway tells of a queue, and how its route does.
+
+use serde::Deserialize;
+
+use crate::{
+    client::{Client, ClientError, Reply},
+    words,
+};
+
+/// A queue at one moment; what is not known is `None`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) queue: String,
+    pub(crate) ready: Option<u64>,
+    pub(crate) delayed: Option<u64>,
+    pub(crate) in_flight: Option<u64>,
+    pub(crate) dead: Option<u64>,
+    oldest_ready_seconds: Option<f64>,
+    oldest_dead_seconds: Option<f64>,
+    pub(crate) route: Option<Route>,
+}
+
+/// The route that empties a queue.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Route {
+    pub(crate) name: String,
+    to: String,
+    /// Why, if it is.
+    paused: Option<String>,
+    breaker: Option<String>,
+    pub(crate) per_second: Option<f64>,
+}
+
+/// What a route is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// It works, as far as is known.
+    Fine,
+    /// Somebody may want to know.
+    HeldBack,
+    /// Its endpoint is down.
+    Down,
+}
+
+/// Asks for all queues.
+pub(crate) async fn ask(client: &Client) -> Result<Reply, ClientError> {
+    client.get("/v1/queues").await
+}
+
+impl Figures {
+    /// The age of the oldest message that could be delivered.
+    pub(crate) fn oldest_ready(&self) -> String {
+        words::oldest(self.ready, self.oldest_ready_seconds)
+    }
+
+    /// The age of the oldest dead letter.
+    pub(crate) fn oldest_dead(&self) -> String {
+        words::oldest(self.dead, self.oldest_dead_seconds)
+    }
+
+    /// Messages completed each second.
+    pub(crate) fn per_second(&self) -> String {
+        match &self.route {
+            Some(route) => route.per_second.map_or(words::UNKNOWN.to_owned(), words::rate),
+            None => words::NONE.to_owned(),
+        }
+    }
+
+    /// The route and where it leads.
+    pub(crate) fn leads_to(&self) -> String {
+        self.route
+            .as_ref()
+            .map_or(words::NONE.to_owned(), |route| format!("{} → {}", route.name, route.to))
+    }
+
+    /// What the route is doing, in words.
+    pub(crate) fn state(&self) -> (Condition, String) {
+        match &self.route {
+            Some(route) => route.state(),
+            None => (Condition::Fine, "no route".to_owned()),
+        }
+    }
+}
+
+impl Route {
+    /// Whether it was told to take no messages.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    fn state(&self) -> (Condition, String) {
+        match (self.paused.as_deref(), self.breaker.as_deref()) {
+            // The reason often begins with the word already.
+            (Some(why), _) if why.starts_with("paused") => (Condition::HeldBack, why.to_owned()),
+            (Some(why), _) => (Condition::HeldBack, format!("paused: {why}")),
+            (None, Some("closed")) => (Condition::Fine, "running".to_owned()),
+            (None, Some("open")) => (Condition::Down, "breaker open".to_owned()),
+            (None, Some(other)) => (Condition::HeldBack, format!("breaker {other}")),
+            (None, None) => (Condition::Fine, words::UNKNOWN.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(route: Value, condition: Condition, state: &str) {
+        let figures: Figures =
+            serde_json::from_value(json!({ "queue": "q", "route": route })).unwrap();
+        assert_eq!(figures.state(), (condition, state.to_owned()));
+    }
+
+    fn route(paused: Value, breaker: Value) -> Value {
+        json!({ "name": "r", "to": "http://h/", "paused": paused, "breaker": breaker })
+    }
+
+    #[test]
+    fn a_state_is_told_in_words() {
+        let why = json!("paused by an operator");
+        check(json!(null), Condition::Fine, "no route");
+        check(route(json!(null), json!("closed")), Condition::Fine, "running");
+        check(route(json!(null), json!("open")), Condition::Down, "breaker open");
+        check(route(json!(null), json!("half-open")), Condition::HeldBack, "breaker half-open");
+        check(route(json!(null), json!(null)), Condition::Fine, "?");
+        check(route(why, json!("open")), Condition::HeldBack, "paused by an operator");
+        check(route(json!("gone"), json!("closed")), Condition::HeldBack, "paused: gone");
+    }
+
+    #[test]
+    fn what_is_missing_is_not_known() {
+        let figures: Figures = serde_json::from_value(json!({ "queue": "q" })).unwrap();
+        let ages = [figures.oldest_ready(), figures.oldest_dead()];
+        assert_eq!((figures.ready, ages), (None, ["?".to_owned(), "?".to_owned()]));
+        assert_eq!((figures.per_second().as_str(), figures.leads_to().as_str()), ("–", "–"));
+    }
+}

@@ -1,0 +1,134 @@
+//! `bezoar send`: one message, or every line of an input as one.
+
+mod batch;
+mod delivered;
+mod envelope;
+mod failures;
+mod lines;
+mod progress;
+mod pump;
+mod source;
+mod tally;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+use bezoar::{Clock, MessageId, QueueName, SystemClock};
+use bytes::Bytes;
+use clap::error::ErrorKind;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use self::{envelope::Envelope, source::Source};
+use crate::{
+    client::{Client, ClientError, Reply, Retry, path},
+    duration, output,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The queue to send to
+    queue: QueueName,
+    /// Where the body is: a file, or - for stdin [default: stdin, if it is no terminal]
+    #[arg(value_name = "FILE|-", conflicts_with = "body")]
+    file: Option<PathBuf>,
+    /// The body itself
+    #[arg(long, value_name = "TEXT", value_parser = envelope::sensitive)]
+    body: Option<SecretString>,
+    /// Every line that is not empty is a message. Many are on their way at once, so that their order is
+    /// not kept. Ids are printed unless stdout is a terminal
+    #[arg(long)]
+    lines: bool,
+    /// An id, by which a message that is sent again is accepted once; with --lines the start of each:
+    /// ID-1 is that of the first line
+    #[arg(long)]
+    id: Option<MessageId>,
+    #[command(flatten)]
+    envelope: envelope::Arguments,
+    /// For how long to try again if the gateway is busy or the connection breaks
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    retry_for: Duration,
+    /// JSON instead of bare ids; with --lines one object for each line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sends messages that are alike in all but their ids and bodies.
+struct Sender<'a> {
+    client: &'a Client,
+    queue: QueueName,
+    id: Option<MessageId>,
+    envelope: Envelope,
+    retry_for: Duration,
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let source =
+        Source::choose(arguments.file, arguments.body).unwrap_or_else(|words| misused(words));
+    let envelope = Envelope::new(arguments.envelope).unwrap_or_else(|words| misused(&words));
+    let Arguments { queue, id, retry_for, .. } = arguments;
+    if let Some(problem) = id.as_ref().and_then(problem_of_id) {
+        misused(problem);
+    }
+    let sender = Sender { client, queue, id, envelope, retry_for };
+    match (arguments.lines, arguments.json) {
+        (true, json) => pump::run(&sender, source, json).await,
+        (false, json) => one(&sender, &source, json).await,
+    }
+}
+
+/// Ends the program with its code for wrong usage.
+fn misused(words: &str) -> ! {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{words}\n")).exit()
+}
+
+/// What would not arrive as it is, or has no room for the number of a line.
+fn problem_of_id(id: &MessageId) -> Option<&'static str> {
+    const LIMIT_BYTES: usize = 255 - "-18446744073709551615".len();
+    if id.as_str().trim_ascii() != id.as_str() {
+        return Some("--id starts or ends with a space");
+    }
+    (id.as_str().len() > LIMIT_BYTES).then_some("--id is longer than 234 bytes")
+}
+
+async fn one(sender: &Sender<'_>, source: &Source, json: bool) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Accepted {
+        id: String,
+    }
+    let body = source.read()?.into();
+    let id = sender.id.clone().unwrap_or_else(new_id);
+    let reply = sender.send_patiently(&id, body).await?;
+    if json {
+        output::print_json(&reply)?;
+    } else {
+        let accepted: Accepted = reply.parse()?;
+        output::print(&format!("{}\n", output::printable(&accepted.id)))?;
+    }
+    output::hint(&format!("accepted by the queue {}", sender.queue));
+    Ok(())
+}
+
+impl Sender<'_> {
+    /// The same id each time, so that a message whose answer was lost is accepted once.
+    async fn send_patiently(&self, id: &MessageId, body: Bytes) -> Result<Reply, ClientError> {
+        let mut retry = Retry::new(self.retry_for);
+        loop {
+            match self.send(id, body.clone()).await {
+                Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn send(&self, id: &MessageId, body: Bytes) -> Result<Reply, ClientError> {
+        let headers = self.envelope.headers(id, &body);
+        self.client
+            .upload(&path(["v1", "queues", self.queue.as_str(), "messages"]), headers, body)
+            .await
+    }
+}
+
+fn new_id() -> MessageId {
+    MessageId::generate(SystemClock.now(), &mut rand::rng())
+}

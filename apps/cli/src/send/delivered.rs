@@ -1,0 +1,108 @@
+//! What became of a batch.
+
+use anyhow::Error;
+use bezoar::MessageId;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::lines::Lines;
+use crate::client::ClientError;
+
+/// Codes of lines that may be accepted a little later.
+const PASSING: [&str; 5] =
+    ["busy", "throttled", "outcome-unknown", "store-unavailable", "store-full"];
+
+/// Why a line was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    pub(super) code: String,
+    pub(super) detail: String,
+}
+
+/// What became of a line.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) number: u64,
+    /// None if the line was never made into a message.
+    pub(super) id: Option<MessageId>,
+    pub(super) result: Result<(), Refusal>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Delivered {
+    /// In the order of the lines.
+    pub(super) outcomes: Vec<Outcome>,
+    /// How much of the input it took.
+    pub(super) bytes: u64,
+    /// Why it makes no sense to send more.
+    pub(super) stop: Option<Error>,
+}
+
+/// A line with the id that it keeps, however often it is sent.
+pub(super) struct Item {
+    pub(super) number: u64,
+    pub(super) id: MessageId,
+    pub(super) body: Bytes,
+}
+
+impl Delivered {
+    pub(super) fn too_long(lines: &Lines) -> Self {
+        let refusal =
+            Refusal::new("too-large", "the line is too long; send it as a file of its own");
+        let outcome =
+            |number: &u64| Outcome { number: *number, id: None, result: Err(refusal.clone()) };
+        let outcomes = lines.too_long.iter().map(outcome).collect();
+        Self { outcomes, bytes: lines.bytes, stop: None }
+    }
+
+    /// Records what is settled, and returns what should be sent again.
+    pub(super) fn sort(
+        &mut self,
+        part: Vec<Item>,
+        results: Vec<Result<(), Refusal>>,
+    ) -> Vec<(Item, Refusal)> {
+        let unanswered =
+            Err(Refusal::new("outcome-unknown", "the gateway did not say what became of it"));
+        let mut again = Vec::new();
+        for (item, result) in
+            part.into_iter().zip(results.into_iter().chain(std::iter::repeat(unanswered)))
+        {
+            match result {
+                Err(refusal) if PASSING.contains(&refusal.code.as_str()) => {
+                    again.push((item, refusal))
+                }
+                result => self.record(item, result),
+            }
+        }
+        again
+    }
+
+    pub(super) fn give_up(&mut self, part: Vec<Item>, error: ClientError) {
+        let refusal = match error.is_open() {
+            true => Refusal::new("outcome-unknown", &format!("{error}; it may have been accepted")),
+            false => Refusal::new("not-accepted", &error.to_string()),
+        };
+        self.refuse(part.into_iter().map(|item| (item, refusal.clone())));
+        self.stop = Some(error.into());
+    }
+
+    pub(super) fn not_sent(&mut self, parts: Vec<Vec<Item>>) {
+        let refusal = Refusal::new("not-sent", "not sent, because what was sent before it failed");
+        self.refuse(parts.into_iter().flatten().map(|item| (item, refusal.clone())));
+    }
+
+    pub(super) fn refuse(&mut self, items: impl IntoIterator<Item = (Item, Refusal)>) {
+        items.into_iter().for_each(|(item, refusal)| self.record(item, Err(refusal)));
+    }
+
+    fn record(&mut self, item: Item, result: Result<(), Refusal>) {
+        self.outcomes.push(Outcome { number: item.number, id: Some(item.id), result });
+    }
+}
+
+impl Refusal {
+    fn new(code: &str, detail: &str) -> Self {
+        Self { code: code.to_owned(), detail: detail.to_owned() }
+    }
+}

@@ -1,0 +1,160 @@
+//! What became of all the lines.
+
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+use anyhow::{Error, Result, anyhow, bail};
+use serde_json::json;
+
+use super::{
+    delivered::{Delivered, Outcome},
+    failures::Failures,
+    lines::Lines,
+    progress::Progress,
+};
+use crate::{
+    output,
+    words::{count, duration, plural, rate},
+};
+
+/// Counts, prints ids as they come, and tells how it ended.
+pub(super) struct Tally {
+    progress: Progress,
+    format: Format,
+    accepted: u64,
+    failures: Failures,
+    /// The last line that was taken on, from 1.
+    last: u64,
+    has_ended: bool,
+    is_interrupted: bool,
+    stop: Option<Error>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// An object for each line.
+    Json,
+    /// The id of each accepted message.
+    Ids,
+    /// Nothing: a terminal full of ids helps nobody, or nobody reads any more.
+    Nothing,
+}
+
+impl Tally {
+    pub(super) fn new(progress: Progress, json: bool) -> Self {
+        let format = match (json, io::stdout().is_terminal()) {
+            (true, _) => Format::Json,
+            (false, false) => Format::Ids,
+            (false, true) => Format::Nothing,
+        };
+        let failures = Failures::default();
+        let (accepted, last, has_ended, is_interrupted) = (0, 0, false, false);
+        Self { progress, format, accepted, failures, last, has_ended, is_interrupted, stop: None }
+    }
+
+    /// These lines are now on their way.
+    pub(super) fn started(&mut self, lines: &Lines) {
+        self.last = self.last.max(lines.last());
+    }
+
+    /// There are no more lines.
+    pub(super) fn ended(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// No more lines should be sent. The first reason counts.
+    pub(super) fn stop(&mut self, why: Error) {
+        self.stop.get_or_insert(why);
+    }
+
+    /// Somebody wants it to end.
+    pub(super) fn interrupt(&mut self) {
+        self.is_interrupted = true;
+        let words = "waiting for what is on its way; Ctrl-C again does not wait";
+        self.progress.aside(|| output::say(words));
+        self.stop(anyhow!("interrupted"));
+    }
+
+    /// What is on its way is not waited for.
+    pub(super) fn abandon(&mut self) {
+        self.stop = Some(anyhow!("interrupted; what was on its way may have been accepted"));
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.is_interrupted
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Takes note of what became of a batch.
+    pub(super) fn record(&mut self, delivered: Delivered) -> Result<()> {
+        for outcome in &delivered.outcomes {
+            match &outcome.result {
+                Ok(()) => self.accepted += 1,
+                Err(refusal) => self.failures.add(outcome.number, &refusal.detail),
+            }
+        }
+        if let Some(why) = delivered.stop {
+            self.stop(why);
+        }
+        self.progress.advance(delivered.bytes, self.accepted);
+        self.print(&delivered.outcomes)
+    }
+
+    fn print(&mut self, outcomes: &[Outcome]) -> Result<()> {
+        let text: String = match self.format {
+            Format::Json => outcomes.iter().map(as_json).collect(),
+            Format::Ids => outcomes.iter().filter_map(as_id).collect(),
+            Format::Nothing => return Ok(()),
+        };
+        if !self.progress.aside(|| output::print(&text))? {
+            self.format = Format::Nothing;
+        }
+        Ok(())
+    }
+
+    /// Tells how it ended; an error unless every line was accepted.
+    pub(super) fn conclude(self) -> Result<()> {
+        let elapsed = self.progress.finish();
+        output::say(&summary(self.accepted, elapsed));
+        self.failures.lines().iter().for_each(|line| output::say(line));
+        if !self.has_ended {
+            let next = count(self.last + 1);
+            output::say(&format!("nothing was sent from line {next} on"));
+        }
+        let refused = plural(self.failures.count(), "line");
+        match self.stop {
+            Some(why) if self.failures.count() == 0 => Err(why),
+            Some(why) => Err(why.context(format!("{refused} not accepted"))),
+            None if self.failures.count() > 0 => bail!("{refused} not accepted"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Without a rate where it would say more of the clock than of the gateway.
+fn summary(accepted: u64, elapsed: Duration) -> String {
+    let done = format!("accepted {} in {}", plural(accepted, "message"), duration(elapsed));
+    match elapsed.as_secs_f64() {
+        ..0.1 => done,
+        seconds => format!("{done}, {} a second", rate(accepted as f64 / seconds)),
+    }
+}
+
+fn as_json(outcome: &Outcome) -> String {
+    let id = outcome.id.as_ref().map(|id| id.as_str());
+    let line = match &outcome.result {
+        Ok(()) => json!({ "line": outcome.number, "id": id }),
+        Err(refusal) => json!({ "line": outcome.number, "id": id, "error": refusal }),
+    };
+    format!("{line}\n")
+}
+
+fn as_id(outcome: &Outcome) -> Option<String> {
+    outcome.result.as_ref().ok()?;
+    Some(format!("{}\n", outcome.id.as_ref()?))
+}

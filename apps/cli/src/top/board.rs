@@ -1,0 +1,154 @@
+//! What is known, what is selected, and what the keys mean.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::time::Instant;
+
+use crate::{client::ClientError, figures::Figures, route::Order};
+
+/// How many seconds of throughput are kept.
+const HISTORY: usize = 300;
+
+/// How long it is told what came of a key: later it may no longer be so.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// Messages a second, in tenths; none where it is not known.
+pub(super) type Samples = VecDeque<Option<u64>>;
+
+/// All that is shown.
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) url: String,
+    pub(super) queues: Vec<Figures>,
+    pub(super) selected: usize,
+    /// When the gateway last answered.
+    pub(super) as_of: Option<Instant>,
+    /// Why it does not answer now.
+    pub(super) trouble: Option<String>,
+    notice: Option<(String, Instant)>,
+    samples: BTreeMap<String, Samples>,
+}
+
+/// What a key asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Quit,
+    /// To the route of this name.
+    Order(Order, String),
+}
+
+impl Board {
+    pub(super) fn new(url: String) -> Self {
+        let (queues, samples) = (Vec::new(), BTreeMap::new());
+        Self { url, queues, selected: 0, as_of: None, trouble: None, notice: None, samples }
+    }
+
+    /// The gateway answered.
+    pub(super) fn learn(&mut self, queues: Vec<Figures>, now: Instant) {
+        let chosen = self.chosen().map(|figures| figures.queue.clone());
+        let place = queues.iter().position(|figures| Some(&figures.queue) == chosen.as_ref());
+        self.selected = place.unwrap_or(self.selected).min(queues.len().saturating_sub(1));
+        self.samples.retain(|name, _| queues.iter().any(|figures| &figures.queue == name));
+        for figures in &queues {
+            let per_second = figures.route.as_ref().and_then(|route| route.per_second);
+            let tenths = per_second.map(|rate| (rate * 10.0).round() as u64);
+            push(self.samples.entry(figures.queue.clone()).or_default(), tenths);
+        }
+        (self.queues, self.as_of, self.trouble) = (queues, Some(now), None);
+    }
+
+    /// The gateway did not answer: what is shown grows old, and the curves have a gap.
+    pub(super) fn lose(&mut self, error: ClientError) {
+        self.samples.values_mut().for_each(|samples| push(samples, None));
+        self.trouble = Some(match &error {
+            ClientError::Refused(problem) => problem.to_string(),
+            _ => "not reachable, trying again".to_owned(),
+        });
+    }
+
+    /// A route did as it was told, or did not.
+    pub(super) fn ordered(
+        &mut self,
+        route: &str,
+        order: Order,
+        error: Option<ClientError>,
+        now: Instant,
+    ) {
+        let words = match (error, order) {
+            (Some(error), _) => format!("cannot {} {route}: {error}", order.as_str()),
+            (None, Order::Pause) => format!("{route} is paused"),
+            (None, Order::Resume) => format!("{route} takes messages"),
+        };
+        self.notice = Some((words, now));
+    }
+
+    /// What came of the last key, for a while.
+    pub(super) fn notice(&self, now: Instant) -> Option<&str> {
+        let (words, since) = self.notice.as_ref()?;
+        (now.saturating_duration_since(*since) < NOTICE).then_some(words)
+    }
+
+    /// The throughput of a queue, oldest first.
+    pub(super) fn samples(&self, queue: &str) -> impl DoubleEndedIterator<Item = Option<u64>> {
+        self.samples.get(queue).into_iter().flatten().copied()
+    }
+
+    /// The selected queue.
+    pub(super) fn chosen(&self) -> Option<&Figures> {
+        self.queues.get(self.selected)
+    }
+
+    /// What happened at the terminal.
+    pub(super) fn press(&mut self, event: &Event, now: Instant) -> Option<Wish> {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
+            _ => None, // a new size is seen when it is drawn
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, now: Instant) -> Option<Wish> {
+        let last = self.queues.len().saturating_sub(1);
+        self.notice = None;
+        match (key.code, key.modifiers.contains(KeyModifiers::CONTROL)) {
+            (KeyCode::Char('c'), true) | (KeyCode::Char('q') | KeyCode::Esc, false) => {
+                return Some(Wish::Quit);
+            }
+            (KeyCode::Up | KeyCode::Char('k'), _) => {
+                self.selected = self.selected.saturating_sub(1)
+            }
+            (KeyCode::Down | KeyCode::Char('j'), _) => {
+                self.selected = (self.selected + 1).min(last)
+            }
+            (KeyCode::Home, _) => self.selected = 0,
+            (KeyCode::End, _) => self.selected = last,
+            (KeyCode::Char('p'), false) => return self.toggle(now),
+            _ => {}
+        }
+        None
+    }
+
+    fn toggle(&mut self, now: Instant) -> Option<Wish> {
+        let figures = self.queues.get(self.selected)?;
+        let Some(route) = &figures.route else {
+            self.notice = Some((format!("{} has no route to pause", figures.queue), now));
+            return None;
+        };
+        let order = if route.is_paused() { Order::Resume } else { Order::Pause };
+        Some(Wish::Order(order, route.name.clone()))
+    }
+}
+
+fn push(samples: &mut Samples, sample: Option<u64>) {
+    if samples.len() == HISTORY {
+        samples.pop_front();
+    }
+    samples.push_back(sample);
+}
+
+#[cfg(test)]
+#[path = "board_tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! Keys and news, without a terminal.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn board(queues: Value) -> Board {
+    let mut board = Board::new("http://h:1".to_owned());
+    board.learn(serde_json::from_value(queues).unwrap(), Instant::now());
+    board
+}
+
+fn press(board: &mut Board, code: KeyCode) -> Option<Wish> {
+    board.press(&Event::Key(code.into()), Instant::now())
+}
+
+fn lab(paused: Value) -> Value {
+    let route =
+        json!({ "name": "results", "to": "http://h/", "paused": paused, "per_second": 1.25 });
+    json!({ "queue": "lab", "route": route })
+}
+
+#[test]
+fn q_escape_and_ctrl_c_quit() {
+    let mut board = board(json!([]));
+    assert_eq!(press(&mut board, KeyCode::Char('q')), Some(Wish::Quit));
+    assert_eq!(press(&mut board, KeyCode::Esc), Some(Wish::Quit));
+    let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(board.press(&Event::Key(ctrl_c), Instant::now()), Some(Wish::Quit));
+    assert_eq!(press(&mut board, KeyCode::Char('c')), None);
+}
+
+#[test]
+fn p_pauses_what_runs_and_resumes_what_is_paused() {
+    let order = |order| Some(Wish::Order(order, "results".to_owned()));
+    let mut running = board(json!([lab(json!(null))]));
+    assert_eq!(press(&mut running, KeyCode::Char('p')), order(Order::Pause));
+    let mut paused = board(json!([lab(json!("paused by an operator"))]));
+    assert_eq!(press(&mut paused, KeyCode::Char('p')), order(Order::Resume));
+    let mut without = board(json!([{ "queue": "default" }]));
+    assert_eq!(press(&mut without, KeyCode::Char('p')), None);
+    assert_eq!(without.notice(Instant::now()), Some("default has no route to pause"));
+    assert_eq!(without.notice(Instant::now() + NOTICE), None);
+    assert_eq!(press(&mut board(json!([])), KeyCode::Char('p')), None);
+}
+
+#[test]
+fn the_selection_stays_with_its_queue_and_within_the_list() {
+    let mut board = board(json!([{ "queue": "a" }, { "queue": "b" }]));
+    for (key, selected) in [
+        (KeyCode::Up, 0),
+        (KeyCode::Down, 1),
+        (KeyCode::Down, 1),
+        (KeyCode::Home, 0),
+        (KeyCode::End, 1),
+    ] {
+        press(&mut board, key);
+        assert_eq!(board.selected, selected);
+    }
+    let more = json!([{ "queue": "a" }, { "queue": "aa" }, { "queue": "b" }]);
+    board.learn(serde_json::from_value(more).unwrap(), Instant::now());
+    assert_eq!(board.chosen().unwrap().queue, "b");
+    board.learn(serde_json::from_value(json!([{ "queue": "a" }])).unwrap(), Instant::now());
+    assert_eq!(board.chosen().unwrap().queue, "a");
+    board.learn(Vec::new(), Instant::now());
+    assert!(board.chosen().is_none());
+}
+
+#[test]
+fn a_silent_gateway_leaves_the_figures_and_a_gap_in_the_curve() {
+    let mut board = board(json!([lab(json!(null))]));
+    let url = "http://h:1".parse().unwrap();
+    board.lose(ClientError::Late { url, deadline: std::time::Duration::from_secs(1) });
+    assert_eq!(board.trouble.as_deref(), Some("not reachable, trying again"));
+    assert_eq!(board.samples("lab").collect::<Vec<_>>(), [Some(13), None]);
+    board.learn(board.queues.clone(), Instant::now());
+    assert_eq!(board.trouble, None);
+}
+
+#[test]
+fn the_history_is_bounded_and_forgets_queues_that_are_gone() {
+    let mut board = board(json!([lab(json!(null))]));
+    (0..1_000).for_each(|_| board.learn(board.queues.clone(), Instant::now()));
+    assert_eq!(board.samples("lab").count(), HISTORY);
+    board.learn(Vec::new(), Instant::now());
+    assert_eq!(board.samples("lab").count(), 0);
+}

@@ -1,0 +1,100 @@
+//! What is on the screen.
+
+use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
+use serde_json::json;
+
+use super::*;
+use crate::{client::ClientError, route::Order};
+
+fn board() -> Board {
+    let mut board = Board::new("http://127.0.0.1:8420".to_owned());
+    let route = |paused, breaker| json!({ "name": "results", "to": "http://h/r", "paused": paused, "breaker": breaker, "per_second": 12.5 });
+    let queues = json!([
+        { "queue": "default", "ready": 0, "delayed": 0, "in_flight": 0, "dead": 0, "route": null },
+        { "queue": "lab", "ready": 1234, "delayed": null, "in_flight": 16, "dead": 7,
+          "oldest_ready_seconds": 200.0, "oldest_dead_seconds": 7300.0,
+          "route": route(json!(null), json!("open")) },
+    ]);
+    board.learn(serde_json::from_value(queues).unwrap(), Instant::now());
+    board
+}
+
+fn drawn(board: &Board, width: u16, height: u16, now: Instant) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, board, now)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn lines(buffer: &Buffer) -> Vec<String> {
+    let width = usize::from(buffer.area.width);
+    let rows = buffer.content.chunks(width);
+    let line =
+        |row: &[ratatui::buffer::Cell]| row.iter().map(|cell| cell.symbol()).collect::<String>();
+    rows.map(|row| line(row).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn queues_are_in_a_table_and_the_selected_one_has_a_curve() {
+    let mut board = board();
+    board.selected = 1;
+    let lines = lines(&drawn(&board, 130, 14, Instant::now()));
+    let expected = [
+        "bezoar top  http://127.0.0.1:8420",
+        "queue                    ready   delayed in flight      dead oldest ready oldest dead per second              state",
+        "default                      0         0         0         0            –           –          –              no route",
+        "lab                      1,234         ?        16         7          3 m         2 h       12.5            █ breaker open",
+    ];
+    assert_eq!(&lines[..4], expected);
+    assert!(lines[7].starts_with("┌ lab: 12.5 a second, results → http://h/r ─"), "{}", lines[7]);
+    assert!(lines[8].ends_with("█│"), "{}", lines[8]);
+    assert_eq!(lines[13], "q quit   ↑ ↓ select   p pause or resume its route");
+}
+
+#[test]
+fn a_narrow_terminal_shows_what_matters_most() {
+    let lines = lines(&drawn(&board(), 80, 14, Instant::now()));
+    let expected = [
+        "queue             ready in flight      dead oldest dead per second state",
+        "default               0         0         0           –          – no route",
+        "lab               1,234        16         7         2 h       12.5 breaker open",
+    ];
+    assert_eq!(&lines[1..4], expected);
+}
+
+#[test]
+fn dead_letters_and_an_open_breaker_are_red() {
+    let buffer = drawn(&board(), 130, 14, Instant::now());
+    let style_of = |text: &str| {
+        let width = usize::from(buffer.area.width);
+        let row = &buffer.content[3 * width..4 * width];
+        let place = (0..width).find(|at| {
+            row[*at..].iter().map(|cell| cell.symbol()).collect::<String>().starts_with(text)
+        });
+        row[place.unwrap()].fg
+    };
+    assert_eq!(style_of("7 "), Color::Red);
+    assert_eq!(style_of("breaker"), Color::Red);
+    assert_eq!(style_of("1,234"), Color::Reset);
+}
+
+#[test]
+fn a_gateway_that_went_away_is_told_with_the_age_of_the_figures() {
+    let mut board = board();
+    let url = "http://h:1".parse().unwrap();
+    board.lose(ClientError::Late { url, deadline: Duration::from_secs(1) });
+    let lines = lines(&drawn(&board, 130, 14, Instant::now() + Duration::from_secs(75)));
+    let expected =
+        "bezoar top  http://127.0.0.1:8420  not reachable, trying again  (as of 1 m ago)";
+    assert_eq!(lines[0], expected);
+    assert!(lines[3].starts_with("lab "), "{}", lines[3]);
+}
+
+#[test]
+fn no_size_of_a_terminal_makes_it_panic() {
+    let mut board = board();
+    board.ordered("results", Order::Pause, None, Instant::now());
+    for (width, height) in [(1, 1), (2, 50), (200, 2), (7, 7), (500, 100)] {
+        drawn(&board, width, height, Instant::now());
+    }
+    drawn(&Board::new(String::new()), 80, 24, Instant::now());
+}

@@ -1,0 +1,114 @@
+//! Which gateway, as whom, and what is said when it does not work.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+
+use crate::{
+    alone, bezoar,
+    fake::{Answer, Gateway, problem},
+    run,
+};
+
+/// A port on which nobody listens.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn without_a_gateway_the_remedy_is_named() {
+    let url = nowhere();
+    for command in [vec!["queues"], vec!["send", "q", "--body", "x"], vec!["whoami"]] {
+        let ended = run(alone().args(["--url", &url]).args(command));
+        let expected =
+            format!("no gateway answers at {url}; start one with `bezoar up`, or set --url");
+        assert!(ended.words.contains(&expected), "{ended:?}");
+        assert_eq!((ended.code, ended.data.as_str()), (1, ""));
+    }
+}
+
+#[test]
+fn a_refusal_is_told_in_the_gateways_words() {
+    for (status, code, detail) in [
+        (403, "forbidden", "this needs the role operator"),
+        (404, "not-found", "there is no queue \"q\"; there are: default"),
+        (400, "bad-request", "the parameters are queue, limit"),
+    ] {
+        let gateway = Gateway::start(move |_, _| problem(status, code, detail));
+        let ended = run(bezoar(&gateway).arg("queues"));
+        assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
+    }
+}
+
+#[test]
+fn who_has_no_token_reads_where_to_get_one() {
+    let gateway = Gateway::start(|_, _| problem(401, "unauthorized", "send a token"));
+    let ended = run(alone().args(["queues", "--url", &gateway.url()]));
+    assert!(ended.words.contains("send a token; set BEZOAR_TOKEN"), "{ended:?}");
+    assert_eq!(gateway.asked()[0].header("authorization"), "");
+}
+
+#[test]
+fn another_server_is_not_taken_for_a_gateway() {
+    let gateway = Gateway::start(|_, _| Answer::Text(404, "<html>CANARY"));
+    let ended = run(bezoar(&gateway).arg("queues"));
+    assert!(ended.words.contains("404 Not Found and not that of a gateway"), "{ended:?}");
+    for (status, body) in [(200, "<html>CANARY"), (200, "{\"CANARY\":7}"), (200, "")] {
+        let gateway = Gateway::start(move |_, _| Answer::Text(status, body));
+        let ended = run(bezoar(&gateway).arg("queues"));
+        assert!(ended.words.contains("not what this version understands"), "{ended:?}");
+        assert_eq!(ended.code, 1);
+    }
+}
+
+#[test]
+fn a_broken_connection_is_an_error_and_no_panic() {
+    let gateway = Gateway::start(|_, _| Answer::Hangup);
+    let ended = run(bezoar(&gateway).arg("queues"));
+    assert!(ended.words.contains("broke the connection before it answered"), "{ended:?}");
+    assert_eq!(ended.code, 1);
+}
+
+#[test]
+fn the_token_of_a_gateway_in_this_folder_is_found() {
+    let gateway = Gateway::answering(json!([]));
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("bezoar-data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("token"), "bzr_found\n").unwrap();
+    std::fs::set_permissions(data.join("token"), PermissionsExt::from_mode(0o600)).unwrap();
+
+    let found = run(alone().current_dir(&folder).args(["queues", "--url", &gateway.url()]));
+    assert_eq!((found.code, found.words.contains("chmod")), (0, false), "{found:?}");
+    let empty =
+        bezoar(&gateway).current_dir(&folder).env("BEZOAR_TOKEN", "").arg("queues").output();
+    assert!(empty.unwrap().status.success());
+    run(bezoar(&gateway).current_dir(&folder).env("BEZOAR_TOKEN", "bzr_given").arg("queues"));
+    run(bezoar(&gateway).current_dir(&folder).args(["queues", "--token", "bzr_flag"]));
+    let shown: Vec<_> = gateway.asked().iter().map(|asked| asked.header("authorization")).collect();
+    assert_eq!(
+        shown,
+        ["Bearer bzr_found", "Bearer bzr_found", "Bearer bzr_given", "Bearer bzr_flag"]
+    );
+
+    std::fs::set_permissions(data.join("token"), PermissionsExt::from_mode(0o644)).unwrap();
+    let open = run(alone().current_dir(&folder).args(["queues", "--url", &gateway.url()]));
+    assert!(open.words.contains("chmod 600 bezoar-data/token"), "{open:?}");
+}
+
+#[test]
+fn a_url_that_is_none_is_wrong_usage_and_not_repeated() {
+    for url in ["localhost:8420", "http://ada:CANARY@localhost", ""] {
+        let ended = run(alone().args(["queues", "--url", url]));
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.words.contains("--url"), "{ended:?}");
+    }
+}
+
+#[test]
+fn help_shows_no_secret_from_the_environment() {
+    let gateway = Gateway::answering(json!([]));
+    let ended = run(bezoar(&gateway).args(["queues", "--help"]));
+    assert!(ended.data.contains("BEZOAR_TOKEN"), "{ended:?}");
+}

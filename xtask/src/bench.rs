@@ -28,12 +28,12 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The folders that hold a crate, sorted.
+/// The folders that hold a program, sorted.
 fn known(bench: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(bench).with_context(|| format!("cannot list {}", bench.display()))? {
         let entry = entry?;
-        if entry.path().join("Cargo.toml").is_file() {
+        if entry.path().join("src/main.rs").is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_manifest_is_a_benchmark() {
+    fn a_folder_with_a_program_is_a_benchmark() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         assert!(known(root).unwrap().contains(&"xtask".to_owned()));
         assert!(!known(root).unwrap().contains(&"docs".to_owned()));

@@ -3,11 +3,11 @@
 use std::{fs, num::NonZeroU32, path::Path, process::Command, time::Duration, time::Instant};
 
 use anyhow::{Context as _, Result, bail};
+use bench_support::Place;
 use bezoar::{Bezoar, QueueName, Router, Settlement, Shutdown, SubscribeOptions, Worker};
 use serde::{Deserialize, Serialize};
 
 use crate::options::Sizes;
-use crate::place::Place;
 use crate::product;
 
 /// What one process saw with a backlog of a given length.

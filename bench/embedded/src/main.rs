@@ -2,36 +2,28 @@
 //!
 //! Only ratios of the same run mean anything: the absolute figures are the machine's. Layout:
 //!
-//! - `limit`: a bare rusqlite program with the product's durability, the best that is possible;
 //! - `product`, `backlog`: the embedded queue itself, and what a long backlog costs;
 //! - `peers`: other embedded queues, each in its own process;
-//! - `measurement`, `report`: rates, their medians, and the table;
-//! - `options`, `place`: how much to measure, and where the files go;
-//! - `load`: whether the machine was busy with something else.
+//! - `options`: how much to measure.
+//!
+//! The limit, a bare rusqlite program with the product's durability, is in `bench_support`.
 
 mod backlog;
-mod limit;
-mod load;
-mod measurement;
 mod options;
 mod peers;
-mod place;
 mod product;
-mod report;
 
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use bench_support::{Place, Report, Rounds, limit, load, progress};
 use clap::Parser as _;
 
 use crate::backlog::Seen;
-use crate::measurement::Rounds;
 use crate::options::{Options, Sizes};
 use crate::peers::Peers;
-use crate::place::Place;
-use crate::report::Report;
 
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
@@ -57,7 +49,7 @@ fn measure_rounds(place: &Place, sizes: &Sizes, peers: &mut Peers) -> Result<Rou
     let mut rounds = Rounds::default();
     for number in 1..=sizes.rounds {
         progress(&format!("round {number} of {}: limit", sizes.rounds));
-        rounds.add(limit::round(place, sizes)?);
+        rounds.add(limit::round(place, sizes.messages)?);
         progress(&format!("round {number} of {}: bezoar", sizes.rounds));
         rounds.add(product::round(place, sizes)?);
         rounds.add(peers.round(place, sizes));
@@ -132,9 +124,4 @@ fn needed(peer: &str) -> Option<f64> {
         apalis if apalis.starts_with("apalis") => Some(15.0),
         _ => Some(10.0),
     }
-}
-
-/// What is going on, where it does not mix with the table; losing such a line harms nobody.
-fn progress(what: &str) {
-    let _ = writeln!(io::stderr().lock(), "{what}");
 }

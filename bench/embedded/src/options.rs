@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
+use bench_support::BATCH;
 use clap::Parser;
-
-/// Messages in one transaction of the batched measurements.
-pub(crate) const BATCH: u32 = 256;
 
 const DEFAULT_MESSAGES: u64 = 300_000;
 const QUICK_MESSAGES: u64 = 30_000;

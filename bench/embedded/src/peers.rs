@@ -10,12 +10,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use bench_support::{Measurement, Place, progress};
 use serde::Deserialize;
 
-use crate::measurement::Measurement;
 use crate::options::Sizes;
-use crate::place::Place;
-use crate::progress;
 
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 

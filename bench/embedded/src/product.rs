@@ -9,14 +9,13 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use bench_support::{Measurement, Place};
 use bezoar::{
     Bezoar, Body, Clock as _, Destination, Message, MessageId, MessageType, QueueName, Router,
     Shutdown, State, SystemClock, Worker,
 };
 
-use crate::measurement::Measurement;
 use crate::options::Sizes;
-use crate::place::Place;
 
 pub(crate) const ACCEPT: &str = "bezoar: accept, 256 producers";
 pub(crate) const PROCESS: &str = "bezoar: worker, one by one";

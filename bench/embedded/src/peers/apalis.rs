@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use bench_support::Place;
 
 use super::{existing, process};
-use crate::place::Place;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 

@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::measurement::Measurement;
+use crate::Measurement;
 
 const HEADINGS: [&str; 5] = ["what", "per second", "ratio", "needed", "ok"];
 
 /// What a run has shown, in the order it was added.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     lines: Vec<Line>,
     notes: Vec<String>,
 }
@@ -35,17 +35,12 @@ enum Bound {
 
 impl Report {
     /// A rate that others are compared with.
-    pub(crate) fn rate(&mut self, measured: &Measurement) {
+    pub fn rate(&mut self, measured: &Measurement) {
         self.push(measured.name.clone(), number(measured.per_second), None);
     }
 
     /// A rate beside another; with `needed` the run fails unless the ratio is at least that.
-    pub(crate) fn compare(
-        &mut self,
-        subject: &Measurement,
-        baseline: &Measurement,
-        needed: Option<f64>,
-    ) {
+    pub fn compare(&mut self, subject: &Measurement, baseline: &Measurement, needed: Option<f64>) {
         let bound = needed.map_or(Bound::None, Bound::AtLeast);
         let comparison = Comparison { figure: subject.per_second / baseline.per_second, bound };
         let what = format!("{} / {}", subject.name, baseline.name);
@@ -53,23 +48,23 @@ impl Report {
     }
 
     /// A figure that must not be larger.
-    pub(crate) fn at_most(&mut self, what: &str, figure: f64, most: f64) {
+    pub fn at_most(&mut self, what: &str, figure: f64, most: f64) {
         let bound = Bound::AtMost(most);
         self.push(what.to_owned(), String::new(), Some(Comparison { figure, bound }));
     }
 
     /// Something that could not be measured: a reason, never a number.
-    pub(crate) fn unavailable(&mut self, name: &str, reason: &str) {
+    pub fn unavailable(&mut self, name: &str, reason: &str) {
         self.push(name.to_owned(), format!("not available: {reason}"), None);
     }
 
     /// A line under the table, such as the settings behind a figure.
-    pub(crate) fn note(&mut self, note: String) {
+    pub fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 
     /// Whether every needed ratio was reached.
-    pub(crate) fn passed(&self) -> bool {
+    pub fn passed(&self) -> bool {
         self.lines.iter().filter_map(|line| line.comparison).all(|c| c.ok() != Some(false))
     }
 
@@ -162,7 +157,7 @@ mod tests {
     use super::*;
 
     fn rate(name: &str, per_second: f64) -> Measurement {
-        Measurement { name: name.to_owned(), per_second }
+        Measurement::new(name, per_second)
     }
 
     #[test]

@@ -10,39 +10,47 @@ const STEADY: f64 = 1.5;
 
 /// Something that happened so many times a second.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Measurement {
-    pub(crate) name: String,
-    pub(crate) per_second: f64,
+pub struct Measurement {
+    /// Of what.
+    pub name: String,
+    /// How often.
+    pub per_second: f64,
 }
 
 impl Measurement {
+    /// A rate that somebody else has measured.
+    pub fn new(name: &str, per_second: f64) -> Self {
+        Self { name: name.to_owned(), per_second }
+    }
+
     /// Times `work`, which handles `count` messages.
-    pub(crate) fn of(name: &str, count: u64, work: impl FnOnce() -> Result<()>) -> Result<Self> {
+    pub fn of(name: &str, count: u64, work: impl FnOnce() -> Result<()>) -> Result<Self> {
         let start = Instant::now();
         work().with_context(|| format!("measuring {name}"))?;
         let per_second = count as f64 / start.elapsed().as_secs_f64();
-        Ok(Measurement { name: name.to_owned(), per_second })
+        Ok(Self::new(name, per_second))
     }
 }
 
 /// The same measurements, several times over.
 #[derive(Debug, Default)]
-pub(crate) struct Rounds(Vec<Measurement>);
+pub struct Rounds(Vec<Measurement>);
 
 impl Rounds {
-    pub(crate) fn add(&mut self, measurements: impl IntoIterator<Item = Measurement>) {
+    /// Adds those of a round.
+    pub fn add(&mut self, measurements: impl IntoIterator<Item = Measurement>) {
         self.0.extend(measurements);
     }
 
     /// The median of all measurements of this name: one slow moment does not count.
-    pub(crate) fn median(&self, name: &str) -> Result<Measurement> {
+    pub fn median(&self, name: &str) -> Result<Measurement> {
         let rates = self.sorted(name);
         let per_second = *rates.get(rates.len() / 2).with_context(|| format!("no {name:?}"))?;
-        Ok(Measurement { name: name.to_owned(), per_second })
+        Ok(Measurement::new(name, per_second))
     }
 
     /// A warning for each measurement that differs from round to round by more than it should.
-    pub(crate) fn unsteady(&self) -> Vec<String> {
+    pub fn unsteady(&self) -> Vec<String> {
         let names: BTreeSet<&str> = self.0.iter().map(|m| m.name.as_str()).collect();
         names.into_iter().filter_map(|name| self.unsteadiness(name)).collect()
     }
@@ -68,7 +76,7 @@ mod tests {
     use super::*;
 
     fn rate(name: &str, per_second: f64) -> Measurement {
-        Measurement { name: name.to_owned(), per_second }
+        Measurement::new(name, per_second)
     }
 
     #[test]

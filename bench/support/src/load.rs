@@ -4,17 +4,18 @@ use std::fs;
 
 /// The load average around a run, where the system tells it.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     before: Option<String>,
 }
 
 impl Window {
-    pub(crate) fn open() -> Window {
+    /// Before the run.
+    pub fn open() -> Window {
         Window { before: average() }
     }
 
     /// For the notes under the table.
-    pub(crate) fn close(self) -> String {
+    pub fn close(self) -> String {
         let [before, after] =
             [self.before, average()].map(|load| load.unwrap_or_else(|| "unknown".to_owned()));
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());

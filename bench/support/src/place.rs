@@ -8,13 +8,13 @@ use tempfile::TempDir;
 
 /// The directories that a run uses.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     target: PathBuf,
 }
 
 impl Place {
     /// Finds the target directory. Refuses one in memory, where durability would cost nothing.
-    pub(crate) fn find() -> Result<Place> {
+    pub fn find() -> Result<Place> {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
         fs::create_dir_all(&target)?;
@@ -30,19 +30,19 @@ impl Place {
     }
 
     /// An empty directory for one measurement; it is deleted when dropped.
-    pub(crate) fn scratch(&self) -> Result<TempDir> {
+    pub fn scratch(&self) -> Result<TempDir> {
         let parent = self.target.join("bench");
         fs::create_dir_all(&parent)?;
         TempDir::new_in(&parent).with_context(|| format!("creating one in {}", parent.display()))
     }
 
     /// Something that is kept between runs, such as what the peers were built into.
-    pub(crate) fn kept(&self, name: &str) -> PathBuf {
+    pub fn kept(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }
 
     /// Where the peers' sources are.
-    pub(crate) fn peers(&self) -> PathBuf {
+    pub fn peers(&self) -> PathBuf {
         repository().join("bench/peers")
     }
 }

@@ -1,0 +1,21 @@
+//! What benchmarks share: bare SQLite as the limit, rates and their medians, the table, where files go.
+
+pub mod limit;
+pub mod load;
+mod measurement;
+mod place;
+mod report;
+
+use std::io::{self, Write as _};
+
+pub use measurement::{Measurement, Rounds};
+pub use place::Place;
+pub use report::Report;
+
+/// Messages in one transaction of the batched measurements.
+pub const BATCH: u32 = 256;
+
+/// What is going on, where it does not mix with the table; losing such a line harms nobody.
+pub fn progress(what: &str) {
+    let _ = writeln!(io::stderr().lock(), "{what}");
+}

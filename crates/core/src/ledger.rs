@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::{Code, Detail, Failure, FailureKind, millis};
+use crate::{Code, Detail, Failure, FailureKind, catalogue::OperationId, millis};
 
 /// How many tries a ledger remembers: the first, and the latest of the others.
 pub const HISTORY_LIMIT: usize = 32;
@@ -61,6 +61,8 @@ pub struct Ledger {
     pub released: u32,
     /// How often it was replayed.
     pub replayed: u32,
+    /// The replay that sent it last, where the store knows.
+    pub replay: Option<OperationId>,
     history: Vec<Attempt>,
 }
 
@@ -73,7 +75,7 @@ impl Ledger {
         replayed: u32,
         history: Vec<Attempt>,
     ) -> Self {
-        let mut ledger = Self { acquired, failed, released, replayed, history };
+        let mut ledger = Self { acquired, failed, released, replayed, replay: None, history };
         ledger.shorten(HISTORY_LIMIT);
         ledger
     }

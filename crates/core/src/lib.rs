@@ -17,6 +17,7 @@
 //! ```
 
 mod admin;
+pub mod catalogue;
 mod clock;
 mod dead_letter;
 mod error;

@@ -1,0 +1,288 @@
+//! Who did what: entries that are chained by their hashes.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+/// What somebody does, from where, to what and why. Safe to show: it holds no body, header value or detail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Act {
+    /// Who: the name of a token, or of a program.
+    pub who: String,
+    /// From where: an address.
+    pub from: String,
+    /// What they do.
+    pub verb: Verb,
+    /// To what, such as `dead letter 7`.
+    pub target: String,
+    /// Why, in their own words.
+    pub why: String,
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Looks at a body, header values or error details.
+    Reveal,
+    /// Plans, starts, or otherwise steers a replay.
+    Replay,
+    /// Plans, starts, or otherwise steers a removal.
+    Discard,
+    /// Makes a new version.
+    Edit,
+    /// Approves a new version.
+    Approve,
+    /// Takes dead letters out as data.
+    Export,
+    /// Brings dead letters in as data.
+    Import,
+    /// Pauses a route.
+    Pause,
+    /// Resumes a route.
+    Resume,
+    /// Says what people think of a cause.
+    Mark,
+    /// Removes what is too old.
+    Expire,
+}
+
+impl Verb {
+    /// Every verb.
+    pub const ALL: [Self; 11] = [
+        Self::Reveal,
+        Self::Replay,
+        Self::Discard,
+        Self::Edit,
+        Self::Approve,
+        Self::Export,
+        Self::Import,
+        Self::Pause,
+        Self::Resume,
+        Self::Mark,
+        Self::Expire,
+    ];
+
+    /// The verb as people write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reveal => "reveal",
+            Self::Replay => "replay",
+            Self::Discard => "discard",
+            Self::Edit => "edit",
+            Self::Approve => "approve",
+            Self::Export => "export",
+            Self::Import => "import",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Mark => "mark",
+            Self::Expire => "expire",
+        }
+    }
+}
+
+/// A line of the audit log. Its texts are as they were written, so that a changed one can be shown too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Its place, from 1.
+    pub number: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub who: String,
+    /// From where.
+    pub from: String,
+    /// What, see [`Verb::as_str`].
+    pub verb: String,
+    /// To what.
+    pub target: String,
+    /// Why.
+    pub why: String,
+    /// Of all this and of the entry before.
+    pub hash: AuditHash,
+}
+
+/// What an entry is known by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct AuditHash(pub [u8; 32]);
+
+impl fmt::Display for AuditHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for AuditHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The end of an audit log: how many entries there are, and the hash of the last. Kept apart from the log, it
+/// tells when entries are missing at the end; kept elsewhere, it tells when all of it was written anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditHead {
+    /// How many entries.
+    pub count: u64,
+    /// The hash of the last.
+    pub hash: AuditHash,
+}
+
+/// The first entry that is not as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// The entry that should have this number is not there, or not in its place.
+    #[error("entry {0} was removed, or is not in its place")]
+    Missing(u64),
+    /// The entry is not what was written.
+    #[error("entry {0} was changed")]
+    Changed(u64),
+    /// There are more entries than were written.
+    #[error("entry {0} was added")]
+    Added(u64),
+}
+
+impl AuditHead {
+    /// Before the first entry.
+    pub const START: Self = Self { count: 0, hash: AuditHash([0; 32]) };
+
+    /// The entry for an act, and the head after it.
+    pub fn append(&self, at: Timestamp, act: &Act) -> (AuditEntry, Self) {
+        let mut entry = AuditEntry {
+            number: self.count + 1,
+            at,
+            who: act.who.clone(),
+            from: act.from.clone(),
+            verb: act.verb.as_str().to_owned(),
+            target: act.target.clone(),
+            why: act.why.clone(),
+            hash: self.hash,
+        };
+        entry.hash = self.hash_of(&entry);
+        let head = Self { count: entry.number, hash: entry.hash };
+        (entry, head)
+    }
+
+    /// The head after an entry that was read back.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`] if it is not the one that was written after this head.
+    pub fn follow(&self, entry: &AuditEntry) -> Result<Self, Broken> {
+        let number = self.count + 1;
+        if entry.number != number {
+            return Err(Broken::Missing(number));
+        }
+        if entry.hash != self.hash_of(entry) {
+            return Err(Broken::Changed(number));
+        }
+        Ok(Self { count: number, hash: entry.hash })
+    }
+
+    /// Whether this is where the log ended when it was last written.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`] if entries are missing at the end, or were added.
+    pub fn ends_at(&self, kept: &Self) -> Result<(), Broken> {
+        match self.count.cmp(&kept.count) {
+            std::cmp::Ordering::Less => Err(Broken::Missing(self.count + 1)),
+            std::cmp::Ordering::Greater => Err(Broken::Added(kept.count + 1)),
+            std::cmp::Ordering::Equal if self.hash == kept.hash => Ok(()),
+            std::cmp::Ordering::Equal => Err(Broken::Changed(self.count)),
+        }
+    }
+
+    /// Every text with its length before it, so that nothing can move from one into the next.
+    fn hash_of(&self, entry: &AuditEntry) -> AuditHash {
+        let mut hasher = Sha256::new();
+        hasher.update(self.hash.0);
+        hasher.update(entry.number.to_be_bytes());
+        hasher.update(entry.at.as_millisecond().to_be_bytes());
+        for text in [&entry.who, &entry.from, &entry.verb, &entry.target, &entry.why] {
+            hasher.update((text.len() as u64).to_be_bytes());
+            hasher.update(text);
+        }
+        AuditHash(hasher.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::millis;
+
+    fn written() -> (Vec<AuditEntry>, AuditHead) {
+        let mut head = AuditHead::START;
+        let mut entries = Vec::new();
+        for number in 1..=5 {
+            let act = Act {
+                who: format!("operator {number}"),
+                from: "127.0.0.1".to_owned(),
+                verb: Verb::Reveal,
+                target: format!("dead letter {number}"),
+                why: "looking".to_owned(),
+            };
+            let (entry, after) = head.append(millis(number), &act);
+            entries.push(entry);
+            head = after;
+        }
+        (entries, head)
+    }
+
+    fn verified(entries: &[AuditEntry], kept: &AuditHead) -> Result<(), Broken> {
+        let head = entries.iter().try_fold(AuditHead::START, |head, entry| head.follow(entry))?;
+        head.ends_at(kept)
+    }
+
+    #[test]
+    fn what_was_written_is_found_whole() {
+        let (entries, head) = written();
+        assert_eq!(verified(&entries, &head), Ok(()));
+        assert_eq!(verified(&[], &AuditHead::START), Ok(()));
+    }
+
+    #[test]
+    fn the_first_removed_changed_reordered_or_missing_entry_is_named() {
+        type Harm = fn(&mut Vec<AuditEntry>);
+        let harms: [(Harm, Broken); 7] = [
+            (|it| drop(it.remove(1)), Broken::Missing(2)),
+            (|it| it[2].why = "nothing".to_owned(), Broken::Changed(3)),
+            (|it| it[2].at = millis(99), Broken::Changed(3)),
+            (|it| it[3].hash.0[0] ^= 1, Broken::Changed(4)),
+            (|it| it.swap(1, 3), Broken::Missing(2)),
+            (|it| it.truncate(4), Broken::Missing(5)),
+            (|it| it.clear(), Broken::Missing(1)),
+        ];
+        for (place, (harm, expected)) in harms.into_iter().enumerate() {
+            let (mut entries, head) = written();
+            harm(&mut entries);
+            assert_eq!(verified(&entries, &head), Err(expected), "harm {place}");
+        }
+    }
+
+    #[test]
+    fn text_cannot_move_from_one_field_into_the_next() {
+        let (mut entries, head) = written();
+        entries[0].who = "operator ".to_owned();
+        entries[0].from = "1127.0.0.1".to_owned();
+        assert_eq!(verified(&entries, &head), Err(Broken::Changed(1)));
+    }
+
+    #[test]
+    fn a_log_that_was_written_anew_has_another_head() {
+        let (mut entries, head) = written();
+        entries.pop();
+        let shorter = entries.iter().try_fold(AuditHead::START, |head, it| head.follow(it));
+        let act = Act {
+            who: "nobody".to_owned(),
+            from: String::new(),
+            verb: Verb::Discard,
+            target: String::new(),
+            why: String::new(),
+        };
+        let (entry, _) = shorter.unwrap().append(millis(5), &act);
+        entries.push(entry);
+        assert_eq!(verified(&entries, &head), Err(Broken::Changed(5)));
+    }
+}

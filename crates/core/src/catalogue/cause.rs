@@ -1,0 +1,293 @@
+//! Why dead letters died: a fingerprint, and what is known of a group.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
+use sha2::Sha256;
+
+use crate::{Code, DeadLetterId, Detail, FailureKind, Invalid, MessageType, QueueName};
+
+/// The version of the rule by which dead letters are grouped. With another rule comes another version, and a
+/// store groups anew what an older one has grouped.
+pub const FINGERPRINT_VERSION: u32 = 1;
+
+/// How much of an error's text counts.
+const TEXT_LIMIT_BYTES: usize = 400;
+
+/// A store's own secret. Without it nobody can try out which text a cause was made from.
+#[derive(Clone)]
+pub struct StoreKey([u8; 32]);
+
+impl StoreKey {
+    /// A key that was kept.
+    pub const fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+}
+
+impl fmt::Debug for StoreKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreKey")
+    }
+}
+
+/// What a cause is known by: `v1:7f3a…`. Safe to show.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CauseId(String);
+
+impl CauseId {
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if it is not a version and sixteen hexadecimal digits.
+    pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
+        let text = text.into();
+        let digits = text.strip_prefix('v').and_then(|text| text.split_once(':'));
+        let is_one = digits.is_some_and(|(version, hash)| {
+            !version.is_empty()
+                && version.len() <= 3
+                && version.bytes().all(|byte| byte.is_ascii_digit())
+                && hash.len() == 16
+                && hash.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase())
+        });
+        if is_one {
+            return Ok(Self(text));
+        }
+        Err(Invalid::new("cause", "is not like v1:0123456789abcdef"))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CauseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a dead letter is grouped by.
+#[derive(Debug, Clone, Copy)]
+pub struct Fingerprint<'a> {
+    /// Where it was set aside.
+    pub queue: &'a QueueName,
+    /// What it is about.
+    pub message_type: &'a MessageType,
+    /// The kind of its last failure.
+    pub kind: FailureKind,
+    /// The code of its last failure, or else of the reason.
+    pub code: &'a Code,
+    /// What the last error said.
+    pub detail: Option<&'a Detail>,
+}
+
+impl Fingerprint<'_> {
+    /// The cause. The same for the same failure, whatever numbers, ids and quoted text are in it.
+    pub fn cause(&self, key: &StoreKey) -> CauseId {
+        let said = self.detail.map(|detail| gist(detail.reveal())).unwrap_or_default();
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("a key may have any length");
+        let parts = [
+            self.queue.as_str(),
+            self.message_type.as_str(),
+            self.kind.as_str(),
+            self.code.as_str(),
+            &said,
+        ];
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        let hash = mac.finalize().into_bytes();
+        let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        CauseId(format!("v{FINGERPRINT_VERSION}:{digits}"))
+    }
+}
+
+/// The words of an error without what differs from message to message: quoted text, and words with a digit
+/// or with signs that ids and addresses have.
+fn gist(text: &str) -> String {
+    let text = &text[..text.floor_char_boundary(TEXT_LIMIT_BYTES)];
+    let mut words = String::new();
+    for word in unquoted(text).split_whitespace() {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let differs = word.contains(|c: char| c.is_numeric() || matches!(c, '@' | '/' | '=' | '_'));
+        if word.is_empty() || differs {
+            continue;
+        }
+        words.extend(word.chars().flat_map(char::to_lowercase));
+        words.push(' ');
+    }
+    words
+}
+
+/// The text with every quotation left out. An apostrophe within a word opens none.
+fn unquoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut open = None;
+    let mut before = ' ';
+    for c in text.chars() {
+        match open {
+            Some(end) if c == end => open = None,
+            Some(_) => {}
+            None => match closing(c).filter(|_| !before.is_alphanumeric()) {
+                Some(end) => open = Some(end),
+                None => out.push(c),
+            },
+        }
+        before = c;
+    }
+    out
+}
+
+fn closing(c: char) -> Option<char> {
+    Some(match c {
+        '"' | '\'' | '`' => c,
+        '“' | '„' => '”',
+        '‘' => '’',
+        '«' => '»',
+        '<' => '>',
+        '(' => ')',
+        '[' => ']',
+        '{' => '}',
+        _ => return None,
+    })
+}
+
+/// A group of dead letters that failed the same way. Nothing of it is sensitive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// What it is known by.
+    pub id: CauseId,
+    /// Where they were set aside.
+    pub queue: QueueName,
+    /// Their type.
+    pub message_type: MessageType,
+    /// The kind of the last failure.
+    pub kind: FailureKind,
+    /// Its code.
+    pub code: Code,
+    /// How many are here now.
+    pub count: u64,
+    /// How many there ever were.
+    pub ever: u64,
+    /// How many came in the present hour.
+    pub this_hour: u64,
+    /// How many came in the hour before.
+    pub last_hour: u64,
+    /// When the first came.
+    pub first_seen: Timestamp,
+    /// When the last came.
+    pub last_seen: Timestamp,
+    /// The latest few.
+    pub samples: Vec<DeadLetterId>,
+    /// What people think of it.
+    pub state: CauseState,
+    /// What they wrote about it, who, and when.
+    pub note: Option<(String, String, Timestamp)>,
+}
+
+impl Cause {
+    /// A line for people, without anything sensitive.
+    pub fn title(&self) -> String {
+        format!("{} ({}) of {} in {}", self.code, self.kind, self.message_type, self.queue)
+    }
+}
+
+/// What people think of a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CauseState {
+    /// Nobody has said anything.
+    Open,
+    /// Somebody knows of it.
+    Acknowledged,
+    /// Somebody has mended it.
+    Resolved,
+    /// It came back after it was mended.
+    Regressed,
+}
+
+impl CauseState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Acknowledged, Self::Resolved, Self::Regressed];
+
+    /// The state as people write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Acknowledged => "acknowledged",
+            Self::Resolved => "resolved",
+            Self::Regressed => "regressed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(detail: &str) -> CauseId {
+        let (queue, message_type) =
+            (QueueName::new("lab").unwrap(), MessageType::new("result").unwrap());
+        let fingerprint = Fingerprint {
+            queue: &queue,
+            message_type: &message_type,
+            kind: FailureKind::Permanent,
+            code: &Code::UNKNOWN,
+            detail: Some(&Detail::truncated(detail.to_owned())),
+        };
+        fingerprint.cause(&StoreKey::new([7; 32]))
+    }
+
+    #[test]
+    fn numbers_ids_and_quotations_make_no_difference() {
+        for (one, other) in [
+            ("no patient 17", "no patient 4711"),
+            ("no patient \"Doe\" here", "no patient \"van der Berg\" here"),
+            ("can't read 'a'", "can't read 'b c'"),
+            ("timeout after 30s at 10.0.0.1:80", "timeout after 5s at 10.0.0.2:8080"),
+            ("order 6f1c-22ab failed", "order 90aa-11cd failed"),
+            ("mail to ann@example.org bounced", "mail to bob@example.com bounced"),
+            ("Connection Refused", "connection  refused."),
+        ] {
+            assert_eq!(cause(one), cause(other), "{one} / {other}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_another_cause() {
+        assert_ne!(cause("no patient 17"), cause("no doctor 17"));
+        assert_ne!(cause("connection refused"), cause("connection reset"));
+    }
+
+    #[test]
+    fn every_part_and_the_key_count() {
+        let (lab, ward) = (QueueName::new("lab").unwrap(), QueueName::new("ward").unwrap());
+        let kind = MessageType::new("result").unwrap();
+        let of = |queue, failure, key| {
+            let code = &Code::UNKNOWN;
+            let print =
+                Fingerprint { queue, message_type: &kind, kind: failure, code, detail: None };
+            print.cause(&StoreKey::new([key; 32]))
+        };
+        let first = of(&lab, FailureKind::Permanent, 1);
+        assert_eq!(first, of(&lab, FailureKind::Permanent, 1));
+        assert_ne!(first, of(&ward, FailureKind::Permanent, 1));
+        assert_ne!(first, of(&lab, FailureKind::Database, 1));
+        assert_ne!(first, of(&lab, FailureKind::Permanent, 2));
+    }
+
+    #[test]
+    fn ids_are_read_back_and_nonsense_is_not() {
+        let id = cause("x");
+        assert_eq!(CauseId::new(id.as_str()).unwrap(), id);
+        for wrong in
+            ["", "v1", "v1:", "v:0123456789abcdef", "v1:0123456789ABCDEF", "v1:012345678", "1:x"]
+        {
+            assert!(CauseId::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A dead letter as a list shows it, and how to choose some.
+
+use jiff::Timestamp;
+
+use super::{CauseId, OperationId};
+use crate::{
+    Code, CorrelationId, DeadLetterId, FailureKind, Message, MessageId, MessageType, QueueName,
+    Reason,
+};
+
+/// A dead letter without anything sensitive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its identity.
+    pub id: DeadLetterId,
+    /// Where it was set aside, and where a replay sends it.
+    pub queue: QueueName,
+    /// The message's own id, which may repeat.
+    pub message_id: MessageId,
+    /// The message's type.
+    pub message_type: MessageType,
+    /// What connects it with others.
+    pub correlation_id: Option<CorrelationId>,
+    /// The kind of the last failure; unknown if no handler failed.
+    pub kind: FailureKind,
+    /// The code of the last failure, or else of the reason.
+    pub code: Code,
+    /// Its group.
+    pub cause: CauseId,
+    /// Why it was set aside, in words.
+    pub reason: String,
+    /// When the message was made.
+    pub time: Timestamp,
+    /// When it was set aside.
+    pub at: Timestamp,
+    /// How many attempts failed since it was last sent or replayed.
+    pub attempts: u32,
+    /// How often it was replayed.
+    pub replayed: u32,
+    /// The size of its body.
+    pub body_bytes: u64,
+    /// Whether something is being done about it.
+    pub state: EntryState,
+    /// The dead letter that it is an edited version of.
+    pub edited_from: Option<DeadLetterId>,
+}
+
+/// Whether something is being done about a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryState {
+    /// It waits for somebody.
+    Open,
+    /// It is part of an operation that has not ended.
+    Taken(OperationId),
+    /// There is an edited version of it.
+    Edited,
+    /// It is an edited version that somebody else must approve.
+    Unapproved,
+}
+
+impl EntryState {
+    /// The state as people write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Taken(_) => "taken",
+            Self::Edited => "edited",
+            Self::Unapproved => "unapproved",
+        }
+    }
+}
+
+/// Which dead letters; all that is given must fit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// In one of these queues.
+    pub queues: Option<Vec<QueueName>>,
+    /// Of this type.
+    pub message_type: Option<MessageType>,
+    /// With a last failure of this kind.
+    pub kind: Option<FailureKind>,
+    /// With this code.
+    pub code: Option<Code>,
+    /// Of this cause.
+    pub cause: Option<CauseId>,
+    /// With this correlation id.
+    pub correlation_id: Option<CorrelationId>,
+    /// With this message id.
+    pub message_id: Option<MessageId>,
+    /// Set aside at or after this time.
+    pub since: Option<Timestamp>,
+    /// Set aside before this time.
+    pub until: Option<Timestamp>,
+    /// After at least so many attempts.
+    pub min_attempts: Option<u32>,
+    /// Replayed before, or never.
+    pub replayed: Option<bool>,
+    /// In a state of this name, see [`EntryState::as_str`].
+    pub state: Option<&'static str>,
+}
+
+/// A part of a list, from the latest to the oldest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listing {
+    /// Those with a smaller id; from the latest if `None`.
+    pub before: Option<DeadLetterId>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// How many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// So many, or at least so many.
+    pub count: u64,
+    /// Which of the two.
+    pub exact: bool,
+}
+
+/// Some dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pick {
+    /// These. One that is not there is an error.
+    Ids(Vec<DeadLetterId>),
+    /// Those that fit now and wait for somebody.
+    Matching(Filter),
+}
+
+/// Everything about a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What a list shows of it.
+    pub entry: Entry,
+    /// The message with its ledger; what is sensitive is hidden by its type.
+    pub message: Message,
+    /// Why it was set aside.
+    pub reason: Reason,
+    /// Its edited versions, and the one that it was made from.
+    pub lineage: Vec<DeadLetterId>,
+    /// The replays that it took part in, the latest last.
+    pub operations: Vec<OperationId>,
+}

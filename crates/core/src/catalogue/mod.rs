@@ -1,0 +1,138 @@
+//! The catalogue: every dead letter in one place, grouped by cause, with what operators do about them.
+//!
+//! A store that has one promises that each act is written to the audit log in the same transaction as the
+//! act itself, or before it where there is nothing to commit: an act that cannot be written does not happen.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `audit.rs` | who did what: entries that are chained by their hashes |
+//! | `cause.rs` | why dead letters died: a fingerprint, and what is known of a group |
+//! | `entry.rs` | a dead letter as a list shows it, and how to choose some |
+//! | `operation.rs` | a frozen selection that is replayed or discarded, piece by piece |
+
+mod audit;
+mod cause;
+mod entry;
+mod error;
+mod operation;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+pub use audit::{Act, AuditEntry, AuditHash, AuditHead, Broken, Verb};
+pub use cause::{Cause, CauseId, CauseState, FINGERPRINT_VERSION, Fingerprint, StoreKey};
+pub use entry::{Count, Entry, EntryState, Filter, Listing, Pick, Record};
+pub use error::CatalogueError;
+pub use operation::{
+    Advance, Ids, Item, ItemState, Next, Operation, OperationId, OperationState, Order, Plan, Task,
+};
+
+use crate::{DeadLetterId, Message};
+
+/// Every dead letter in one place, and what operators do about them.
+///
+/// Methods that take an [`Act`] write it to the audit log in the transaction of what they do.
+#[async_trait]
+pub trait Catalogue: Debug + Send + Sync + 'static {
+    /// Dead letters that fit, the latest first, and where the next page begins.
+    async fn list(&self, filter: &Filter, page: &Listing) -> Result<Vec<Entry>, CatalogueError>;
+
+    /// How many fit; exact, or at least so many where counting would take too long.
+    async fn count(&self, filter: &Filter) -> Result<Count, CatalogueError>;
+
+    /// Everything about a dead letter. Its body, header values and details are hidden by their types; whoever
+    /// reveals them has written that to the audit log before.
+    async fn record(&self, id: DeadLetterId) -> Result<Record, CatalogueError>;
+
+    /// Causes of dead letters that fit, the largest first.
+    async fn causes(&self, filter: &Filter, limit: u32) -> Result<Vec<Cause>, CatalogueError>;
+
+    /// Says what people think of a cause. A new dead letter turns a resolved one into a regressed one.
+    async fn mark(
+        &self,
+        cause: &CauseId,
+        state: CauseState,
+        note: &str,
+        act: &Act,
+    ) -> Result<Cause, CatalogueError>;
+
+    /// Groups up to `limit` dead letters anew that were grouped by an older version; how many there were.
+    async fn regroup(&self, limit: u32) -> Result<u32, CatalogueError>;
+
+    /// Freezes a selection. Those in it take part in no other operation until it has ended; those that
+    /// cannot take part are counted as refused. What dies later does not join.
+    async fn plan(&self, plan: &Plan, act: &Act) -> Result<Operation, CatalogueError>;
+
+    /// Starts, pauses, resumes or cancels an operation.
+    async fn order(
+        &self,
+        operation: OperationId,
+        order: Order,
+        act: &Act,
+    ) -> Result<Operation, CatalogueError>;
+
+    /// Does the next of a running operation, at most so many, in one transaction: each is done exactly once,
+    /// whatever happens in between.
+    async fn advance(&self, operation: OperationId, most: u32) -> Result<Advance, CatalogueError>;
+
+    /// Stops a running operation for a reason that its own progress gave.
+    async fn stop(&self, operation: OperationId, why: &str) -> Result<Operation, CatalogueError>;
+
+    /// An operation, and how far it is.
+    async fn operation(&self, operation: OperationId) -> Result<Operation, CatalogueError>;
+
+    /// Operations, the latest first; only those that have not ended, if asked for.
+    async fn operations(&self, unended: bool, limit: u32)
+    -> Result<Vec<Operation>, CatalogueError>;
+
+    /// What became of each message of an operation, in order, after a place.
+    async fn items(
+        &self,
+        operation: OperationId,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Item>, CatalogueError>;
+
+    /// Adds an edited version of a dead letter, as a dead letter of its own. The original stays and takes part
+    /// in no operation by filter any more. With `needs_approval` the version waits until somebody else approves.
+    async fn edit(
+        &self,
+        id: DeadLetterId,
+        edited: Message,
+        needs_approval: bool,
+        act: &Act,
+    ) -> Result<Entry, CatalogueError>;
+
+    /// Approves an edited version; whoever made it cannot.
+    async fn approve(&self, id: DeadLetterId, act: &Act) -> Result<Entry, CatalogueError>;
+
+    /// Adds dead letters from elsewhere, such as an export; how many were new. One that was imported before, as
+    /// its stamp tells, is passed over.
+    async fn import(
+        &self,
+        records: Vec<(String, Record)>,
+        act: &Act,
+    ) -> Result<u64, CatalogueError>;
+
+    /// Removes up to `limit` dead letters that were set aside before a time; how many there were.
+    async fn expire(&self, before: Timestamp, limit: u32, act: &Act)
+    -> Result<u32, CatalogueError>;
+
+    /// Writes an act to the audit log that changes nothing here, before it is done.
+    async fn log(&self, act: &Act) -> Result<(), CatalogueError>;
+
+    /// The audit log in order, after a number, and its head as it is kept apart.
+    async fn audit(
+        &self,
+        after: u64,
+        limit: u32,
+    ) -> Result<(Vec<AuditEntry>, AuditHead), CatalogueError>;
+
+    /// Something small that outlives a restart, such as which routes are paused.
+    async fn setting(&self, name: &str) -> Result<Option<String>, CatalogueError>;
+
+    /// Keeps something small; `None` forgets it.
+    async fn set(&self, name: &str, value: Option<&str>, act: &Act) -> Result<(), CatalogueError>;
+}

@@ -1,0 +1,314 @@
+//! A frozen selection that is replayed or discarded, piece by piece.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::{CauseId, Pick};
+use crate::{DeadLetterId, MessageId, QueueName};
+
+/// The identity of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(pub i64);
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What is to be done with a selection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What.
+    pub task: Task,
+    /// With which.
+    pub pick: Pick,
+    /// If the number of those that take part is another, nothing is planned.
+    pub expect: Option<u64>,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Task {
+    /// Sends dead letters back to their queues.
+    Replay {
+        /// So many go first, and the rest only after all of them completed; 0 for none.
+        canary: u32,
+        /// At most so many a second.
+        per_second: Option<f64>,
+        /// Stops when so many have failed again.
+        stop_after: Option<u32>,
+        /// Which ids they have then.
+        ids: Ids,
+    },
+    /// Removes dead letters for good.
+    Discard,
+}
+
+impl Eq for Task {}
+
+/// Which ids replayed messages have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ids {
+    /// Their own: a receiver that deduplicates takes them for what it may have seen.
+    #[default]
+    Same,
+    /// New ones: a receiver that deduplicates takes them for new messages. The old one is the causation id.
+    New,
+}
+
+/// An operation, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// Its identity.
+    pub id: OperationId,
+    /// What it does.
+    pub task: Task,
+    /// Where it stands.
+    pub state: OperationState,
+    /// Who planned it.
+    pub who: String,
+    /// Why they did.
+    pub why: String,
+    /// When it was planned.
+    pub planned_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Why it was stopped, if it was.
+    pub stopped: Option<String>,
+    /// How many take part.
+    pub total: u64,
+    /// How many were asked for and cannot take part.
+    pub refused: u64,
+    /// How many were sent or discarded.
+    pub done: u64,
+    /// Of those sent, how many completed.
+    pub completed: u64,
+    /// Of those sent, how many were set aside again.
+    pub failed: u64,
+    /// Where they go, with how many each.
+    pub queues: Vec<(QueueName, u64)>,
+}
+
+impl Operation {
+    /// Sent, and neither completed nor set aside again.
+    pub fn in_flight(&self) -> u64 {
+        self.done.saturating_sub(self.completed).saturating_sub(self.failed)
+    }
+}
+
+/// Where an operation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationState {
+    /// Its selection is frozen, and nothing is done yet.
+    Planned,
+    /// It goes on.
+    Running,
+    /// Somebody paused it.
+    Paused,
+    /// It stopped by itself, because too many failed. It can be resumed or cancelled.
+    Stopped,
+    /// Somebody cancelled it: what was not done is free again.
+    Cancelled,
+    /// Everything is done; of a replay, every outcome is known.
+    Ended,
+}
+
+impl OperationState {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Planned, Self::Running, Self::Paused, Self::Stopped, Self::Cancelled, Self::Ended];
+
+    /// The state as people write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::Cancelled => "cancelled",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// Whether nothing will change any more but outcomes.
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Cancelled | Self::Ended)
+    }
+}
+
+/// What somebody wants of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Starts what is planned, and goes on with what was paused or stopped.
+    Run,
+    /// Does nothing more until told to.
+    Pause,
+    /// Does nothing more, and frees what was not done.
+    Cancel,
+}
+
+impl Order {
+    /// The state that follows, or `None` if the order makes no sense there.
+    pub const fn from(self, state: OperationState) -> Option<OperationState> {
+        use OperationState::{Cancelled, Ended, Paused, Planned, Running, Stopped};
+        match (self, state) {
+            (_, Cancelled | Ended) => None,
+            (Self::Run, Planned | Paused | Stopped | Running) => Some(Running),
+            (Self::Pause, Running | Paused) => Some(Paused),
+            (Self::Pause, Planned | Stopped) => None,
+            (Self::Cancel, _) => Some(Cancelled),
+        }
+    }
+}
+
+/// What one step of an operation did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advance {
+    /// So many were done now.
+    pub done: u32,
+    /// How the operation stands after that.
+    pub operation: Operation,
+}
+
+/// One message of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its place in the frozen order, from 1.
+    pub place: u64,
+    /// The dead letter that it was.
+    pub dead_letter: DeadLetterId,
+    /// The message's id when it was chosen.
+    pub message_id: MessageId,
+    /// Where it goes.
+    pub queue: QueueName,
+    /// What became of it.
+    pub state: ItemState,
+}
+
+/// What became of a message of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ItemState {
+    /// Its turn has not come.
+    Waiting,
+    /// It was sent, and is ready, delayed or with a worker.
+    InFlight,
+    /// It was sent and completed.
+    Completed,
+    /// It was sent and set aside again.
+    Failed {
+        /// As this dead letter.
+        again: DeadLetterId,
+        /// For this cause.
+        cause: CauseId,
+    },
+    /// It was removed.
+    Discarded,
+    /// The operation was cancelled before its turn came.
+    Left,
+}
+
+impl ItemState {
+    /// The state as people write it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::InFlight => "in flight",
+            Self::Completed => "completed",
+            Self::Failed { .. } => "failed again",
+            Self::Discarded => "discarded",
+            Self::Left => "left",
+        }
+    }
+}
+
+/// What an operation may do next, by its own progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Go on, with at most so many.
+    Go(u64),
+    /// Wait for the outcomes of those that went first.
+    AwaitCanary,
+    /// Everything is sent; wait for the outcomes.
+    AwaitOutcomes,
+    /// Stop: too many failed.
+    Stop,
+}
+
+impl Operation {
+    /// What it may do next. The rate is not part of this.
+    pub fn next(&self) -> Next {
+        let left = self.total - self.done.min(self.total);
+        let Task::Replay { canary, stop_after, .. } = self.task else { return Next::Go(left) };
+        let canary = u64::from(canary).min(self.total);
+        if stop_after.is_some_and(|most| self.failed >= u64::from(most.max(1))) {
+            return if left == 0 { Next::AwaitOutcomes } else { Next::Stop };
+        }
+        match (left, canary) {
+            (0, _) => Next::AwaitOutcomes,
+            (_, canary) if self.done < canary => Next::Go(canary - self.done),
+            (_, canary) if self.done == canary && canary > 0 && self.failed > 0 => Next::Stop,
+            (_, canary) if self.done == canary && self.completed < canary => Next::AwaitCanary,
+            (left, _) => Next::Go(left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(canary: u32, stop_after: Option<u32>, counts: [u64; 4]) -> Operation {
+        let [total, done, completed, failed] = counts;
+        Operation {
+            id: OperationId(1),
+            task: Task::Replay { canary, per_second: None, stop_after, ids: Ids::Same },
+            state: OperationState::Running,
+            who: String::new(),
+            why: String::new(),
+            planned_at: Timestamp::UNIX_EPOCH,
+            ended_at: None,
+            stopped: None,
+            total,
+            refused: 0,
+            done,
+            completed,
+            failed,
+            queues: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_replay_sends_its_canary_waits_for_it_and_goes_on() {
+        for (counts, expected) in [
+            ([10, 0, 0, 0], Next::Go(3)),
+            ([10, 2, 0, 0], Next::Go(1)),
+            ([10, 3, 2, 0], Next::AwaitCanary),
+            ([10, 3, 2, 1], Next::Stop),
+            ([10, 3, 3, 0], Next::Go(7)),
+            ([10, 7, 3, 2], Next::Go(3)),
+            ([10, 10, 9, 0], Next::AwaitOutcomes),
+            ([2, 2, 0, 0], Next::AwaitOutcomes),
+        ] {
+            assert_eq!(replay(3, None, counts).next(), expected, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_canary_all_may_go_until_too_many_failed() {
+        assert_eq!(replay(0, Some(2), [10, 4, 0, 1]).next(), Next::Go(6));
+        assert_eq!(replay(0, Some(2), [10, 4, 0, 2]).next(), Next::Stop);
+        assert_eq!(replay(0, Some(2), [10, 10, 0, 2]).next(), Next::AwaitOutcomes);
+        assert_eq!(replay(0, Some(0), [10, 0, 0, 0]).next(), Next::Go(10));
+    }
+
+    #[test]
+    fn orders_make_sense_only_where_they_do() {
+        use OperationState::{Cancelled, Ended, Paused, Planned, Running, Stopped};
+        assert_eq!(Order::Run.from(Stopped), Some(Running));
+        assert_eq!(Order::Pause.from(Planned), None);
+        assert_eq!(Order::Cancel.from(Paused), Some(Cancelled));
+        assert_eq!(Order::Run.from(Ended), None);
+    }
+}

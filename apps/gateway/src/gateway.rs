@@ -269,7 +269,8 @@ async fn open(config: &Config) -> Result<Bezoar> {
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
     let max_message_bytes = usize::try_from(config.server.max_body_bytes)?;
-    let options = sqlite::Options { max_message_bytes, ..sqlite::Options::new(&path) };
+    let max_bytes = config.store.max_size_bytes;
+    let options = sqlite::Options { max_message_bytes, max_bytes, ..sqlite::Options::new(&path) };
     let opened = tokio::task::spawn_blocking(|| sqlite::SqliteTransport::open(options)).await?;
     Ok(Bezoar::new(opened.with_context(|| format!("cannot use the store {}", path.display()))?))
 }

@@ -93,6 +93,13 @@ pub(crate) fn latest_time(connection: &Connection) -> Result<Timestamp, Transpor
         .map_err(|source| from_sqlite(&source, "open"))
 }
 
+/// How much of the file holds something. What was deleted is used again, and does not count.
+pub(crate) fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let sql = "SELECT (p.page_count - f.freelist_count) * s.page_size
+               FROM pragma_page_count AS p, pragma_freelist_count AS f, pragma_page_size AS s";
+    connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).map(i64::unsigned_abs)
+}
+
 /// SQLite opens a file that it may not write for reading, and so would we, until the first message.
 /// Asked before anything is read: reading leaves a log behind that is as read-only as the file.
 fn check_writable(connection: &Connection) -> rusqlite::Result<()> {

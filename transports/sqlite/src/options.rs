@@ -11,6 +11,9 @@ pub struct Options {
     pub path: PathBuf,
     /// The largest body that is accepted.
     pub max_message_bytes: usize,
+    /// How large the database may grow before messages are refused; as large as the disk allows, if `None`.
+    /// What is already accepted can always be worked on.
+    pub max_bytes: Option<u64>,
     /// How long to wait for another process that is writing; at most a day.
     pub busy_timeout: Duration,
     /// How often to look for what another process has sent; one's own messages wake at once. Not 0.
@@ -42,6 +45,7 @@ impl Options {
         Self {
             path: path.into(),
             max_message_bytes: 16 * 1024 * 1024,
+            max_bytes: None,
             busy_timeout: Duration::from_secs(5),
             poll: Duration::from_secs(1),
             synchronous: Synchronous::Full,

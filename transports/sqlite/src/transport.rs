@@ -79,16 +79,35 @@ impl SqliteTransport {
         queue: &QueueName,
         accepted: Vec<Outgoing>,
     ) -> Result<(), TransportError> {
-        let name = queue.clone();
+        let (name, most) = (queue.clone(), self.options.max_bytes);
         let bytes = accepted.iter().map(bytes).sum();
         let work = move |session: &mut Session, connection: &Connection| {
-            let Some(queue) = session.queue(connection, &name)? else { return Ok(false) };
+            let Some(queue) = session.queue(connection, &name)? else { return Ok(Stored::NoQueue) };
+            if let Some(most) = most
+                && database::used_bytes(connection)? + bytes as u64 > most
+            {
+                return Ok(Stored::Full);
+            }
             session.send(connection, (&name, queue), &accepted)?;
-            Ok(true)
+            Ok(Stored::Yes)
         };
         let stored = self.writer.queue("send", bytes, work, |stored| stored).await?;
-        if stored.wait().await? { Ok(()) } else { Err(no_queue(queue, "send")) }
+        match stored.wait().await? {
+            Stored::Yes => Ok(()),
+            Stored::NoQueue => Err(no_queue(queue, "send")),
+            Stored::Full => Err(error(ErrorKind::Full, "send").with_source(
+                "the store has reached its configured size; let messages be done, or raise the limit",
+            )),
+        }
     }
+}
+
+/// What became of messages that were to be stored.
+#[derive(Debug, Clone, Copy)]
+enum Stored {
+    Yes,
+    NoQueue,
+    Full,
 }
 
 /// A clock that is not behind what the database has seen.

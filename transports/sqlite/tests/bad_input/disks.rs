@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use bezoar_core::{ErrorKind, QueueAdmin};
+use bezoar_core::{ErrorKind, QueueAdmin, Selection, Settlement};
 use bezoar_sqlite::{Options, SqliteTransport};
 use tempfile::TempDir;
 
@@ -30,6 +30,29 @@ async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_was_accepted() {
     }
     let found = ids(&receive(&lab, 100_000).await).into_iter().collect();
     assert_eq!(differences(&accepted, &BTreeSet::new(), &found), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_store_of_a_given_size_refuses_more_and_lets_what_is_there_be_done() {
+    let folder = folder();
+    let options = Options { max_bytes: Some(1_000_000), ..Options::new(file_in(&folder)) };
+    let lab = lab(options).await;
+    let mut accepted = 0;
+    let refused = loop {
+        match send(&lab, &message(&format!("{accepted}"), noise(10_000))).await {
+            Ok(()) => accepted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind, ErrorKind::Full);
+    assert!(everything(&refused).contains("raise the limit"), "{}", everything(&refused));
+    assert!((60..100).contains(&accepted), "{accepted}");
+    let held = receive(&lab, 1_000).await;
+    assert_eq!(held.len(), accepted);
+    let dead = |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] };
+    settle(&lab, held, dead).await;
+    lab.purge(&queue(), &Selection::All).await.unwrap();
+    send(&lab, &message("again", noise(10_000))).await.unwrap();
 }
 
 /// Sends, twenty at a time, until forty were refused.

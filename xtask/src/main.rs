@@ -1,10 +1,11 @@
 //! The chores of this workspace, run as `cargo xtask <chore>`.
 //!
-//! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`: one file per chore
+//! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `dist.rs`: one file per chore
 //! - `tidy/`: one file per structural check
 //! - `process.rs`, `steps.rs`, `say.rs`: how chores start programs, time their steps and speak
 
 mod bench;
+mod dist;
 mod install;
 mod process;
 mod say;
@@ -45,6 +46,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Build what a package holds: the program, completions, manual pages, a service
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test { filters } => test::run(root, &filters),
         Chore::Tidy => tidy::run(root),
         Chore::Bench { name, arguments } => bench::run(root, &name, &arguments),
+        Chore::Dist => dist::run(root),
     }
 }
 

@@ -1,20 +1,38 @@
-//! `bezoar demo`: a story on the embedded queue. A laboratory sends results to an archive that is at times
-//! slow to answer, once goes down, and gets some results that nobody can store.
+//! `bezoar demo`: a story on a real gateway. A clinic sends lab results and appointments over the HTTP API; the archive
+//! that they are delivered to is busy at times, once goes down, and gets some results that it cannot store.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `traffic.rs` | what is sent |
+//! | `archive.rs` | the endpoint, and what it answers |
+//! | `watcher.rs` | what the gateway's API shows meanwhile |
+//! | `account.rs` | how many messages are where |
+//! | `narrator.rs` | how it is told |
 
+mod account;
 mod archive;
-mod laboratory;
 mod narrator;
+mod traffic;
+mod watcher;
 
-use std::{io::IsTerminal, sync::Arc, time::Duration};
+use std::{
+    io::IsTerminal,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
-use anyhow::{Context as _, Result, bail};
-use bezoar::{Backoff, Bezoar, DeadLetter, Jitter, Page, QueueName, RetryPolicy, Shutdown, Worker};
-use tokio::time::sleep;
+use anyhow::{Result, bail};
+use bezoar::Shutdown;
+use tokio::time::{Instant, sleep, timeout};
 
-use archive::Archive;
-use narrator::Narrator;
+use self::{account::Account, archive::Archive, narrator::Narrator};
+use crate::{client::Client, endpoint::Endpoint, route, sandbox::Sandbox};
 
-const QUEUE: &str = "lab";
+/// How long messages that are on their way may take at the end.
+const GRACE: Duration = Duration::from_secs(3);
+/// A round of the story, if it has no end.
+const ROUND: Duration = Duration::from_secs(30);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -26,93 +44,124 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let terminal = std::io::stdout().is_terminal();
     let seconds = arguments.seconds.or((!terminal).then_some(30));
-    let folder = tempfile::tempdir().context("cannot make a folder for the demo's database")?;
-    let path = folder.path().join("demo.db");
-    let bezoar = bezoar::connect(&format!("sqlite:{}", path.display())).await?;
-    bezoar.provision(QUEUE).await?;
-
     let narrator = Arc::new(Narrator::new(terminal));
-    narrator.introduce(&path, seconds);
-    let (archive, shutdown) = (Archive::default(), Shutdown::default());
-    let worker = worker(archive.clone(), narrator.clone())?;
-    let working = tokio::spawn({
-        let (bezoar, shutdown) = (bezoar.clone(), shutdown.clone());
-        async move { bezoar.run_until(worker, shutdown).await }
-    });
-    let sending = laboratory::send_results(bezoar.clone(), narrator.clone(), shutdown.clone());
-    let mut sending = tokio::spawn(sending);
-    tokio::select! {
-        sent = &mut sending => return sent?,
-        acted = act(&bezoar, &archive, &narrator, seconds) => acted?,
-        _ = tokio::signal::ctrl_c() => narrator.say("■", "stopping"),
+    let archive = Archive::new(narrator.clone());
+    let endpoint = {
+        let archive = archive.clone();
+        let answer = move |request| archive.clone().answer(request);
+        Endpoint::start(loopback(0), answer).await?
+    };
+    let sandbox = start(configuration(endpoint.address)).await?;
+    narrator.introduce(&sandbox.url(), &sandbox.token_file(), seconds);
+    let client = sandbox.client()?;
+    let stop = Shutdown::default();
+    let told = tokio::select! {
+        told = tell(&client, &archive, &narrator, seconds, &stop) => told,
+        _ = async { tokio::join!(stop.listen(), stop.aborting()) } => Ok(()),
+    };
+    sandbox.stop().await?;
+    told
+}
+
+/// On the address that people know, if it is free.
+async fn start(configuration: String) -> Result<Sandbox> {
+    match Sandbox::start(loopback(8420), configuration.clone()).await {
+        Ok(sandbox) => Ok(sandbox),
+        Err(_) => Sandbox::start(loopback(0), configuration).await,
     }
-    shutdown.drain();
-    sending.await??; // a result that is on its way is counted
-    working.await??;
-    summarize(&bezoar, &narrator).await
 }
 
-fn worker(archive: Archive, narrator: Arc<Narrator>) -> Result<Worker> {
-    let backoff = Backoff::Exponential { first: Duration::from_millis(400), multiplier: 2.0 };
-    let policy = RetryPolicy::new(3, backoff, Duration::from_secs(5), Jitter::Symmetric(0.1))?;
-    let worker = Worker::new(QUEUE, archive.router())?.policy(policy).without_observers();
-    Ok(worker.concurrency(8).observer(narrator))
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// What happens to the archive and what the operator does, in rounds; without an end if there is none.
-async fn act(
-    bezoar: &Bezoar,
+/// Two routes to one archive, which share its breaker.
+fn configuration(archive: SocketAddr) -> String {
+    let route = |name: &str, queue: &str| {
+        format!(
+            r#"
+            [[route]]
+            name = "{name}"
+            from = "{queue}"
+            to = "http://{archive}/{name}"
+            timeout = "5s"
+            concurrency = 8
+            retry = {{ max_retries = 3, first = "400ms", multiplier = 2.0, max = "5s" }}
+            breaker = {{ failures = 5, pause = "300ms", max_pause = "1s" }}
+            "#
+        )
+    };
+    let routes = traffic::ROUTES.map(|(name, queue)| route(name, queue));
+    format!("[server]\ndrain = \"5s\"\n{}", routes.concat())
+}
+
+/// Traffic, trouble and what comes of both; then the sum.
+async fn tell(
+    client: &Client,
     archive: &Archive,
     narrator: &Narrator,
     seconds: Option<u32>,
+    stop: &Shutdown,
 ) -> Result<()> {
-    let story = Duration::from_secs(seconds.unwrap_or(30).into());
+    let end = stop.child();
+    let story = async {
+        tokio::select! {
+            () = act(archive, narrator, seconds) => (),
+            () = stop.draining() => narrator.say("■", "stopping: no more messages are sent"),
+        }
+        end.drain();
+        Ok(())
+    };
+    tokio::select! {
+        told = async { tokio::try_join!(traffic::send(client, &end), story) } => drop(told?),
+        watched = watcher::watch(client, narrator) => watched?,
+    }
+    // Whoever sends by hand may go on until the routes take no more.
+    let _ = timeout(GRACE, delivered(client)).await;
+    for (name, _) in traffic::ROUTES {
+        route::give(route::Order::Pause, name, client).await?;
+    }
+    summarize(client, narrator).await
+}
+
+/// What happens to the archive, in rounds; without an end if there is none.
+async fn act(archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
+    let round = seconds.map_or(ROUND, |seconds| Duration::from_secs(seconds.into()));
     loop {
-        sleep(story.mul_f64(0.25)).await;
-        narrator.say("▼", "the archive goes down: everything fails, and waits longer each time");
+        sleep(round.mul_f64(0.25)).await;
+        narrator.say("▼", "the archive goes down: it answers 503 to everything");
         archive.go_down();
-        sleep(story.mul_f64(0.25)).await;
+        sleep(round.mul_f64(0.25)).await;
         narrator.say("▲", "the archive is back");
         archive.come_back();
-        sleep(story.mul_f64(0.15)).await;
-        replay(bezoar, archive, narrator).await?;
-        sleep(story.mul_f64(0.35)).await;
+        sleep(round.mul_f64(0.5)).await;
         if seconds.is_some() {
-            narrator.say("■", "the end: no more results are sent");
-            return Ok(());
+            return narrator.say("■", "the end: no more messages are sent");
         }
     }
 }
 
-async fn replay(bezoar: &Bezoar, archive: &Archive, narrator: &Narrator) -> Result<()> {
-    let dead = dead_letters(bezoar).await?;
-    narrator.say("?", &format!("an operator looks at {} dead letters", dead.len()));
-    narrator.causes(&dead);
-    archive.accept_corrections();
-    let count = bezoar.redrive(QUEUE).await?;
-    let fix = "the archive now accepts corrections, and";
-    narrator.say("⟲", &format!("{fix} all {count} are replayed, each once"));
-    Ok(())
-}
-
-/// Accepted is done, dead or waiting: nothing is lost, nothing is there twice.
-async fn summarize(bezoar: &Bezoar, narrator: &Narrator) -> Result<()> {
-    let depth = bezoar.admin().depth(&QueueName::new(QUEUE)?).await?;
-    let waiting = [depth.ready, depth.delayed, depth.leased].into_iter().flatten().sum();
-    let dead = dead_letters(bezoar).await?;
-    if !narrator.conclude(waiting, &dead) {
-        bail!("the numbers do not add up: this is a defect, please report it");
+/// Waits until nothing is on its way.
+async fn delivered(client: &Client) -> Result<()> {
+    while Account::read(client).await?.moving > 0 {
+        sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }
 
-async fn dead_letters(bezoar: &Bezoar) -> Result<Vec<DeadLetter>> {
-    let queue = QueueName::new(QUEUE)?;
-    let (mut all, mut page) = (Vec::new(), Page::default());
+/// Accepted is delivered, waiting or dead: nothing is lost, nothing is there twice.
+async fn summarize(client: &Client, narrator: &Narrator) -> Result<()> {
+    let started = Instant::now();
     loop {
-        let more = bezoar.admin().dead_letters(&queue, page).await?;
-        let Some(last) = more.last() else { return Ok(all) };
-        page.after = Some(last.id);
-        all.extend(more);
+        let account = Account::read(client).await?;
+        // A message may be stored as done a moment before it is counted as delivered.
+        if account.adds_up() || started.elapsed() > GRACE {
+            narrator.conclude(&account, &watcher::causes(client).await?);
+            if !account.adds_up() {
+                bail!("the numbers do not add up: this is a defect, please report it");
+            }
+            return Ok(());
+        }
+        sleep(Duration::from_millis(20)).await;
     }
 }

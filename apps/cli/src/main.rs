@@ -1,14 +1,20 @@
 //! The program `bezoar`.
 
+mod bench;
 mod check;
 mod client;
 mod dead;
 mod demo;
 mod duration;
+mod endpoint;
 mod figures;
+mod health;
+mod manual;
+mod notify;
 mod output;
 mod queues;
 mod route;
+mod sandbox;
 mod send;
 mod table;
 mod top;
@@ -18,7 +24,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The antidote to poison messages.
 #[derive(Debug, Parser)]
@@ -36,7 +42,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch retries, poison messages, an outage and a replay on the embedded queue
+    /// Watch a gateway deal with retries, poison messages and an outage, and try it by hand
     Demo(demo::Arguments),
     /// Run the gateway: with no file on an embedded store in ./bezoar-data
     Up(up::Arguments),
@@ -59,6 +65,15 @@ enum Command {
     Resume(route::Arguments),
     /// What the token in use may do
     Whoami(whoami::Arguments),
+    /// Whether the gateway can take messages: for health checks, without a token
+    Health(health::Arguments),
+    /// Load a gateway end to end, and report throughput and latency
+    Bench(bench::Arguments),
+    /// Print the script by which a shell completes commands
+    Completions(manual::CompletionsArguments),
+    /// Write manual pages
+    #[command(hide = true)]
+    Man(manual::ManArguments),
 }
 
 /// The configuration cannot be used, as of sysexits(3).
@@ -91,5 +106,9 @@ async fn run(command: Command, connection: &client::Connection) -> anyhow::Resul
         Command::Pause(arguments) => route::run(route::Order::Pause, arguments, &client()?).await,
         Command::Resume(arguments) => route::run(route::Order::Resume, arguments, &client()?).await,
         Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,
+        Command::Health(arguments) => health::run(arguments, &client()?).await,
+        Command::Bench(arguments) => bench::run(arguments, connection).await,
+        Command::Completions(arguments) => manual::completions(Arguments::command(), arguments),
+        Command::Man(arguments) => manual::man(Arguments::command(), arguments),
     }
 }

@@ -11,6 +11,8 @@ use bezoar_gateway::{
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::notify;
+
 /// How long the last words of telemetry may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -84,11 +86,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let mut signals = Signals::listen()?;
     let gateway = Gateway::start(loaded.config.clone(), telemetry.metrics().clone()).await?;
     announce(&gateway, &loaded.config);
-    notify("READY=1");
+    notify::tell(notify::READY);
     while signals.next().await == Heard::Reload {
         reload(&gateway, &arguments.configuration, &telemetry).await;
     }
-    notify("STOPPING=1");
+    notify::tell(notify::STOPPING);
     tokio::select! {
         () = gateway.stop() => (),
         _ = signals.next() => eprintln!("bezoar: stopped at once; what was in flight is delivered again"),
@@ -203,13 +205,5 @@ impl Signals {
             _ = self.interrupt.recv() => Heard::Stop,
             _ = self.hang_up.recv() => Heard::Reload,
         }
-    }
-}
-
-/// Tells systemd, if it started us, by the protocol of sd_notify(3). Nobody is harmed if that fails.
-fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    if let Ok(socket) = std::os::unix::net::UnixDatagram::unbound() {
-        let _ = socket.send_to(state.as_bytes(), PathBuf::from(path));
     }
 }

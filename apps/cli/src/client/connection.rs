@@ -11,21 +11,22 @@ use super::{Client, Url, token};
 
 /// Where a gateway without configuration keeps its data.
 const FOLDER: &str = "bezoar-data";
+/// Where it listens.
+const LOCAL: &str = "http://127.0.0.1:8420";
 
 /// How a running gateway is reached.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// Where the gateway listens
+    /// Where the gateway listens [default: http://127.0.0.1:8420]
     // Both values are hidden and the URL is read later, because clap shows what it is given.
     #[arg(
         long,
         env = "BEZOAR_URL",
         global = true,
-        default_value = "http://127.0.0.1:8420",
         hide_env_values = true,
         help_heading = "Connection"
     )]
-    url: String,
+    url: Option<String>,
     /// The token to show; better set as BEZOAR_TOKEN, because others on this machine see arguments
     /// [default: that of the gateway which was started in this folder]
     #[arg(
@@ -40,9 +41,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// To this gateway, with this token.
+    pub(crate) fn new(url: String, token: SecretString) -> Self {
+        Self { url: Some(url), token: Some(token) }
+    }
+
+    /// Whether somebody said which gateway is meant.
+    pub(crate) fn is_given(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// A client for it. Ends the program with its code for wrong usage if the URL is none.
     pub(crate) fn client(&self) -> Result<Client> {
-        let url: Url = self.url.parse().unwrap_or_else(|problem| {
+        let url: Url = self.url.as_deref().unwrap_or(LOCAL).parse().unwrap_or_else(|problem| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
         let token = self.token(&url, Path::new(FOLDER))?.map(|token| bearer(&token)).transpose()?;
@@ -79,7 +90,7 @@ mod tests {
     use super::*;
 
     fn connection(token: Option<&str>) -> Connection {
-        Connection { url: String::new(), token: token.map(Into::into) }
+        Connection { url: None, token: token.map(Into::into) }
     }
 
     #[test]

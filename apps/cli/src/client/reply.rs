@@ -1,6 +1,6 @@
 //! What the gateway answered.
 
-use std::error::Error;
+use std::{borrow::Cow, error::Error};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -31,6 +31,11 @@ impl Reply {
     /// What it means.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.0).map_err(ClientError::NotUnderstood)
+    }
+
+    /// An answer that is no JSON.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
     }
 
     /// Its JSON as it came.

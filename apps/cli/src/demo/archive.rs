@@ -1,4 +1,4 @@
-//! The archive that stores results: what a user's handler would be.
+//! The archive that everything is delivered to: what a user's endpoint would be, on a bad day.
 
 use std::{
     sync::{
@@ -8,54 +8,130 @@ use std::{
     time::Duration,
 };
 
-use bezoar::{AttemptNumber, Code, Failure, FailureKind, Json, Router, State};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use rand::RngExt;
+use serde::Deserialize;
+use serde_json::json;
 
-use super::laboratory::LabResult;
+use super::{narrator::Narrator, traffic::UNKNOWN_ANALYTE};
+use crate::endpoint::Answer;
 
-/// Whether it is up, and whether it knows how to store corrections. Clones are the same archive.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Archive {
-    down: Arc<AtomicBool>,
-    accepts_corrections: Arc<AtomicBool>,
+/// Far more than is sent, also by hand.
+const BODY_LIMIT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Whether it is up. Clones are the same archive.
+#[derive(Debug, Clone)]
+pub(super) struct Archive {
+    is_down: Arc<AtomicBool>,
+    narrator: Arc<Narrator>,
+}
+
+/// What it reads of a body; what is sent by hand may have none of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Record {
+    analyte: String,
+    busy: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Take,
+    ComeAgain,
+    Refuse,
+    Down,
 }
 
 impl Archive {
-    pub(crate) fn go_down(&self) {
-        self.down.store(true, Ordering::Relaxed);
+    pub(super) fn new(narrator: Arc<Narrator>) -> Self {
+        Self { is_down: Arc::default(), narrator }
     }
 
-    pub(crate) fn come_back(&self) {
-        self.down.store(false, Ordering::Relaxed);
+    pub(super) fn go_down(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn accept_corrections(&self) {
-        self.accepts_corrections.store(true, Ordering::Relaxed);
+    pub(super) fn come_back(&self) {
+        self.is_down.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn router(self) -> Router<Self> {
-        Router::with_state(self).on("lab.result", store)
+    /// Takes a while, then decides.
+    pub(super) async fn answer(self, request: Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+        let body = Limited::new(body, BODY_LIMIT_BYTES).collect().await;
+        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let pause = rand::rng().random_range(5..60);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+
+        let attempt = text("bezoar-attempt").and_then(|it| it.parse().ok()).unwrap_or(1);
+        let record = serde_json::from_slice(&body).unwrap_or_default();
+        let decision = decide(&record, attempt, self.is_down.load(Ordering::Relaxed));
+        let (id, kind) = (text("bezoar-id").unwrap_or("?"), text("bezoar-type").unwrap_or("?"));
+        match decision {
+            Decision::Take if attempt > 1 => self.narrator.taken_at_last(id, kind, attempt),
+            Decision::ComeAgain => self.narrator.failed(id, kind, "503, come again in 1 s"),
+            Decision::Down => self.narrator.failed(id, kind, "503"),
+            Decision::Take | Decision::Refuse => (),
+        }
+        decision.reply()
     }
 }
 
-async fn store(
-    Json(result): Json<LabResult>,
-    State(archive): State<Archive>,
-    AttemptNumber(attempt): AttemptNumber,
-) -> Result<(), Failure> {
-    let pause = rand::rng().random_range(5..60);
-    tokio::time::sleep(Duration::from_millis(pause)).await;
-    if archive.down.load(Ordering::Relaxed) {
-        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let failure = Failure::new(FailureKind::ExternalService, refused);
-        return Err(failure.with_code(Code::from_static("archive.down")));
+fn decide(record: &Record, attempt: u32, is_down: bool) -> Decision {
+    match record {
+        _ if is_down => Decision::Down,
+        Record { analyte, .. } if analyte == UNKNOWN_ANALYTE => Decision::Refuse,
+        Record { busy: true, .. } if attempt == 1 => Decision::ComeAgain,
+        _ => Decision::Take,
     }
-    if result.correction && !archive.accepts_corrections.load(Ordering::Relaxed) {
-        let text = format!("result {} corrects one that is stored already", result.number);
-        return Err(Failure::permanent(text).with_code(Code::from_static("archive.correction")));
+}
+
+impl Decision {
+    fn reply(self) -> Answer {
+        let mut reply = Response::new(Full::default());
+        *reply.status_mut() = match self {
+            Self::Take => StatusCode::OK,
+            Self::Refuse => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::ComeAgain | Self::Down => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        if self == Self::ComeAgain {
+            reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self == Self::Refuse {
+            let problem = json!({
+                "type": "https://example.org/problems/unknown-analyte",
+                "title": "There is no place for this analyte",
+                "status": 422,
+            });
+            let content_type = HeaderValue::from_static("application/problem+json");
+            reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            *reply.body_mut() = Full::new(Bytes::from(problem.to_string()));
+        }
+        reply
     }
-    if result.number % 7 == 3 && attempt == 1 {
-        return Err(Failure::transient("try later").with_code(Code::from_static("archive.busy")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_busy_once_refuses_what_it_does_not_know_and_may_be_down() {
+        let record = |analyte: &str, busy| Record { analyte: analyte.to_owned(), busy };
+        for (record, attempt, is_down, expected) in [
+            (record("", false), 1, false, Decision::Take),
+            (record("haemoglobin", true), 1, false, Decision::ComeAgain),
+            (record("haemoglobin", true), 2, false, Decision::Take),
+            (record(UNKNOWN_ANALYTE, true), 1, false, Decision::Refuse),
+            (record(UNKNOWN_ANALYTE, false), 1, true, Decision::Down),
+        ] {
+            assert_eq!(decide(&record, attempt, is_down), expected, "{record:?}");
+        }
+        assert_eq!(Decision::ComeAgain.reply().headers()["retry-after"], "1");
+        assert_eq!(Decision::Refuse.reply().status(), 422);
     }
-    Ok(())
 }

@@ -1,107 +1,105 @@
 //! Tells the story as it happens: a line for what is worth one, and counters that never stand still.
 
+mod budget;
+
 use std::{
     collections::BTreeMap,
+    env,
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-use bezoar::{DeadLetter, Event, Message, Observer, QueueName};
 use indicatif::{ProgressBar, ProgressStyle};
+
+use self::budget::Budget;
+use super::{account::Account, traffic::PER_SECOND};
+use crate::output::{self, printable};
 
 /// At most so many lines are told of one kind of event in a second; the counters show the rest.
 const LINES_A_SECOND: u64 = 2;
 
 #[derive(Debug)]
-pub(crate) struct Narrator {
+pub(super) struct Narrator {
     started: Instant,
     status: ProgressBar,
     terminal: bool,
-    accepted: AtomicU64,
-    done: AtomicU64,
-    retried: AtomicU64,
-    set_aside: AtomicU64,
-    retry_lines: Budget,
+    failed_lines: Budget,
+    taken_lines: Budget,
     dead_lines: Budget,
     status_lines: Budget,
 }
 
 impl Narrator {
-    pub(crate) fn new(terminal: bool) -> Self {
+    pub(super) fn new(terminal: bool) -> Self {
         let status = if terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner:.green} {msg}") {
             status.set_style(style);
         }
-        status.enable_steady_tick(Duration::from_millis(100));
         Self {
             started: Instant::now(),
             status,
             terminal,
-            accepted: AtomicU64::default(),
-            done: AtomicU64::default(),
-            retried: AtomicU64::default(),
-            set_aside: AtomicU64::default(),
-            retry_lines: Budget::new(LINES_A_SECOND),
+            failed_lines: Budget::new(LINES_A_SECOND),
+            taken_lines: Budget::new(LINES_A_SECOND),
             dead_lines: Budget::new(LINES_A_SECOND),
             status_lines: Budget::new(1),
         }
     }
 
-    pub(crate) fn introduce(&self, database: &Path, seconds: Option<u32>) {
+    /// Who is there, and how to look at it. Only then do counters begin to move: they would be in what is copied.
+    pub(super) fn introduce(&self, url: &str, token: &Path, seconds: Option<u32>) {
         let end = seconds.map_or("Ctrl-C ends it".to_owned(), |seconds| format!("{seconds} s"));
-        self.line(&format!(
-            "A laboratory sends 20 results a second to an archive that fails at times ({end})."
-        ));
-        self.line(&format!(
-            "Every one is stored in {} before it counts as accepted.\n",
-            database.display()
-        ));
+        let (program, token) = (program(), token.display());
+        let curl = "curl -H \"Authorization: Bearer $BEZOAR_TOKEN\" $BEZOAR_URL";
+        let introduction = format!(
+            "A clinic sends {PER_SECOND} messages a second through a gateway on {url} to an archive that fails at times ({end}).\n\
+             \n\
+             Look at it from another terminal:\n  \
+             export BEZOAR_URL={url} BEZOAR_TOKEN=\"$(cat '{token}')\"\n  \
+             {program} top\n  \
+             {program} queues\n  \
+             {program} dead list\n  \
+             {program} send lab --body 'by hand'\n  \
+             {curl}/v1/queues/lab/messages -d '{{\"by\": \"hand\"}}'\n"
+        );
+        self.line(&introduction);
+        self.status.enable_steady_tick(Duration::from_millis(100));
     }
 
     /// One line of the story, with the time since its start.
-    pub(crate) fn say(&self, sign: &str, text: &str) {
+    pub(super) fn say(&self, sign: &str, text: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
         self.line(&format!("{seconds:6.1} s  {sign} {text}"));
     }
 
-    pub(crate) fn accepted(&self) {
-        self.accepted.fetch_add(1, Ordering::Relaxed);
-        self.show_counters();
-    }
-
-    /// Why messages were set aside, how many each.
-    pub(crate) fn causes(&self, dead: &[DeadLetter]) {
-        let mut causes = BTreeMap::<_, u32>::new();
-        for dead in dead {
-            let code = dead.message.ledger.last().map_or("", |attempt| attempt.code.as_str());
-            *causes.entry((dead.reason.to_string(), code)).or_default() += 1;
-        }
-        for ((reason, code), count) in causes {
-            self.line(&format!("              {count:4} × {reason} ({code})"));
+    /// An attempt failed, and will be repeated.
+    pub(super) fn failed(&self, id: &str, message_type: &str, answer: &str) {
+        if self.failed_lines.take(self.started) {
+            self.say("✗", &format!("{} {}: {answer}", short(id), printable(message_type)));
         }
     }
 
-    /// Tells how it ended; `false` if the numbers do not add up.
-    pub(crate) fn conclude(&self, waiting: u64, dead: &[DeadLetter]) -> bool {
-        self.status.finish_and_clear();
-        let (accepted, done) = (read(&self.accepted), read(&self.done));
-        let adds_up = accepted == done + dead.len() as u64 + waiting;
-        self.line(&format!(
-            "\naccepted {accepted} = done {done} + dead {} + waiting {waiting}  {}",
-            dead.len(),
-            if adds_up { "✓ it adds up" } else { "✗" }
-        ));
-        self.line(&format!("{} retries along the way; still dead:", read(&self.retried)));
-        self.causes(dead);
-        adds_up
+    /// A repeated attempt succeeded.
+    pub(super) fn taken_at_last(&self, id: &str, message_type: &str, attempt: u32) {
+        if self.taken_lines.take(self.started) {
+            let message_type = printable(message_type);
+            self.say("↻", &format!("{} {message_type}: delivered by attempt {attempt}", short(id)));
+        }
     }
 
-    fn show_counters(&self) {
-        let [accepted, done, retried, set_aside] =
-            [&self.accepted, &self.done, &self.retried, &self.set_aside].map(read);
+    /// A message is dead.
+    pub(super) fn set_aside(&self, dead_letter: i64, id: &str, cause: &str) {
+        if self.dead_lines.take(self.started) {
+            let more = format!("bezoar dead show {dead_letter}");
+            self.say("☠", &format!("{} set aside: {}; {more}", short(id), printable(cause)));
+        }
+    }
+
+    /// How many messages are where: always on a terminal, once a second otherwise.
+    pub(super) fn counters(&self, account: &Account) {
+        let Account { accepted, delivered, waiting, dead, .. } = account;
         let counters =
-            format!("accepted {accepted}  done {done}  retries {retried}  set aside {set_aside}");
+            format!("accepted {accepted}  delivered {delivered}  waiting {waiting}  dead {dead}");
         if self.terminal {
             self.status.set_message(counters);
         } else if self.status_lines.take(self.started) {
@@ -109,70 +107,33 @@ impl Narrator {
         }
     }
 
+    /// Tells how it ended.
+    pub(super) fn conclude(&self, account: &Account, causes: &BTreeMap<String, u64>) {
+        self.status.finish_and_clear();
+        let verdict = if account.adds_up() { "✓ it adds up" } else { "✗" };
+        self.line(&format!("\n{account}  {verdict}"));
+        self.line(&format!("{} attempts failed and were repeated; dead:", account.retried));
+        for (cause, count) in causes {
+            self.line(&format!("{count:8} × {}", printable(cause)));
+        }
+    }
+
     fn line(&self, text: &str) {
-        if self.terminal {
-            self.status.println(text);
-        } else {
-            println!("{text}");
-        }
+        // Who closed stdout does not want to know.
+        self.status.suspend(|| drop(output::print(&format!("{text}\n"))));
     }
 }
 
-impl Observer for Narrator {
-    fn message(&self, _: &QueueName, message: &Message, event: &Event<'_>) {
-        let short = message.id.as_str().get(24..).unwrap_or_default();
-        match event {
-            Event::TryFailed(attempt) if self.retry_lines.take(self.started) => {
-                self.say("✗", &format!("…{short} failed: {} ({})", attempt.code, attempt.kind));
-            }
-            Event::Retried { after } => {
-                self.retried.fetch_add(1, Ordering::Relaxed);
-                if self.retry_lines.take(self.started) {
-                    let next = message.ledger.failed + 1;
-                    self.say(
-                        "↻",
-                        &format!("…{short} retry {next} of 3 in {:.1} s", after.as_secs_f64()),
-                    );
-                }
-            }
-            Event::DeadLettered { reason } => {
-                self.set_aside.fetch_add(1, Ordering::Relaxed);
-                if self.dead_lines.take(self.started) {
-                    self.say("☠", &format!("…{short} set aside: {reason}"));
-                }
-            }
-            Event::Completed => {
-                self.done.fetch_add(1, Ordering::Relaxed);
-            }
-            _ => {}
-        }
-        self.show_counters();
-    }
+/// How this program can be called from another terminal, which may be in another folder.
+fn program() -> String {
+    let is_path =
+        env::args_os().next().is_some_and(|name| Path::new(&name).components().count() > 1);
+    let path = env::current_exe().ok().filter(|_| is_path);
+    path.map_or("bezoar".to_owned(), |path| path.display().to_string())
 }
 
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
-/// So many in each second.
-#[derive(Debug)]
-struct Budget {
-    each_second: u64,
-    /// The second, and how many were taken in it.
-    taken: AtomicU64,
-}
-
-impl Budget {
-    fn new(each_second: u64) -> Self {
-        Self { each_second, taken: AtomicU64::new(0) }
-    }
-
-    fn take(&self, started: Instant) -> bool {
-        let second = (started.elapsed().as_secs() + 1) << 16;
-        let count = |taken: u64| {
-            let this_second = if taken >> 16 == second >> 16 { taken } else { second };
-            (this_second - second < self.each_second).then_some(this_second + 1)
-        };
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok()
-    }
+/// The end of an id, which tells messages of the same moment apart.
+fn short(id: &str) -> String {
+    let start = id.char_indices().rev().nth(11).map_or(0, |(position, _)| position);
+    format!("…{}", printable(&id[start..]))
 }

@@ -1,0 +1,140 @@
+//! A warm-up, the load, and the wait until all of it is delivered.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bezoar::Shutdown;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Arguments, Limit,
+    load::{Load, Sent},
+    progress,
+    report::Report,
+    target::{Standing, Target},
+};
+use crate::output;
+
+/// How often the queue is asked whether it is empty.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// For how long nothing need be delivered before nobody waits any longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Loads the target, and tells what that showed.
+pub(super) async fn run(arguments: &Arguments, target: &Target, stop: &Shutdown) -> Result<Report> {
+    if !target.standing().await?.has_route {
+        let queue = &target.queue;
+        output::say(&format!("the queue {queue} has no route: messages are accepted, and wait"));
+    }
+    round(arguments, target, warm_up(arguments.limit()), stop).await?;
+    round(arguments, target, arguments.limit(), stop).await
+}
+
+/// So much that connections are open and code and pages are warm.
+fn warm_up(limit: Limit) -> Limit {
+    match limit {
+        Limit::Messages(messages) => Limit::Messages((messages / 10).clamp(1, 1_000)),
+        Limit::Time(time) => {
+            Limit::Time((time / 10).clamp(Duration::from_millis(200), Duration::from_secs(2)))
+        }
+    }
+}
+
+/// What is left of a round.
+struct Left {
+    waiting: u64,
+    dead: u64,
+    /// Since when it is no less.
+    since: Instant,
+}
+
+async fn round(
+    arguments: &Arguments,
+    target: &Target,
+    limit: Limit,
+    stop: &Shutdown,
+) -> Result<Report> {
+    let before = target.standing().await?;
+    let load = Load::new(arguments, target, limit, stop);
+    let loading = async {
+        let sent = load.clone().send(arguments.connections).await?;
+        anyhow::Ok((sent, left(target, before).await?))
+    };
+    let (sent, left) = tokio::select! {
+        done = loading => done?,
+        never = progress::show(&load, target) => match never {},
+    };
+    Ok(report(arguments, target, load.started, &sent, &left))
+}
+
+/// Waits until no more is waiting than `before`, as long as it becomes less.
+async fn left(target: &Target, before: Standing) -> Result<Left> {
+    let (mut least, mut since) = (u64::MAX, Instant::now());
+    loop {
+        let now = target.standing().await?;
+        if now.waiting < least {
+            (least, since) = (now.waiting, Instant::now());
+        }
+        let waiting = now.waiting.saturating_sub(before.waiting);
+        if waiting == 0 || !now.has_route || since.elapsed() > PATIENCE {
+            return Ok(Left { waiting, dead: now.dead.saturating_sub(before.dead), since });
+        }
+        sleep(ASK_EVERY).await;
+    }
+}
+
+fn report(
+    arguments: &Arguments,
+    target: &Target,
+    started: Instant,
+    sent: &Sent,
+    left: &Left,
+) -> Report {
+    let arrived = target.arrivals.as_ref().map(|arrivals| arrivals.so_far());
+    let (delivered, last) = match &arrived {
+        Some(run) => (run.count(), run.last),
+        None => (sent.accepted.saturating_sub(left.waiting + left.dead), Some(left.since)),
+    };
+    Report {
+        gateway: target.name(),
+        queue: target.queue.to_string(),
+        size_bytes: arguments.size,
+        connections: arguments.connections,
+        rate: arguments.rate,
+        accepted: sent.accepted,
+        refused: sent.refused,
+        delivered,
+        repeated: arrived.as_ref().map(|run| run.repeated),
+        waiting: left.waiting,
+        dead: left.dead,
+        accepted_per_second: per_second(sent.accepted, started, sent.last),
+        delivered_per_second: per_second(delivered, started, last),
+        acceptance_ms: sent.latency.percentiles(),
+        arrival_ms: arrived.and_then(|run| run.latency.percentiles()),
+    }
+}
+
+fn per_second(count: u64, started: Instant, last: Option<Instant>) -> f64 {
+    let took = last.map_or(Duration::ZERO, |last| last.duration_since(started));
+    if took.is_zero() { 0.0 } else { count as f64 / took.as_secs_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warm_up_is_a_tenth_within_bounds() {
+        let time = |millis| Limit::Time(Duration::from_millis(millis));
+        for (limit, expected) in [
+            (Limit::Messages(1), Limit::Messages(1)),
+            (Limit::Messages(500), Limit::Messages(50)),
+            (Limit::Messages(1_000_000), Limit::Messages(1_000)),
+            (time(1_000), time(200)),
+            (time(10_000), time(1_000)),
+            (time(600_000), time(2_000)),
+        ] {
+            assert_eq!(warm_up(limit), expected);
+        }
+    }
+}

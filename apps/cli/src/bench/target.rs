@@ -1,0 +1,128 @@
+//! The gateway that is loaded: one of our own, or one that runs already.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result, bail};
+use bezoar::QueueName;
+use clap::error::ErrorKind;
+use tokio::time::Instant;
+
+use super::{Arguments, arrivals::Arrivals};
+use crate::{
+    client::{Client, Connection},
+    endpoint::Endpoint,
+    figures::{self, Figures},
+    sandbox::Sandbox,
+};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The gateway that is loaded, and what is known of what becomes of its messages.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) client: Arc<Client>,
+    pub(super) queue: QueueName,
+    /// What stamps count from.
+    pub(super) epoch: Instant,
+    /// What arrives, if it arrives here.
+    pub(super) arrivals: Option<Arc<Arrivals>>,
+    _endpoint: Option<Endpoint>,
+    sandbox: Option<Sandbox>,
+}
+
+/// How the queue stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Messages that are neither done nor dead.
+    pub(super) waiting: u64,
+    pub(super) dead: u64,
+    /// Whether somebody takes messages out.
+    pub(super) has_route: bool,
+}
+
+impl Target {
+    /// The gateway that was named, or one of our own.
+    pub(super) async fn find(arguments: &Arguments, connection: &Connection) -> Result<Self> {
+        let epoch = Instant::now();
+        let arrivals = Arrivals::new(epoch);
+        if !connection.is_given() {
+            return Self::own(arguments, epoch, arrivals).await;
+        }
+        let endpoint = match arguments.listen {
+            Some(address) => Some(start(address, arrivals.clone()).await?),
+            None => None,
+        };
+        Ok(Self {
+            client: Arc::new(connection.client()?),
+            queue: arguments.queue.clone(),
+            epoch,
+            arrivals: endpoint.is_some().then_some(arrivals),
+            _endpoint: endpoint,
+            sandbox: None,
+        })
+    }
+
+    async fn own(arguments: &Arguments, epoch: Instant, arrivals: Arc<Arrivals>) -> Result<Self> {
+        if arguments.listen.is_some() {
+            let words = "--listen needs --url: a gateway of its own has its own endpoint\n";
+            clap::Error::raw(ErrorKind::ArgumentConflict, words).exit();
+        }
+        let endpoint = start(LOOPBACK, arrivals.clone()).await?;
+        let sandbox = Sandbox::start(LOOPBACK, configuration(arguments, endpoint.address)?).await?;
+        Ok(Self {
+            client: Arc::new(sandbox.client()?),
+            queue: arguments.queue.clone(),
+            epoch,
+            arrivals: Some(arrivals),
+            _endpoint: Some(endpoint),
+            sandbox: Some(sandbox),
+        })
+    }
+
+    /// What it is called in the report.
+    pub(super) fn name(&self) -> String {
+        match self.sandbox {
+            Some(_) => "its own gateway".to_owned(),
+            None => self.client.url().to_string(),
+        }
+    }
+
+    /// How the queue stands now.
+    pub(super) async fn standing(&self) -> Result<Standing> {
+        let queues: Vec<Figures> = figures::ask(&self.client).await?.parse()?;
+        let Some(queue) = queues.iter().find(|it| it.queue == self.queue.as_str()) else {
+            let known: Vec<_> = queues.iter().map(|queue| queue.queue.as_str()).collect();
+            bail!("there is no queue {:?}; --queue takes: {}", self.queue, known.join(", "));
+        };
+        let waiting = [queue.ready, queue.delayed, queue.in_flight].into_iter().sum::<Option<_>>();
+        Ok(Standing {
+            waiting: waiting.context("the gateway does not know how much waits")?,
+            dead: queue.dead.context("the gateway does not know how much is dead")?,
+            has_route: queue.route.is_some(),
+        })
+    }
+
+    /// Leaves nothing of ours behind.
+    pub(super) async fn end(self) -> Result<()> {
+        match self.sandbox {
+            Some(sandbox) => sandbox.stop().await,
+            None => Ok(()),
+        }
+    }
+}
+
+async fn start(address: SocketAddr, arrivals: Arc<Arrivals>) -> Result<Endpoint> {
+    Endpoint::start(address, move |request| arrivals.clone().take(request)).await
+}
+
+fn configuration(arguments: &Arguments, endpoint: SocketAddr) -> Result<String> {
+    // A string of JSON is one of TOML.
+    let queue = serde_json::to_string(arguments.queue.as_str())?;
+    let concurrency = arguments.connections;
+    Ok(format!(
+        "[[route]]\nname = \"bench\"\nfrom = {queue}\nto = \"http://{endpoint}/\"\nconcurrency = {concurrency}\n"
+    ))
+}

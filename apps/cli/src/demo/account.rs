@@ -1,0 +1,83 @@
+//! How many messages are where, as the gateway's API tells it.
+
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::{
+    client::Client,
+    figures::{self, Figures},
+};
+
+/// How many messages are where, in all queues together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) accepted: u64,
+    pub(super) delivered: u64,
+    /// Attempts that failed and are repeated.
+    pub(super) retried: u64,
+    /// Neither delivered nor dead.
+    pub(super) waiting: u64,
+    /// Those of them that are delivered now or next.
+    pub(super) moving: u64,
+    pub(super) dead: u64,
+}
+
+impl Account {
+    /// Asks the gateway.
+    pub(super) async fn read(client: &Client) -> Result<Self> {
+        let queues: Vec<Figures> = figures::ask(client).await?.parse()?;
+        let metrics = client.get("/metrics").await?;
+        let sum = |of: fn(&Figures) -> Option<u64>| queues.iter().filter_map(of).sum::<u64>();
+        let moving = sum(|it| it.ready) + sum(|it| it.in_flight);
+        Ok(Self {
+            accepted: total(&metrics.text(), "bezoar_accepted_total"),
+            delivered: total(&metrics.text(), "bezoar_delivered_total"),
+            retried: total(&metrics.text(), "bezoar_retried_total"),
+            waiting: moving + sum(|it| it.delayed),
+            moving,
+            dead: sum(|it| it.dead),
+        })
+    }
+
+    pub(super) fn adds_up(&self) -> bool {
+        self.accepted == self.delivered + self.waiting + self.dead
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { accepted, delivered, waiting, dead, .. } = self;
+        write!(f, "accepted {accepted} = delivered {delivered} + waiting {waiting} + dead {dead}")
+    }
+}
+
+/// The sum of a counter over all its labels, from Prometheus' text format.
+fn total(metrics: &str, name: &str) -> u64 {
+    let value = |line: &str| -> Option<u64> {
+        let (_labels, value) = line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once(' ')?;
+        value.parse().ok()
+    };
+    metrics.lines().filter_map(value).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_summed_over_its_labels() {
+        let metrics = "# TYPE a_total counter\na_total{queue=\"x y\"} 3\na_total{queue=\"z\"} 4\na_total_more{q=\"\"} 9\n";
+        assert_eq!(total(metrics, "a_total"), 7);
+        assert_eq!(total(metrics, "b_total"), 0);
+    }
+
+    #[test]
+    fn it_adds_up_if_every_message_is_somewhere_once() {
+        let account =
+            Account { accepted: 9, delivered: 5, waiting: 3, dead: 1, ..Account::default() };
+        assert!(account.adds_up());
+        assert!(!Account { dead: 2, ..account }.adds_up());
+        assert_eq!(account.to_string(), "accepted 9 = delivered 5 + waiting 3 + dead 1");
+    }
+}

@@ -1,0 +1,98 @@
+//! What the gateway's API shows: the breaker, dead letters, and how many messages are where.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+use serde::Deserialize;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{account::Account, narrator::Narrator};
+use crate::{
+    client::Client,
+    figures::{self, Condition, Figures, Route},
+};
+
+const EVERY: Duration = Duration::from_millis(200);
+
+/// A page of dead letters.
+#[derive(Debug, Deserialize)]
+struct Page {
+    dead_letters: Vec<Dead>,
+    next: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dead {
+    id: i64,
+    message_id: String,
+    reason: Reason,
+    error: Option<Failure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reason {
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Failure {
+    code: String,
+}
+
+/// Tells what changes until this is dropped.
+pub(super) async fn watch(client: &Client, narrator: &Narrator) -> Result<()> {
+    let (mut was_down, mut last) = (false, 0);
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let queues: Vec<Figures> = figures::ask(client).await?.parse()?;
+        let is_down = queues.iter().any(is_held_back_by_breaker);
+        match (was_down, is_down) {
+            (false, true) => {
+                narrator.say("◌", "the breaker opens: messages wait, and use up no retries");
+            }
+            (true, false) => narrator.say("●", "the breaker closes: what waited is delivered"),
+            _ => (),
+        }
+        was_down = is_down;
+        let page = page(client, last).await?;
+        for dead in &page.dead_letters {
+            narrator.set_aside(dead.id, &dead.message_id, &dead.cause());
+            last = dead.id;
+        }
+        narrator.counters(&Account::read(client).await?);
+    }
+}
+
+/// A route that somebody paused by hand is their own doing.
+fn is_held_back_by_breaker(queue: &Figures) -> bool {
+    let is_paused = queue.route.as_ref().is_none_or(Route::is_paused);
+    !is_paused && queue.state().0 != Condition::Fine
+}
+
+/// Why messages were set aside, how many each.
+pub(super) async fn causes(client: &Client) -> Result<BTreeMap<String, u64>> {
+    let (mut causes, mut after) = (BTreeMap::new(), Some(0));
+    while let Some(last) = after {
+        let page = page(client, last).await?;
+        for dead in &page.dead_letters {
+            *causes.entry(dead.cause()).or_default() += 1;
+        }
+        after = page.next;
+    }
+    Ok(causes)
+}
+
+async fn page(client: &Client, after: i64) -> Result<Page> {
+    Ok(client.get(&format!("/v1/dead-letters?limit=1000&after={after}")).await?.parse()?)
+}
+
+impl Dead {
+    fn cause(&self) -> String {
+        match &self.error {
+            Some(Failure { code }) => format!("{} ({code})", self.reason.text),
+            None => self.reason.text.clone(),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! `bezoar health`: whether a gateway can take messages, for those who start and watch it.
+
+use anyhow::Result;
+
+use crate::client::Client;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {}
+
+/// Succeeds if it can; needs no token and says nothing then.
+pub(crate) async fn run(_: Arguments, client: &Client) -> Result<()> {
+    client.get("/readyz").await?;
+    Ok(())
+}

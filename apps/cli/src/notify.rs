@@ -1,0 +1,36 @@
+//! What systemd wants to know of those it starts: sd_notify(3).
+
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    os::unix::net::{SocketAddr, UnixDatagram},
+};
+
+/// Messages can be accepted.
+pub(crate) const READY: &str = "READY=1";
+/// What is in flight may still finish.
+pub(crate) const STOPPING: &str = "STOPPING=1";
+
+/// Tells systemd, if it started us. Nobody is harmed if that fails.
+pub(crate) fn tell(state: &str) {
+    if let Some(name) = env::var_os("NOTIFY_SOCKET") {
+        let _ = send(name, state);
+    }
+}
+
+fn send(name: OsString, state: &str) -> io::Result<()> {
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address(name)?).map(drop)
+}
+
+/// A leading @ stands for the zero byte of a socket that is no file; only Linux has such.
+fn address(name: OsString) -> io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::{linux::net::SocketAddrExt, unix::ffi::OsStrExt};
+        if let [b'@', rest @ ..] = name.as_bytes() {
+            return SocketAddr::from_abstract_name(rest);
+        }
+    }
+    SocketAddr::from_pathname(name)
+}

@@ -90,25 +90,34 @@ impl App {
         self.changing(|changing| changing.queues.iter().cloned().collect())
     }
 
-    /// Refuses a queue that is not configured, and names those that are.
-    pub(crate) fn known(&self, queue: &QueueName) -> Result<(), Problem> {
+    /// Refuses a queue that is not configured, and names those that are and that the caller `sees`.
+    pub(crate) fn known(
+        &self,
+        queue: &QueueName,
+        sees: impl Fn(&QueueName) -> bool,
+    ) -> Result<(), Problem> {
         self.changing(|changing| {
             if changing.queues.contains(queue) {
                 return Ok(());
             }
-            let known: Vec<_> = changing.queues.iter().map(QueueName::as_str).collect();
+            let seen = changing.queues.iter().filter(|queue| sees(queue));
+            let known: Vec<_> = seen.map(QueueName::as_str).collect();
             let detail = format!("there is no queue {queue:?}; there are: {}", known.join(", "));
             Err(Problem::not_found(detail).with("queues", known))
         })
     }
 
-    /// A route by its name.
-    pub(crate) fn route(&self, name: &str) -> Result<Arc<Route>, Problem> {
-        self.changing(|changing| {
-            let known = || changing.routes.keys().cloned().collect::<Vec<_>>().join(", ");
-            let missing =
-                || Problem::not_found(format!("there is no such route; there are: {}", known()));
-            changing.routes.get(name).cloned().ok_or_else(missing)
+    /// A route by its name, among those that the caller `sees`.
+    pub(crate) fn route(
+        &self,
+        name: &str,
+        sees: impl Fn(&Route) -> bool,
+    ) -> Result<Arc<Route>, Problem> {
+        let seen: Vec<_> = self.routes().into_iter().filter(|route| sees(route)).collect();
+        seen.iter().find(|route| route.name() == name).cloned().ok_or_else(|| {
+            let known: Vec<_> = seen.iter().map(|route| route.name()).collect();
+            let known = known.join(", ");
+            Problem::not_found(format!("there is no such route; there are: {known}"))
         })
     }
 

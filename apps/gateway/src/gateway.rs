@@ -141,8 +141,10 @@ impl Gateway {
             ending.extend(&reload.routes_unchanged);
         }
         self.end_routes(ending.iter().map(|name| name.as_str())).await;
-        let restarted =
-            new.routes.iter().filter(|route| self.app.route(route.name.as_str()).is_err());
+        let restarted = new
+            .routes
+            .iter()
+            .filter(|route| self.app.route(route.name.as_str(), |_| true).is_err());
         restarted.clone().try_for_each(|route| self.start_route(route))?;
         self.change(|changing| changing.queues = new.all_queues());
         if reload.tokens_changed {

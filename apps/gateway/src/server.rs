@@ -63,6 +63,53 @@ fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(HEAD_LIMIT_BYTES)
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::Instant,
+    };
+
+    use super::*;
+
+    /// Beside the deadline, so that this ends even if nobody cuts the client off.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// For how long a client is borne with that begins like this, and then sends `more` each second.
+    async fn borne(begin: &[u8], more: &[u8]) -> Duration {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = serve(listener, Router::new(), Shutdown::default(), Duration::ZERO);
+        let serving = tokio::spawn(serving);
+        let (mut reader, mut writer) = TcpStream::connect(address).await.unwrap().into_split();
+        let (started, mut got) = (Instant::now(), Vec::new());
+        let dripping = async {
+            writer.write_all(begin).await.unwrap();
+            while writer.write_all(more).await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            () = dripping => (),
+            read = reader.read_to_end(&mut got) => drop(read), // closed, perhaps by a reset
+            () = sleep(PATIENCE) => (),
+        }
+        serving.abort();
+        started.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_come_to_the_point_is_cut_off() {
+        let whole = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+        let cases: [(&[u8], &[u8]); 4] =
+            [(b"", b""), (b"GET / HTTP/1.1\r\nx: ", b"x"), (whole, b""), (whole, b"\r\n")];
+        for (begin, more) in cases {
+            let borne = borne(begin, more).await;
+            let shown = String::from_utf8_lossy(begin);
+            assert!((HEAD_DEADLINE..2 * HEAD_DEADLINE).contains(&borne), "{shown}: {borne:?}");
+        }
+    }
 }

@@ -30,6 +30,15 @@ impl Caller {
         Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
     }
 
+    /// Refuses those who may not, or only for some queues.
+    pub(crate) fn needs_everywhere(&self, role: Role) -> Result<(), Problem> {
+        if self.0.may(role, None) && self.0.queues.is_none() {
+            return Ok(());
+        }
+        let detail = format!("this needs the role {role} for all queues");
+        Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+    }
+
     /// Whether they may see this queue at all.
     pub(crate) fn sees(&self, queue: &QueueName) -> bool {
         self.0.may(Role::Viewer, Some(queue))

@@ -4,13 +4,13 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use axum::{
     Json,
-    extract::{Path, Query, State},
+    extract::{Query, State},
 };
 use bezoar::{DeadLetter, DeadLetterId, Page, QueueName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Problem, caller::Caller};
+use super::{Problem, caller::Caller, segment::Segment};
 use crate::{app::App, config::Role};
 
 /// The most rows of one page.
@@ -40,7 +40,7 @@ pub(super) async fn list(
     let mut rows: Vec<DeadLetter> = Vec::new();
     for queue in queues {
         caller.needs(Role::Viewer, Some(&queue))?;
-        app.known(&queue)?;
+        app.known(&queue, |queue| caller.sees(queue))?;
         let after = filter.after.map(DeadLetterId);
         let page = Page { after, limit: NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN) };
         rows.extend(app.bezoar().admin().dead_letters(&queue, page).await?);
@@ -55,7 +55,7 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Segment(id): Segment,
 ) -> Result<Json<Value>, Problem> {
     let number: i64 =
         id.parse().map_err(|_| Problem::bad_request("the id of a dead letter is a number"))?;

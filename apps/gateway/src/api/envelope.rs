@@ -74,8 +74,16 @@ pub(super) struct Item {
     #[serde(default)]
     headers: std::collections::BTreeMap<String, String>,
     /// Any JSON; it is stored as it was written.
+    #[serde(default, deserialize_with = "present")]
     body: Option<Box<serde_json::value::RawValue>>,
     body_base64: Option<String>,
+}
+
+/// Also if it is `null`, which is a body like any other.
+fn present<'de, D: serde::Deserializer<'de>>(
+    value: D,
+) -> Result<Option<Box<serde_json::value::RawValue>>, D::Error> {
+    Deserialize::deserialize(value).map(Some)
 }
 
 impl Item {
@@ -107,7 +115,9 @@ impl Item {
         message.headers =
             self.headers.into_iter().map(|(name, value)| (name, value.into())).collect::<Headers>();
         let delay = self.delay.as_deref().map(human::duration::parse).transpose();
-        let delay = delay.map_err(|problem| Invalid::new("delay", problem.to_string()))?;
+        // The parser's own text quotes the value.
+        let no_duration = "is no duration; write it like 30s, 5m, 1h30m or 250ms";
+        let delay = delay.map_err(|_| Invalid::new("delay", no_duration))?;
         Ok(Outgoing { message, delay: delay.unwrap_or_default(), once })
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn metrics(
     caller: Result<Caller, Problem>,
 ) -> Result<impl IntoResponse, Problem> {
     if !app.is_on_loopback() {
-        caller?.needs(Role::Viewer, None)?;
+        caller?.needs_everywhere(Role::Viewer)?; // what is measured is of all queues
     }
     if !app.metrics().is_on() {
         return Err(Problem::not_found("metrics are switched off: telemetry.metrics"));

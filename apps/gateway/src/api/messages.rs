@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Json,
     body::Body as RequestBody,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use bezoar::{Body, Outgoing, QueueName};
@@ -19,6 +19,7 @@ use super::{
     Problem,
     caller::Caller,
     envelope::{self, Item},
+    segment::Segment,
 };
 use crate::{app::App, config::Role};
 
@@ -32,7 +33,7 @@ const BATCH_LIMIT: usize = 10_000;
 pub(super) async fn accept(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path(queue): Path<String>,
+    Segment(queue): Segment,
     headers: HeaderMap,
     body: RequestBody,
 ) -> Result<Response, Problem> {
@@ -50,7 +51,7 @@ pub(super) async fn accept(
 pub(super) async fn accept_batch(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path(queue): Path<String>,
+    Segment(queue): Segment,
     headers: HeaderMap,
     body: RequestBody,
 ) -> Result<Response, Problem> {
@@ -99,7 +100,7 @@ fn failed(id: Option<&str>, problem: &Problem) -> Value {
 fn admitted(app: &App, caller: &Caller, queue: &str) -> Result<QueueName, Problem> {
     let queue = QueueName::new(queue)?;
     caller.needs(Role::Operator, Some(&queue))?;
-    app.known(&queue)?;
+    app.known(&queue, |queue| caller.sees(queue))?;
     Ok(queue)
 }
 

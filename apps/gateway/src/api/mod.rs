@@ -8,6 +8,7 @@
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
 //! | `caller.rs` | who asks, and whether they may |
 //! | `description.rs` | `/openapi.json` |
+//! | `segment.rs` | what varies in a path |
 //! | `problem.rs` | errors |
 
 mod caller;
@@ -18,6 +19,7 @@ mod health;
 mod messages;
 mod problem;
 mod queues;
+mod segment;
 
 use std::sync::Arc;
 

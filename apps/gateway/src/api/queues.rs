@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::{Json, extract::State};
 use serde_json::{Value, json};
 
-use super::{Problem, caller::Caller};
+use super::{Problem, caller::Caller, segment::Segment};
 use crate::{app::App, config::Role};
 
 pub(super) async fn list(
@@ -26,7 +23,7 @@ pub(super) async fn list(
 pub(super) async fn pause(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path(route): Path<String>,
+    Segment(route): Segment,
 ) -> Result<Json<Value>, Problem> {
     set_paused(&app, &caller, &route, true)
 }
@@ -34,7 +31,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path(route): Path<String>,
+    Segment(route): Segment,
 ) -> Result<Json<Value>, Problem> {
     set_paused(&app, &caller, &route, false)
 }
@@ -45,8 +42,8 @@ fn set_paused(
     name: &str,
     paused: bool,
 ) -> Result<Json<Value>, Problem> {
-    let route = app.route(name)?;
-    caller.needs(Role::Operator, Some(route.queue()))?;
+    caller.needs(Role::Operator, None)?;
+    let route = app.route(name, |route| caller.sees(route.queue()))?;
     if paused {
         route.pause("paused by an operator")
     } else {

@@ -24,6 +24,9 @@ use tokio::{net::TcpListener, sync::Notify, task::JoinHandle, time::timeout};
 /// How long anything may take here.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Any port that only this machine reaches.
+const LOOPBACK: &str = "127.0.0.1:0";
+
 /// An endpoint that answers as it is told, and remembers what it got.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Endpoint {
@@ -91,15 +94,30 @@ pub(crate) struct Lab {
 impl Lab {
     /// With this configuration; where it listens and keeps its messages is added.
     pub(crate) async fn start(text: &str) -> Self {
+        Self::start_at(LOOPBACK, text).await
+    }
+
+    /// The same on another address.
+    pub(crate) async fn start_at(listen: &str, text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = parse(&folder, text);
+        let config = parse(&folder, listen, text);
         let gateway = Gateway::start(config, Metrics::local()).await.unwrap();
-        let token = bezoar_gateway::token::read(&folder.path().join("token")).unwrap();
+        // There is none where tokens are configured.
+        let token = bezoar_gateway::token::read(&folder.path().join("token")).unwrap_or_default();
         Self { gateway, folder, token }
     }
 
+    /// The same, asked by somebody else.
+    pub(crate) fn with_token(self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self }
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     pub(crate) fn config(&self, text: &str) -> Config {
-        parse(&self.folder, text)
+        parse(&self.folder, LOOPBACK, text)
     }
 
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
@@ -161,13 +179,13 @@ impl Lab {
     }
 }
 
-fn parse(folder: &TempDir, text: &str) -> Config {
+fn parse(folder: &TempDir, listen: &str, text: &str) -> Config {
     let store = format!("sqlite:{}", folder.path().join("bezoar.db").display());
     let sources = Sources {
         file: Some(("bezoar.toml".into(), text.to_owned())),
         environment: Vec::new(),
         flags: vec![
-            ("server.listen".to_owned(), "127.0.0.1:0".to_owned()),
+            ("server.listen".to_owned(), listen.to_owned()),
             ("store.url".to_owned(), store),
         ],
     };

@@ -1,0 +1,219 @@
+//! Who may do what: every operation that is described, for every role, within and beyond a limit to queues.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::Value;
+use support::{Endpoint, Lab, route};
+
+/// Who asks: the secret of a token is its name, made long enough.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Who {
+    Nobody,
+    Stranger,
+    Holder(Role, Limit),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+enum Role {
+    Viewer,
+    Operator,
+    Admin,
+}
+
+/// To which queues a token is limited.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Limit {
+    None,
+    /// To the queue that is asked about.
+    Within,
+    /// To another.
+    Beyond,
+}
+
+/// What an operation needs.
+#[derive(Debug, Clone, Copy)]
+enum Needs {
+    Nothing,
+    /// A token, any.
+    Token,
+    /// A role for the queue that is asked about.
+    Queue(Role),
+    /// A role; of queues beyond the limit nothing is shown.
+    Shown(Role),
+    /// A role; what belongs to a queue beyond the limit is as if it were not there.
+    Found(Role),
+}
+
+/// Every operation has its line; one without fails the test.
+fn needs(method: &str, path: &str) -> Option<Needs> {
+    use Needs::*;
+    Some(match (method, path) {
+        ("get", "/healthz" | "/readyz" | "/openapi.json") => Nothing,
+        ("get", "/metrics") => Nothing, // on loopback; see below
+        ("get", "/v1/whoami") => Token,
+        ("get", "/v1/queues" | "/v1/dead-letters") => Shown(Role::Viewer),
+        ("get", "/v1/dead-letters/{id}") => Found(Role::Viewer),
+        ("post", "/v1/queues/{queue}/messages" | "/v1/queues/{queue}/batches") => {
+            Queue(Role::Operator)
+        }
+        ("post", "/v1/routes/{route}/pause" | "/v1/routes/{route}/resume") => Found(Role::Operator),
+        _ => return None,
+    })
+}
+
+/// `None`: done.
+fn refusal(needs: Needs, who: Who) -> Option<StatusCode> {
+    let (role, limit) = match (needs, who) {
+        (Needs::Nothing, _) | (Needs::Token, Who::Holder(..)) => return None,
+        (_, Who::Nobody | Who::Stranger) => return Some(StatusCode::UNAUTHORIZED),
+        (_, Who::Holder(role, limit)) => (role, limit),
+    };
+    match needs {
+        Needs::Queue(least) if role < least || limit == Limit::Beyond => {
+            Some(StatusCode::FORBIDDEN)
+        }
+        Needs::Shown(least) | Needs::Found(least) if role < least => Some(StatusCode::FORBIDDEN),
+        Needs::Found(_) if limit == Limit::Beyond => Some(StatusCode::NOT_FOUND),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_is_for_those_who_may_and_for_nobody_else() {
+    let (lab, dead) = lab_with_a_dead_letter().await;
+    let (_, described) = lab.get("/openapi.json").await;
+    let mut asked = 0;
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        let methods = operations.as_object().unwrap().keys().filter(|key| *key != "parameters");
+        for method in methods {
+            let needs = needs(method, path)
+                .unwrap_or_else(|| panic!("{method} {path} is new: say here who may"));
+            for who in everybody() {
+                check(&lab, method, path, &dead, who, refusal(needs, who)).await;
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked >= 12 * everybody().count(), "{asked}");
+}
+
+async fn check(
+    lab: &Lab,
+    method: &str,
+    path: &str,
+    dead: &str,
+    who: Who,
+    expected: Option<StatusCode>,
+) {
+    let filled = path.replace("{queue}", "lab").replace("{route}", "results").replace("{id}", dead);
+    let (status, answer) = ask(lab, method, &filled, who).await;
+    match expected {
+        Some(refused) => assert_eq!(status, refused, "{who:?}: {method} {path}: {answer}"),
+        None => assert!(status.is_success(), "{who:?}: {method} {path}: {status} {answer}"),
+    }
+    if let Who::Holder(_, Limit::Beyond) = who {
+        let hides = ["/v1/queues", "/v1/dead-letters", "/v1/dead-letters/{id}"].contains(&path);
+        assert!(!hides || !names_a_queue(&answer, "lab"), "{who:?}: {method} {path}: {answer}");
+    }
+}
+
+async fn ask(lab: &Lab, method: &str, path: &str, who: Who) -> (StatusCode, Value) {
+    let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+    let token = match who {
+        Who::Nobody => String::new(),
+        Who::Stranger => "Bearer nobody-knows-this-token".to_owned(),
+        Who::Holder(role, limit) => format!("Bearer {}", secret(role, limit)),
+    };
+    let body = if path.ends_with("batches") { "[]" } else { "" };
+    lab.call(method, path, &[("authorization", &token)], Bytes::from(body)).await
+}
+
+fn names_a_queue(answer: &Value, queue: &str) -> bool {
+    match answer {
+        Value::Object(members) => {
+            members.get("queue").is_some_and(|it| it == queue)
+                || members.values().any(|it| names_a_queue(it, queue))
+        }
+        Value::Array(items) => items.iter().any(|it| names_a_queue(it, queue)),
+        _ => false,
+    }
+}
+
+/// What a refusal says must not tell of queues and routes beyond the limit either.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_limited_to_a_queue_does_not_learn_of_others() {
+    let (lab, _) = lab_with_a_dead_letter().await;
+    let who = Who::Holder(Role::Operator, Limit::Beyond);
+    for (method, path) in [
+        ("post", "/v1/queues/nope/messages"),
+        ("post", "/v1/routes/nope/pause"),
+        ("post", "/v1/routes/results/pause"),
+        ("get", "/v1/dead-letters?queue=nope"),
+        ("get", "/v1/dead-letters?queue=gone"),
+        ("post", "/v1/queues/gone/messages"),
+    ] {
+        let (status, answer) = ask(&lab, method, path, who).await;
+        assert!(status.is_client_error(), "{path}: {status}");
+        let text = answer.to_string();
+        assert!(!text.contains("lab") && !text.contains("results"), "{path}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_loopback_metrics_need_a_token_that_sees_every_queue() {
+    let lab = Lab::start_at("0.0.0.0:0", &tokens()).await;
+    for who in everybody() {
+        let (status, _) = ask(&lab, "get", "/metrics", who).await;
+        let expected = match who {
+            Who::Nobody | Who::Stranger => StatusCode::UNAUTHORIZED,
+            Who::Holder(_, Limit::None) => StatusCode::OK,
+            Who::Holder(..) => StatusCode::FORBIDDEN,
+        };
+        assert_eq!(status, expected, "{who:?}");
+    }
+}
+
+fn everybody() -> impl Iterator<Item = Who> {
+    let holders = [Role::Viewer, Role::Operator, Role::Admin].into_iter().flat_map(|role| {
+        [Limit::None, Limit::Within, Limit::Beyond].map(|limit| Who::Holder(role, limit))
+    });
+    [Who::Nobody, Who::Stranger].into_iter().chain(holders)
+}
+
+fn secret(role: Role, limit: Limit) -> String {
+    format!("token-of-{role:?}-{limit:?}").to_lowercase()
+}
+
+/// A token for each holder, and the queues that they are limited to. The queue `gone` is not configured.
+fn tokens() -> String {
+    let token = |who| {
+        let Who::Holder(role, limit) = who else { return String::new() };
+        let (secret, role) = (secret(role, limit), format!("{role:?}").to_lowercase());
+        let queues = match limit {
+            Limit::None => "",
+            Limit::Within => "queues = [\"lab\"]",
+            Limit::Beyond => "queues = [\"ward\", \"gone\"]",
+        };
+        format!(
+            "[[token]]\nname = \"{secret}\"\nrole = \"{role}\"\nsecret = \"{secret}\"\n{queues}\n"
+        )
+    };
+    let queues = "[[queue]]\nname = \"lab\"\n[[queue]]\nname = \"ward\"\n".to_owned();
+    queues + &everybody().map(token).collect::<String>()
+}
+
+async fn lab_with_a_dead_letter() -> (Lab, String) {
+    let endpoint = Endpoint::start().await;
+    endpoint.answers([422]);
+    let lab = Lab::start(&(tokens() + &route(endpoint.port, ""))).await;
+    let lab = lab.with_token(&secret(Role::Admin, Limit::None));
+    lab.send("lab", &[], "x").await;
+    lab.until("lab", |row| row["dead"] == 1).await;
+    let (_, list) = lab.get("/v1/dead-letters").await;
+    let id = list["dead_letters"][0]["id"].to_string();
+    (lab, id)
+}

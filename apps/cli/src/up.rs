@@ -109,7 +109,7 @@ fn telemetry_options(config: &Config) -> TelemetryOptions {
         log: LogOptions { format, filter: config.log.directives().to_owned() },
         traces: config.telemetry.traces,
         metrics: config.telemetry.metrics,
-        otlp_endpoint: config.telemetry.otlp_endpoint.as_ref().map(ToString::to_string),
+        otlp_endpoint: config.telemetry.otlp_endpoint.as_ref().map(|url| url.uri().to_string()),
         ..TelemetryOptions::default()
     }
 }

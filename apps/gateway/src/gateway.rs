@@ -198,6 +198,7 @@ impl Gateway {
             .timeout(endpoint.longest() + MARGIN)
             .concurrency(config.concurrency)
             .lease(config.lease)
+            .correlation_ids(self.app.correlation.ids())
             .layer(TraceLayer::new(name))
             .layer(MeasureLayer::new(metrics.clone()))
             .observer(metrics.observer());

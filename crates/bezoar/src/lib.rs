@@ -33,9 +33,9 @@ pub use bezoar_core::{
 };
 pub use bezoar_memory as memory;
 pub use bezoar_runtime::{
-    AttemptNumber, Context, Defect, Event, Failed, FromMessage, FromRef, Gate, Handler,
-    HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher, Refusal,
-    Router, Shutdown, State, Worker,
+    AttemptNumber, Context, CorrelationIds, Defect, Event, Failed, FromMessage, FromRef, Gate,
+    Handler, HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher,
+    Refusal, Router, Shutdown, State, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;

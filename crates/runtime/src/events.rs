@@ -50,12 +50,30 @@ pub trait Observer: Debug + Send + Sync + 'static {
 
 /// Writes events to the log with ids and counts; never a body, a header value or an error's text.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Log;
+pub struct Log(pub CorrelationIds);
+
+/// Whether correlation ids are in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CorrelationIds {
+    /// They are.
+    #[default]
+    Shown,
+    /// They are not.
+    Hidden,
+}
+
+impl CorrelationIds {
+    /// What the log shows of a message's.
+    pub(crate) fn of(self, message: &Message) -> Option<&str> {
+        let id = message.correlation_id.as_ref().filter(|_| self == Self::Shown);
+        id.map(|id| id.as_str())
+    }
+}
 
 impl Observer for Log {
     fn message(&self, queue: &QueueName, message: &Message, event: &Event<'_>) {
         let (id, failed) = (&message.id, message.ledger.failed);
-        let correlation = message.correlation_id.as_ref().map(|id| id.as_str());
+        let correlation = self.0.of(message);
         macro_rules! log {
             ($level:ident, $text:literal $(, $($more:tt)*)?) => {
                 tracing::$level!(%queue, message_id = %id, correlation_id = correlation,
@@ -86,5 +104,22 @@ impl Observer for Log {
 
     fn resumed(&self, queue: &QueueName) {
         tracing::info!(%queue, "resumed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bezoar_core::{CorrelationId, MessageId, MessageType};
+
+    use super::*;
+
+    #[test]
+    fn correlation_ids_are_shown_unless_they_are_to_be_hidden() {
+        let id = MessageId::new("m-1").unwrap();
+        let message_type = MessageType::new("lab.result").unwrap();
+        let message = Message::new(id, message_type, bezoar_core::millis(0), "")
+            .with_correlation_id(CorrelationId::new("c-7").unwrap());
+        assert_eq!(CorrelationIds::default().of(&message), Some("c-7"));
+        assert_eq!(CorrelationIds::Hidden.of(&message), None);
     }
 }

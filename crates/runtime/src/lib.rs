@@ -21,7 +21,7 @@ mod shutdown;
 mod worker;
 
 pub use context::{Context, Failed, Postponed, Refusal};
-pub use events::{Event, Log, Observer};
+pub use events::{CorrelationIds, Event, Log, Observer};
 pub use extract::{AttemptNumber, FromMessage, FromRef, Json, State};
 pub use gate::Gate;
 pub use handler::{Handler, Outcome};

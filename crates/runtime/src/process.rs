@@ -71,7 +71,7 @@ impl Process {
             "message",
             queue = %context.queue,
             message_id = %message.id,
-            correlation_id = message.correlation_id.as_ref().map(|id| id.as_str()),
+            correlation_id = self.worker.correlation.of(message),
             attempt = context.attempt,
         );
         let attempt = async {

@@ -12,7 +12,9 @@ use bezoar_core::{Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOpti
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
-use crate::{Context, Event, Gate, Log, Observer, Refusal, company::Isolation, gate::Open};
+use crate::{
+    Context, CorrelationIds, Event, Gate, Log, Observer, Refusal, company::Isolation, gate::Open,
+};
 
 /// Everything that a message passes through on its way to its handler.
 pub type HandlerService = BoxCloneSyncService<Context, (), Refusal>;
@@ -50,7 +52,9 @@ pub struct Worker {
     pub(crate) subscribe: SubscribeOptions,
     pub(crate) polling: Polling,
     pub(crate) gate: Arc<dyn Gate>,
-    pub(crate) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) correlation: CorrelationIds,
+    log: Option<Log>,
+    observers: Vec<Arc<dyn Observer>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<Mutex<StdRng>>,
     pub(crate) isolation: Isolation,
@@ -80,7 +84,9 @@ impl Worker {
             subscribe: SubscribeOptions::default(),
             polling: Polling::default(),
             gate: Arc::new(Open),
-            observers: vec![Arc::new(Log)],
+            correlation: CorrelationIds::Shown,
+            log: Some(Log::default()),
+            observers: Vec::new(),
             clock: Arc::new(SystemClock),
             random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
             isolation: Isolation::default(),
@@ -168,7 +174,15 @@ impl Worker {
 
     /// Nobody is told what happens, not even the log.
     pub fn without_observers(mut self) -> Self {
+        self.log = None;
         self.observers.clear();
+        self
+    }
+
+    /// Whether correlation ids are in the log; they are, unless this says otherwise.
+    pub fn correlation_ids(mut self, correlation: CorrelationIds) -> Self {
+        self.correlation = correlation;
+        self.log = self.log.map(|_| Log(correlation));
         self
     }
 
@@ -185,8 +199,9 @@ impl Worker {
 
     /// An observer that panics must not take the settling of messages along.
     pub(crate) fn each_observer(&self, tell: impl Fn(&dyn Observer)) {
-        for observer in &self.observers {
-            if catch_unwind(AssertUnwindSafe(|| tell(&**observer))).is_err() {
+        let log = self.log.iter().map(|log| log as &dyn Observer);
+        for observer in log.chain(self.observers.iter().map(|observer| &**observer)) {
+            if catch_unwind(AssertUnwindSafe(|| tell(observer))).is_err() {
                 tracing::error!(queue = %self.queue, "an observer panicked");
             }
         }

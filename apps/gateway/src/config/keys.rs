@@ -160,7 +160,7 @@ static KEYS: &[Key] = &[
     Key::new("telemetry.service_name", Kind::Name, "The name of this service there.").or("bezoar").restart(),
     Key::new("telemetry.traces", Kind::Boolean, "Whether traces are made.").or("true").restart(),
     Key::new("telemetry.metrics", Kind::Boolean, "Whether metrics are made, also for /metrics.").or("true").restart(),
-    Key::new("telemetry.correlation", Kind::Boolean, "Whether correlation ids and traceparent are in logs and requests.").or("true").restart(),
+    Key::new("telemetry.correlation", Kind::Boolean, "Whether correlation ids are in the log, and traces go on from callers to endpoints.").or("true").restart(),
 ];
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl EndpointUrl {
     }
 
     /// All of it. Whoever calls this answers for where it goes.
-    pub(super) fn uri(&self) -> &Uri {
+    pub fn uri(&self) -> &Uri {
         &self.uri
     }
 

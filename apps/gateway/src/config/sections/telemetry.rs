@@ -19,7 +19,7 @@ pub struct Telemetry {
     pub traces: bool,
     /// Whether metrics are made, also for `/metrics`.
     pub metrics: bool,
-    /// Whether correlation ids and `traceparent` are in logs and requests.
+    /// Whether correlation ids are in the log, and traces go on from callers to endpoints.
     pub correlation: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The text by which a trace goes from program to program: W3C trace context, version 00.
 
-use bezoar::Context;
+use bezoar::{Context, CorrelationIds};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -22,7 +22,7 @@ pub fn traceparent(span: &Span, incoming: Option<&str>) -> Option<String> {
     }
 }
 
-/// Whether traces go across our borders: taken from callers, and told to endpoints.
+/// Whether traces go across our borders, taken from callers and told to endpoints, and correlation ids into the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Correlation {
     /// They do.
@@ -33,6 +33,14 @@ pub enum Correlation {
 }
 
 impl Correlation {
+    /// Whether correlation ids are in the log.
+    pub fn ids(self) -> CorrelationIds {
+        match self {
+            Self::On => CorrelationIds::Shown,
+            Self::Off => CorrelationIds::Hidden,
+        }
+    }
+
     /// What a caller said, if we listen.
     pub fn incoming(self, said: Option<&str>) -> Option<&str> {
         said.filter(|_| self == Self::On)

@@ -3,6 +3,7 @@
 mod canary;
 mod contradictions;
 mod examples;
+mod guide;
 mod properties;
 mod reload;
 mod sources;

@@ -1,0 +1,45 @@
+//! `docs/guide/configuration.md` says of every key what holds.
+
+use crate::config::{Applies, Key, Kind, keys};
+
+const GUIDE: &str = include_str!("../../../../../docs/guide/configuration.md");
+
+#[test]
+fn every_key_is_in_the_guide_with_what_it_accepts_and_its_default() {
+    let missing: Vec<_> =
+        keys().iter().map(entry).filter(|entry| !GUIDE.contains(entry.as_str())).collect();
+    assert!(missing.is_empty(), "docs/guide/configuration.md lacks:\n{}", missing.concat());
+}
+
+#[test]
+fn every_key_in_the_guide_is_known() {
+    let rows: Vec<_> = GUIDE.lines().filter(|line| line.ends_with(" |")).collect();
+    let known: String = keys().iter().map(entry).collect();
+    for row in rows.iter().filter(|row| row.contains("| reload |") || row.contains("| restart |")) {
+        assert!(known.contains(row), "docs/guide/configuration.md has a row of no key:\n{row}");
+    }
+}
+
+/// A section for what is at the top, a row for everything else.
+fn entry(key: &Key) -> String {
+    let Key { path, doc, .. } = key;
+    match key.kind {
+        Kind::Table if key.parent().is_empty() => format!("\n### `[{path}]`\n\n{doc}\n"),
+        Kind::Tables => format!("\n### `[[{path}]]`\n\n{doc}\n"),
+        _ => row(key),
+    }
+}
+
+fn row(key: &Key) -> String {
+    let default = match key.default {
+        Some("") => "`[]`".to_owned(),
+        Some(text) => format!("`{text}`"),
+        None if key.required => "must be set".to_owned(),
+        None => "not set".to_owned(),
+    };
+    let applies = match key.applies {
+        Applies::Live => "reload",
+        Applies::Restart => "restart",
+    };
+    format!("| `{}` | {} | {default} | {applies} | {} |\n", key.path, key.kind.expected(), key.doc)
+}

@@ -120,7 +120,7 @@ impl QueueAdmin for SqliteTransport {
 
 impl SqliteTransport {
     /// Runs `work` on the reading connection, in one transaction so that its statements agree.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

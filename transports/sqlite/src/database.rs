@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
@@ -66,7 +67,7 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "cache_size", -16_384)?; // KiB
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }
 

@@ -19,6 +19,7 @@
 //! ```
 
 mod admin;
+mod catalogue;
 mod database;
 mod error;
 mod options;

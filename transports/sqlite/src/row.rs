@@ -83,7 +83,7 @@ pub(crate) fn message(
     Ok((message, intact))
 }
 
-fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
+pub(crate) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         value => Ok(Some(value.as_str().unwrap_or_default())), // no UTF-8: as good as empty
@@ -105,7 +105,7 @@ fn read_ledger(
 }
 
 /// A counter, held within what a ledger can count: one that is off is no reason to stop a queue.
-fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     Ok(row.get::<_, i64>(column)?.clamp(0, u32::MAX.into()) as u32)
 }
 

@@ -2,11 +2,17 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use bezoar_core::{Delivery, Outgoing, QueueName, Reason, Receipt, millis, to_millis};
+use bezoar_core::{
+    Body, Delivery, Message, Outgoing, QueueName, Reason, Receipt, millis, to_millis,
+};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::{row, wake::Bells};
+use crate::{
+    catalogue::{Tally, replay_of},
+    row,
+    wake::Bells,
+};
 
 /// The most bytes of bodies that one claim takes; the first message is taken whatever its size.
 const CLAIM_LIMIT_BYTES: usize = 64 * 1024 * 1024;
@@ -18,6 +24,8 @@ pub(crate) struct Session {
     queues: HashMap<QueueName, i64>,
     /// What this transaction adds to each queue's counters: waiting, dead.
     counts: HashMap<i64, (i64, i64)>,
+    /// What this transaction adds to causes and operations.
+    pub(crate) tally: Tally,
     /// Queues in which this transaction made messages ready.
     woken: Vec<QueueName>,
 }
@@ -61,8 +69,9 @@ impl Session {
         }
     }
 
-    /// Writes the counters once per queue and transaction, not once per message.
+    /// Writes the counters once per queue, cause, operation and transaction, not once per message.
     pub(crate) fn write_counts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.tally.write(connection, self.now)?;
         let now = self.now_millis();
         let sql = "UPDATE bezoar_queues
                    SET waiting = waiting + ?2, dead = dead + ?3, clock = max(clock, ?4) WHERE id = ?1";
@@ -73,12 +82,36 @@ impl Session {
         Ok(())
     }
 
+    /// Runs `work`, and undoes it if it refuses: what others of the transaction have done stays done.
+    pub(crate) fn undoing<T, E>(
+        &mut self,
+        connection: &Connection,
+        work: impl FnOnce(&mut Self, &Connection) -> rusqlite::Result<Result<T, E>>,
+    ) -> rusqlite::Result<Result<T, E>> {
+        self.write_counts(connection)?; // so that `work` sees them, and that what is left after it is its own
+        let woken = self.woken.len();
+        connection.prepare_cached("SAVEPOINT act")?.execute([])?;
+        let outcome = work(self, connection)?;
+        if outcome.is_ok() {
+            self.write_counts(connection)?;
+        } else {
+            connection.prepare_cached("ROLLBACK TO act")?.execute([])?;
+            self.counts.clear();
+            self.tally.clear();
+            self.woken.truncate(woken);
+        }
+        connection.prepare_cached("RELEASE act")?.execute([])?;
+        Ok(outcome)
+    }
+
     pub(crate) fn committed(&mut self, bells: &Bells) {
+        self.tally.clear();
         self.woken.drain(..).for_each(|queue| bells.ring(&queue));
     }
 
     pub(crate) fn rolled_back(&mut self) {
         self.counts.clear();
+        self.tally.clear();
         self.woken.clear();
         self.queues.clear(); // one of them may have been provisioned just now
     }
@@ -174,7 +207,7 @@ impl Session {
     pub(crate) fn claim(
         &mut self,
         connection: &Connection,
-        queue: i64,
+        (name, queue): (&QueueName, i64),
         max: u32,
         lease: Duration,
         token: i64,
@@ -196,12 +229,15 @@ impl Session {
             let (visible_at, seq) = (row.get(0)?, row.get(1)?);
             let (mut message, intact) = row::message(connection, row, seq, 2, 7)?;
             if !intact {
-                damaged.push((visible_at, seq));
+                damaged.push((visible_at, seq, Message { body: Body::default(), ..message }));
                 continue;
             }
             bytes += message.body.len();
             if bytes > CLAIM_LIMIT_BYTES && !claimed.is_empty() {
                 break;
+            }
+            if message.ledger.replayed > 0 {
+                message.ledger.replay = replay_of(connection, seq)?;
             }
             let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();
@@ -212,8 +248,9 @@ impl Session {
         }
         drop(rows);
         self.lease(connection, queue, &claimed, until, token)?;
-        for &(visible_at, seq) in &damaged {
-            self.bury(connection, queue, visible_at, seq, &Reason::undecodable())?;
+        for (visible_at, seq, message) in &damaged {
+            let place = (queue, *visible_at, *seq);
+            self.bury(connection, name, place, message, &Reason::undecodable())?;
         }
         Ok((claimed, damaged.len()))
     }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterId, Delivery, QueueName, Reason, Receipt, Settlement, millis};
+use bezoar_core::{
+    DeadLetterId, Delivery, Message, QueueName, Reason, Receipt, Settlement, millis,
+};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
+    catalogue::{Arrival, Dying, FREE, last_failure, reopen_original},
     row,
     session::{Claimed, Session},
 };
@@ -28,12 +31,21 @@ impl Lease {
 }
 
 /// What a dead letter keeps of its row in the hot table.
-struct Counts {
-    acquired: i64,
-    failed: i64,
-    released: i64,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) acquired: i64,
+    pub(crate) failed: i64,
+    pub(crate) released: i64,
+    pub(crate) replayed: i64,
+    pub(crate) history: bool,
+}
+
+/// A dead letter that was taken out of its table.
+struct Taken {
+    seq: i64,
     replayed: i64,
-    history: bool,
+    history: i64,
+    edited_from: Option<i64>,
 }
 
 impl Session {
@@ -63,8 +75,12 @@ impl Session {
                 let Some(mut counts) = self.remove(connection, &lease)? else { return Ok(false) };
                 counts.failed += i64::from(!attempts.is_empty());
                 counts.history |= !attempts.is_empty();
-                row::record(connection, lease.seq, &delivery.message.ledger, attempts)?;
-                self.insert_dead(connection, queue, lease.seq, reason, &counts)?;
+                let message = &delivery.message;
+                row::record(connection, lease.seq, &message.ledger, attempts)?;
+                let last = last_failure(&message.ledger, attempts, reason);
+                let place = (name, queue, lease.seq);
+                let dying = Dying { place, message, reason, counts, last };
+                self.insert_dead(connection, &dying, Arrival::Died)?;
                 Ok(true)
             }
         }
@@ -73,6 +89,9 @@ impl Session {
     fn complete(&mut self, connection: &Connection, lease: &Lease) -> rusqlite::Result<bool> {
         let Some(counts) = self.remove(connection, lease)? else { return Ok(false) };
         row::delete_message(connection, lease.seq, counts.history)?;
+        if counts.replayed > 0 {
+            self.tally.completed(connection, lease.seq)?;
+        }
         Ok(true)
     }
 
@@ -170,9 +189,9 @@ impl Session {
     pub(crate) fn bury(
         &mut self,
         connection: &Connection,
-        queue: i64,
-        visible_at: i64,
-        seq: i64,
+        name: &QueueName,
+        (queue, visible_at, seq): (i64, i64, i64),
+        message: &Message,
         reason: &Reason,
     ) -> rusqlite::Result<()> {
         let counts = connection
@@ -182,37 +201,9 @@ impl Session {
             )?
             .query_row([queue, visible_at, seq], counts)?;
         self.count(queue, -1, 0);
-        self.insert_dead(connection, queue, seq, reason, &counts)
-    }
-
-    fn insert_dead(
-        &mut self,
-        connection: &Connection,
-        queue: i64,
-        seq: i64,
-        reason: &Reason,
-        counts: &Counts,
-    ) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(
-                "INSERT INTO bezoar_dead
-                 (queue, seq, reason_code, reason, at, acquired, failed, released, replayed, history)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
-                queue,
-                seq,
-                reason.code().as_str(),
-                reason.to_string(),
-                self.now_millis(),
-                counts.acquired,
-                counts.failed,
-                counts.released,
-                counts.replayed,
-                counts.history
-            ])?;
-        self.count(queue, 0, 1);
-        Ok(())
+        let last = last_failure(&message.ledger, &[], reason);
+        let dying = Dying { place: (name, queue, seq), message, reason, counts, last };
+        self.insert_dead(connection, &dying, Arrival::Died).map(drop)
     }
 
     /// Sends dead letters back as a new generation; those that are not there are passed over.
@@ -229,8 +220,10 @@ impl Session {
         )?;
         let mut moved = 0;
         for id in ids {
-            if let Some((seq, replayed, history)) = self.take_dead(connection, queue, *id)? {
-                insert.execute([queue, self.now_millis(), seq, replayed + 1, history])?;
+            let condition = "edited_as IS NULL AND unapproved = 0";
+            if let Some(taken) = self.take_dead(connection, queue, *id, condition)? {
+                let now = self.now_millis();
+                insert.execute([queue, now, taken.seq, taken.replayed + 1, taken.history])?;
                 self.count(queue, 1, 0);
                 moved += 1;
             }
@@ -248,31 +241,39 @@ impl Session {
     ) -> rusqlite::Result<u64> {
         let mut removed = 0;
         for id in ids {
-            if let Some((seq, ..)) = self.take_dead(connection, queue, *id)? {
-                row::delete_message(connection, seq, true)?;
+            if let Some(taken) = self.take_dead(connection, queue, *id, "true")? {
+                reopen_original(connection, id.0, taken.edited_from)?;
+                row::delete_message(connection, taken.seq, true)?;
                 removed += 1;
             }
         }
         Ok(removed)
     }
 
+    /// Takes a dead letter out of its table, unless an operation has it or it does not meet `condition`.
     fn take_dead(
         &mut self,
         connection: &Connection,
         queue: i64,
         DeadLetterId(id): DeadLetterId,
-    ) -> rusqlite::Result<Option<(i64, i64, i64)>> {
+        condition: &'static str,
+    ) -> rusqlite::Result<Option<Taken>> {
+        let sql = format!(
+            "DELETE FROM bezoar_dead WHERE id = ?1 AND queue = ?2 AND {condition} AND {FREE}
+             RETURNING seq, replayed, history, cause, edited_from"
+        );
         let taken = connection
-            .prepare_cached(
-                "DELETE FROM bezoar_dead WHERE id = ?1 AND queue = ?2
-                 RETURNING seq, replayed, history",
-            )?
-            .query_row([id, queue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .prepare_cached(&sql)?
+            .query_row([id, queue], |row| {
+                let (seq, replayed, history) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                let edited_from = row.get(4)?;
+                Ok((Taken { seq, replayed, history, edited_from }, row.get(3)?))
+            })
             .optional()?;
-        if taken.is_some() {
-            self.count(queue, 0, -1);
-        }
-        Ok(taken)
+        Ok(taken.map(|(taken, cause)| {
+            self.left(queue, cause);
+            taken
+        }))
     }
 }
 

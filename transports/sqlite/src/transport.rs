@@ -242,9 +242,11 @@ impl SqliteSubscription {
     async fn claim(&self, max: u32) -> Result<Found, TransportError> {
         let (queue, lease) = (self.queue, self.options.lease);
         let undo = (self.writer.clone(), self.name.clone(), queue);
+        let name = self.name.clone();
         let work = move |session: &mut Session, connection: &Connection| {
             let token: i64 = rand::rng().random(); // a run that is undone has nothing in common with the next
-            let (claimed, set_aside) = session.claim(connection, queue, max, lease, token)?;
+            let (claimed, set_aside) =
+                session.claim(connection, (&name, queue), max, lease, token)?;
             let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
             let now = session.now();
             let pause = next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs());

@@ -102,8 +102,9 @@ impl Fingerprint<'_> {
             mac.update(part.as_bytes());
         }
         let hash = mac.finalize().into_bytes();
-        let digits: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        CauseId(format!("v{FINGERPRINT_VERSION}:{digits}"))
+        let (first, _) = hash.split_at(8);
+        let number = first.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        CauseId(format!("v{FINGERPRINT_VERSION}:{number:016x}"))
     }
 }
 

@@ -36,7 +36,8 @@ use crate::{DeadLetterId, Message};
 /// Methods that take an [`Act`] write it to the audit log in the transaction of what they do.
 #[async_trait]
 pub trait Catalogue: Debug + Send + Sync + 'static {
-    /// Dead letters that fit, the latest first, and where the next page begins.
+    /// Dead letters that fit, the latest first. The next page begins before the last of this one; only an empty
+    /// page is the end. What is not grouped yet, see [`regroup`](Self::regroup), is not found by what a cause has.
     async fn list(&self, filter: &Filter, page: &Listing) -> Result<Vec<Entry>, CatalogueError>;
 
     /// How many fit; exact, or at least so many where counting would take too long.
@@ -46,10 +47,12 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     /// reveals them has written that to the audit log before.
     async fn record(&self, id: DeadLetterId) -> Result<Record, CatalogueError>;
 
-    /// Causes of dead letters that fit, the largest first.
+    /// Causes of dead letters that fit, the largest first. One that is asked for by its id is there even if it has
+    /// none any more.
     async fn causes(&self, filter: &Filter, limit: u32) -> Result<Vec<Cause>, CatalogueError>;
 
-    /// Says what people think of a cause. A new dead letter turns a resolved one into a regressed one.
+    /// Says what people think of a cause; an empty note leaves none. A new dead letter turns a resolved one into
+    /// a regressed one.
     async fn mark(
         &self,
         cause: &CauseId,
@@ -58,14 +61,15 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
         act: &Act,
     ) -> Result<Cause, CatalogueError>;
 
-    /// Groups up to `limit` dead letters anew that were grouped by an older version; how many there were.
+    /// Groups up to `limit` dead letters that were grouped by an older version or not at all; how many there were.
     async fn regroup(&self, limit: u32) -> Result<u32, CatalogueError>;
 
     /// Freezes a selection. Those in it take part in no other operation until it has ended; those that
     /// cannot take part are counted as refused. What dies later does not join.
     async fn plan(&self, plan: &Plan, act: &Act) -> Result<Operation, CatalogueError>;
 
-    /// Starts, pauses, resumes or cancels an operation.
+    /// Starts, pauses, resumes or cancels an operation. Who resumes one that stopped by itself has seen why: its
+    /// canary is over then, and failures count anew towards its threshold.
     async fn order(
         &self,
         operation: OperationId,
@@ -73,11 +77,12 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
         act: &Act,
     ) -> Result<Operation, CatalogueError>;
 
-    /// Does the next of a running operation, at most so many, in one transaction: each is done exactly once,
-    /// whatever happens in between.
+    /// Does the next of a running operation, at most so many and never more than [`Operation::next`] allows, in
+    /// one transaction: each is done exactly once, whatever happens in between. Of one that does not run nothing is
+    /// done, which is no error: its state tells.
     async fn advance(&self, operation: OperationId, most: u32) -> Result<Advance, CatalogueError>;
 
-    /// Stops a running operation for a reason that its own progress gave.
+    /// Stops a running operation for a reason that its own progress gave. One that does not run is left as it is.
     async fn stop(&self, operation: OperationId, why: &str) -> Result<Operation, CatalogueError>;
 
     /// An operation, and how far it is.
@@ -96,7 +101,7 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     ) -> Result<Vec<Item>, CatalogueError>;
 
     /// Adds an edited version of a dead letter, as a dead letter of its own. The original stays and takes part
-    /// in no operation by filter any more. With `needs_approval` the version waits until somebody else approves.
+    /// in no operation any more, unless the version is discarded. With `needs_approval` the version waits until somebody else approves.
     async fn edit(
         &self,
         id: DeadLetterId,
@@ -109,14 +114,16 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     async fn approve(&self, id: DeadLetterId, act: &Act) -> Result<Entry, CatalogueError>;
 
     /// Adds dead letters from elsewhere, such as an export; how many were new. One that was imported before, as
-    /// its stamp tells, is passed over.
+    /// its stamp tells, is passed over. They are set aside here and now, and a queue that is missing is made.
     async fn import(
         &self,
         records: Vec<(String, Record)>,
         act: &Act,
     ) -> Result<u64, CatalogueError>;
 
-    /// Removes up to `limit` dead letters that were set aside before a time; how many there were.
+    /// Removes up to `limit` dead letters that were set aside before a time and that no operation has; how many
+    /// there were. What only served older ones (causes that nobody has spoken of, stamps of imports, operations that
+    /// have ended) may go with them. A call that removes none is no act.
     async fn expire(&self, before: Timestamp, limit: u32, act: &Act)
     -> Result<u32, CatalogueError>;
 

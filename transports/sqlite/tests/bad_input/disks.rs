@@ -81,7 +81,7 @@ async fn accepted_until_full(lab: &SqliteTransport, first: u32) -> Vec<String> {
 async fn a_database_cannot_be_made_on_a_full_disk_and_can_once_there_is_room() {
     let Some(disk) = SmallDisk::mount("16m") else { return };
     let mut refused = 0;
-    for room in (0..40).map(|pages| pages * 4096) {
+    for room in (0..40).map(|pages| pages * 4 * 4096) {
         let options = Options::new(disk.path().join(format!("{room}.db")));
         disk.fill_up_to(room);
         if let Err(error) = SqliteTransport::open(options.clone()) {

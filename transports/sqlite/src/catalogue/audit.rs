@@ -1,0 +1,132 @@
+//! The audit log, and small settings.
+
+use bezoar_core::{
+    ErrorKind, Invalid,
+    catalogue::{Act, AuditEntry, AuditHash, AuditHead, CatalogueError},
+    millis,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::list::PAGE_LIMIT;
+use crate::{error::error, row, session::Session};
+
+/// The longest text of an act or setting.
+const TEXT_LIMIT_BYTES: usize = 4_096;
+
+/// Refuses what is too long to be kept.
+pub(super) fn check(act: &Act) -> Result<(), CatalogueError> {
+    check_texts(&[
+        ("who", &act.who),
+        ("from", &act.from),
+        ("target", &act.target),
+        ("why", &act.why),
+    ])
+}
+
+pub(super) fn check_texts(texts: &[(&'static str, &str)]) -> Result<(), CatalogueError> {
+    let long = texts.iter().find(|(_, text)| text.len() > TEXT_LIMIT_BYTES);
+    long.map_or(Ok(()), |(field, text)| {
+        let problem =
+            format!("is {} bytes long, at most {TEXT_LIMIT_BYTES} are accepted", text.len());
+        Err(error(ErrorKind::Invalid(Invalid::new(field, problem)), "audit").into())
+    })
+}
+
+/// Writes an act to the log, in the transaction that the act is in.
+pub(super) fn append(
+    session: &Session,
+    connection: &Connection,
+    act: &Act,
+) -> rusqlite::Result<()> {
+    let (entry, head) = head(connection)?.append(session.now(), act);
+    connection
+        .prepare_cached("INSERT INTO bezoar_audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+        .execute(params![
+            entry.number as i64,
+            entry.at.as_millisecond(),
+            entry.who,
+            entry.from,
+            entry.verb,
+            entry.target,
+            entry.why,
+            entry.hash.0,
+        ])?;
+    let kept = [&head.count.to_be_bytes()[..], &head.hash.0].concat();
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_meta VALUES ('audit', ?1) ON CONFLICT DO UPDATE SET value = ?1",
+        )?
+        .execute([kept])?;
+    Ok(())
+}
+
+/// The end of the log as it is kept apart: the count in eight bytes, then the hash. One that was spoilt is as good as
+/// none: the log does not end there, which is found out, and nothing more is written after it.
+fn head(connection: &Connection) -> rusqlite::Result<AuditHead> {
+    let kept: Option<Option<[u8; 40]>> = connection
+        .prepare_cached("SELECT value FROM bezoar_meta WHERE name = 'audit'")?
+        .query_row([], |row| Ok(row.get(0).ok()))
+        .optional()?;
+    let Some(kept) = kept.flatten() else { return Ok(AuditHead::START) };
+    let (mut count, mut hash) = ([0; 8], [0; 32]);
+    count.copy_from_slice(&kept[..8]);
+    hash.copy_from_slice(&kept[8..]);
+    Ok(AuditHead { count: u64::from_be_bytes(count), hash: AuditHash(hash) })
+}
+
+pub(super) fn read(
+    connection: &Connection,
+    after: u64,
+    limit: u32,
+) -> rusqlite::Result<(Vec<AuditEntry>, AuditHead)> {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let entries = connection
+        .prepare_cached(
+            "SELECT number, at, who, \"from\", verb, target, why, hash
+             FROM bezoar_audit WHERE number > ?1 ORDER BY number LIMIT ?2",
+        )?
+        .query_map(params![after, limit.clamp(1, PAGE_LIMIT)], entry)?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok((entries, head(connection)?))
+}
+
+/// What is no text or no hash is shown as none: the entry then is not what was written, and is found out.
+fn entry(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
+    let text = |column| row::text(row, column).map(|it| it.unwrap_or_default().to_owned());
+    Ok(AuditEntry {
+        number: row.get::<_, i64>(0)?.unsigned_abs(),
+        at: millis(row.get(1)?),
+        who: text(2)?,
+        from: text(3)?,
+        verb: text(4)?,
+        target: text(5)?,
+        why: text(6)?,
+        hash: AuditHash(row.get(7).unwrap_or_default()),
+    })
+}
+
+pub(super) fn setting(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT value FROM bezoar_settings WHERE name = ?1")?
+        .query_row([name], |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn set(
+    session: &Session,
+    connection: &Connection,
+    (name, value): (&str, Option<&str>),
+    act: &Act,
+) -> rusqlite::Result<()> {
+    match value {
+        Some(value) => connection
+            .prepare_cached(
+                "INSERT INTO bezoar_settings VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2",
+            )?
+            .execute([name, value])?,
+        None => connection
+            .prepare_cached("DELETE FROM bezoar_settings WHERE name = ?1")?
+            .execute([name])?,
+    };
+    append(session, connection, act)
+}

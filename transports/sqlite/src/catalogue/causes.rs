@@ -1,0 +1,200 @@
+//! Causes: which there are, what people think of them, and grouping anew.
+
+use std::{collections::HashMap, ops::ControlFlow};
+
+use bezoar_core::{
+    Code, DeadLetterId, FailureKind, MessageType,
+    catalogue::{Act, CatalogueError, Cause, CauseId, CauseState, FINGERPRINT_VERSION, Filter},
+    millis,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{
+    audit, dying,
+    list::{PAGE_LIMIT, queue_name},
+    record,
+    tally::{self, Arrived},
+    walk::Sieve,
+};
+use crate::{row, session::Session};
+
+/// How many of the latest dead letters a cause shows.
+const SAMPLES: u32 = 5;
+/// How many rows are looked at to tell which causes have some that fit.
+const LOOK_LIMIT: u64 = 50_000;
+
+/// Causes of dead letters that fit, the largest first. One that is asked for by its id is shown even if it has none.
+pub(super) fn causes(
+    connection: &Connection,
+    filter: &Filter,
+    limit: u32,
+    now: i64,
+) -> rusqlite::Result<Vec<Cause>> {
+    let limit = limit.clamp(1, PAGE_LIMIT) as usize;
+    let sieve = Sieve::new(connection, filter)?;
+    let numbers = match (&filter.cause, &sieve.causes) {
+        (Some(id), _) if sieve.is_of_causes_only() && filter.queues.is_none() => {
+            Vec::from_iter(number(connection, id)?)
+        }
+        (_, Some(causes)) if sieve.is_of_causes_only() => largest(causes, limit),
+        (_, None) if sieve.is_of_causes_only() => largest_of_all(connection, limit)?,
+        _ => largest(&seen(connection, &sieve)?, limit),
+    };
+    numbers.into_iter().map(|number| cause(connection, number, now)).collect()
+}
+
+/// How many that fit each cause has, as far as was looked.
+fn seen(connection: &Connection, sieve: &Sieve) -> rusqlite::Result<HashMap<i64, u64>> {
+    let mut found = HashMap::new();
+    let mut looked_at = 0;
+    sieve.walk(connection, i64::MAX, |glance, fits| {
+        if let Some(cause) = glance.cause.filter(|_| fits) {
+            *found.entry(cause).or_default() += 1;
+        }
+        looked_at += 1;
+        if looked_at < LOOK_LIMIT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(found)
+}
+
+fn largest(causes: &HashMap<i64, u64>, limit: usize) -> Vec<i64> {
+    let mut causes: Vec<_> = causes.iter().map(|(number, count)| (*count, *number)).collect();
+    causes.sort_unstable_by(|one, other| other.cmp(one));
+    causes.into_iter().take(limit).map(|(_, number)| number).collect()
+}
+
+fn largest_of_all(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached(
+            "SELECT number FROM bezoar_causes WHERE count > 0
+             ORDER BY count DESC, number DESC LIMIT ?1",
+        )?
+        .query_map([limit as i64], |row| row.get(0))?
+        .collect()
+}
+
+fn number(connection: &Connection, id: &CauseId) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT number FROM bezoar_causes WHERE id = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))
+        .optional()
+}
+
+fn cause(connection: &Connection, number: i64, now: i64) -> rusqlite::Result<Cause> {
+    let mut cause = connection
+        .prepare_cached(
+            "SELECT c.id, q.name, c.type, c.kind, c.code, c.count, c.ever, c.first_seen, c.last_seen, c.state,
+                    c.note, c.note_by, c.note_at, c.hour, c.this_hour, c.last_hour
+             FROM bezoar_causes AS c JOIN bezoar_queues AS q ON q.id = c.queue WHERE c.number = ?1",
+        )?
+        .query_row([number], |row| read_cause(row, now))?;
+    cause.samples = connection
+        .prepare_cached("SELECT id FROM bezoar_dead WHERE cause = ?1 ORDER BY id DESC LIMIT ?2")?
+        .query_map(params![number, SAMPLES], |row| row.get(0).map(DeadLetterId))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(cause)
+}
+
+fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
+    let text = |column| row::text(row, column).map(Option::unwrap_or_default);
+    let number = |column| row.get(column).map(|count: i64| count.max(0).unsigned_abs());
+    let (this_hour, last_hour) = match tally::hour(now) - row.get::<_, i64>(13)? {
+        0 => (number(14)?, number(15)?),
+        1 => (0, number(14)?),
+        _ => (0, 0),
+    };
+    let state = text(9)?;
+    let note = match (row.get(10)?, row.get(11)?, row.get(12)?) {
+        (Some(note), Some(who), Some(at)) => Some((note, who, millis(at))),
+        _ => None,
+    };
+    let damaged = |_| MessageType::new("damaged").expect("a short word");
+    Ok(Cause {
+        id: CauseId::new(text(0)?)
+            .unwrap_or_else(|_| CauseId::new("v0:0000000000000000").expect("it is one")),
+        queue: queue_name(row, 1)?,
+        message_type: MessageType::new(text(2)?).unwrap_or_else(damaged),
+        kind: text(3)?.parse().unwrap_or(FailureKind::Unknown),
+        code: Code::new(text(4)?).unwrap_or(Code::UNKNOWN),
+        count: number(5)?,
+        ever: number(6)?,
+        this_hour,
+        last_hour,
+        first_seen: millis(row.get(7)?),
+        last_seen: millis(row.get(8)?),
+        samples: Vec::new(),
+        state: CauseState::ALL
+            .into_iter()
+            .find(|it| it.as_str() == state)
+            .unwrap_or(CauseState::Open),
+        note,
+    })
+}
+
+/// An empty note leaves none.
+pub(super) fn mark(
+    session: &mut Session,
+    connection: &Connection,
+    (id, state, note): (&CauseId, CauseState, &str),
+    act: &Act,
+) -> rusqlite::Result<Result<Cause, CatalogueError>> {
+    let Some(number) = number(connection, id)? else {
+        return Ok(Err(CatalogueError::NoCause(id.clone())));
+    };
+    let now = session.now_millis();
+    let note = Some(note).filter(|note| !note.is_empty());
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_causes SET state = ?2, note = ?3, note_by = ?4, note_at = ?5 WHERE number = ?1",
+        )?
+        .execute(params![
+            number,
+            state.as_str(),
+            note,
+            note.map(|_| &act.who),
+            note.map(|_| now)
+        ])?;
+    audit::append(session, connection, act)?;
+    cause(connection, number, now).map(Ok)
+}
+
+/// Groups dead letters that no rule or an older one has grouped; how many there were.
+pub(super) fn regroup(
+    session: &mut Session,
+    connection: &Connection,
+    limit: u32,
+) -> rusqlite::Result<u32> {
+    let mut ids: Vec<i64> = connection
+        .prepare_cached("SELECT id FROM bezoar_dead WHERE cause IS NULL ORDER BY id LIMIT ?1")?
+        .query_map([limit], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let more = limit - ids.len() as u32;
+    let mut older = connection.prepare_cached(
+        "SELECT d.id FROM bezoar_causes AS c CROSS JOIN bezoar_dead AS d ON d.cause = c.number
+         WHERE c.version <> ?1 AND c.count > 0 LIMIT ?2",
+    )?;
+    for id in older.query_map([FINGERPRINT_VERSION, more], |row| row.get(0))? {
+        ids.push(id?);
+    }
+    for id in &ids {
+        group(session, connection, *id)?;
+    }
+    Ok(ids.len() as u32)
+}
+
+fn group(session: &mut Session, connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    let Some(dead) = record::dead_letter(connection, id, record::NO_BODY)? else { return Ok(()) };
+    let ledger = &dead.message.ledger;
+    let last = dying::last_failure(ledger, &[], &dead.reason);
+    let print = dying::fingerprint(&dead.queue, &dead.message, &dead.reason, last);
+    let (number, _) = session.tally.cause(connection, dead.queue_number, &print, dead.at)?;
+    connection
+        .prepare_cached("UPDATE bezoar_dead SET cause = ?2 WHERE id = ?1")?
+        .execute([id, number])?;
+    let arrived = Arrived { at: dead.at, attempts: ledger.failed.into(), new: false };
+    session.tally.grouped(number, &arrived);
+    if let Some(before) = dead.cause {
+        session.tally.left(before);
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! A message is set aside: its row, its cause, and the outcome of the replay that had sent it.
+
+use bezoar_core::{
+    Attempt, Code, CorrelationId, FailureKind, Ledger, Message, QueueName, Reason,
+    catalogue::{CauseId, Fingerprint},
+};
+use rusqlite::{Connection, params};
+
+use crate::{catalogue::tally::Arrived, session::Session, settle::Counts};
+
+/// A message that is being set aside.
+pub(crate) struct Dying<'a> {
+    /// Its queue by name and by number, and its own number.
+    pub(crate) place: (&'a QueueName, i64, i64),
+    pub(crate) message: &'a Message,
+    pub(crate) reason: &'a Reason,
+    pub(crate) counts: Counts,
+    /// See [`last_failure`].
+    pub(crate) last: Option<&'a Attempt>,
+}
+
+/// Whether something went wrong just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It did, here or where it came from.
+    Died,
+    /// Somebody made another version of what had gone wrong before.
+    Edited,
+}
+
+/// The failure that a dead letter is grouped by. One from before a replay says nothing of what went wrong
+/// now, and neither does any if workers died.
+pub(crate) fn last_failure<'a>(
+    ledger: &'a Ledger,
+    tries: &'a [Attempt],
+    reason: &Reason,
+) -> Option<&'a Attempt> {
+    let of_now = |last: &&Attempt| {
+        last.generation == ledger.replayed && *reason.code() != Reason::MAX_DELIVERIES
+    };
+    tries.last().or_else(|| ledger.last().filter(of_now))
+}
+
+/// What a dead letter is grouped by.
+pub(crate) fn fingerprint<'a>(
+    queue: &'a QueueName,
+    message: &'a Message,
+    reason: &'a Reason,
+    last: Option<&'a Attempt>,
+) -> Fingerprint<'a> {
+    let (kind, code): (_, &Code) =
+        last.map_or((FailureKind::Unknown, reason.code()), |last| (last.kind, &last.code));
+    let detail = last.map(|last| &last.detail);
+    Fingerprint { queue, message_type: &message.message_type, kind, code, detail }
+}
+
+impl Session {
+    /// Writes the row of a dead letter; its id and its cause.
+    pub(crate) fn insert_dead(
+        &mut self,
+        connection: &Connection,
+        dying: &Dying<'_>,
+        arrival: Arrival,
+    ) -> rusqlite::Result<(i64, CauseId)> {
+        let Dying { place: (name, queue, seq), message, reason, counts, last } = dying;
+        let print = fingerprint(name, message, reason, *last);
+        let now = self.now_millis();
+        let (number, cause) = self.tally.cause(connection, *queue, &print, now)?;
+        let id = connection
+            .prepare_cached(
+                "INSERT INTO bezoar_dead
+                 (queue, seq, reason_code, reason, at, acquired, failed, released, replayed, history,
+                  message_id, correlation_id, cause)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .insert(params![
+                queue,
+                seq,
+                reason.code().as_str(),
+                reason.to_string(),
+                now,
+                counts.acquired,
+                counts.failed,
+                counts.released,
+                counts.replayed,
+                counts.history,
+                message.id.as_str(),
+                message.correlation_id.as_ref().map(CorrelationId::as_str),
+                number,
+            ])?;
+        self.count(*queue, 0, 1);
+        let arrived = Arrived { at: now, attempts: counts.failed, new: arrival == Arrival::Died };
+        self.tally.arrived(number, &arrived);
+        if counts.replayed > 0 {
+            self.tally.failed_again(connection, *seq, id, &cause)?;
+        }
+        Ok((id, cause))
+    }
+
+    /// Counts a dead letter that was taken out of its table.
+    pub(crate) fn left(&mut self, queue: i64, cause: Option<i64>) {
+        self.count(queue, 0, -1);
+        if let Some(cause) = cause {
+            self.tally.left(cause);
+        }
+    }
+}

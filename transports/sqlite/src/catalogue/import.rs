@@ -1,0 +1,86 @@
+//! Dead letters from elsewhere.
+
+use bezoar_core::{
+    QueueName,
+    catalogue::{Act, EntryState, Record},
+};
+use rusqlite::{Connection, params};
+
+use super::{
+    audit,
+    dying::{Arrival, Dying, last_failure},
+    edit::counts,
+};
+use crate::{row, session::Session};
+
+/// Adds those whose stamp is new; how many. They are set aside here and now, whenever that was elsewhere: ids and
+/// times go on growing together, and what is removed by age is not removed as it comes. A queue that is not there
+/// is made, so that what was saved from one store can be read in another.
+pub(super) fn import(
+    session: &mut Session,
+    connection: &Connection,
+    records: &[(String, Record)],
+    act: &Act,
+) -> rusqlite::Result<u64> {
+    let mut added = 0;
+    for (stamp, record) in records {
+        let is_new = connection
+            .prepare_cached("INSERT INTO bezoar_stamps VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute(params![stamp, session.now_millis()])?;
+        if is_new == 1 {
+            add(session, connection, record, act)?;
+            added += 1;
+        }
+    }
+    audit::append(session, connection, act)?;
+    Ok(added)
+}
+
+fn add(
+    session: &mut Session,
+    connection: &Connection,
+    record: &Record,
+    act: &Act,
+) -> rusqlite::Result<()> {
+    let Record { entry, message, reason, .. } = record;
+    let queue = queue(session, connection, &entry.queue)?;
+    let seq = row::insert_message(connection, message)?;
+    row::insert_attempts(connection, seq, message.ledger.history())?;
+    let last = last_failure(&message.ledger, &[], reason);
+    let place = (&entry.queue, queue, seq);
+    let dying = Dying { place, message, reason, counts: counts(message), last };
+    let (id, _) = session.insert_dead(connection, &dying, Arrival::Died)?;
+    // What nobody could replay there nobody can here.
+    match entry.state {
+        EntryState::Edited => set_aside(connection, id, Some(0), None),
+        EntryState::Unapproved => set_aside(connection, id, None, Some(&act.who)),
+        EntryState::Open | EntryState::Taken(_) => Ok(()),
+    }
+}
+
+fn set_aside(
+    connection: &Connection,
+    id: i64,
+    edited_as: Option<i64>,
+    unapproved_by: Option<&str>,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_dead SET edited_as = ?2, edited_by = ?3, unapproved = ?3 IS NOT NULL WHERE id = ?1",
+        )?
+        .execute(params![id, edited_as, unapproved_by])?;
+    Ok(())
+}
+
+fn queue(
+    session: &mut Session,
+    connection: &Connection,
+    name: &QueueName,
+) -> rusqlite::Result<i64> {
+    if let Some(queue) = session.queue(connection, name)? {
+        return Ok(queue);
+    }
+    connection
+        .prepare_cached("INSERT INTO bezoar_queues (name) VALUES (?1)")?
+        .insert([name.as_str()])
+}

@@ -1,0 +1,214 @@
+//! Operations: how far they are, and what people want of them.
+
+use bezoar_core::{
+    DeadLetterId, MessageId, QueueName,
+    catalogue::{
+        Act, CatalogueError, CauseId, Ids, Item, ItemState, Operation, OperationId, OperationState,
+        Order, Task,
+    },
+    millis,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{
+    audit,
+    list::{PAGE_LIMIT, queue_name},
+};
+use crate::{row, session::Session};
+
+/// What makes a dead letter free: no operation has it that goes on.
+pub(crate) const FREE: &str = "(operation IS NULL OR NOT EXISTS (
+    SELECT 1 FROM bezoar_operations AS o
+    WHERE o.id = bezoar_dead.operation AND o.state NOT IN ('cancelled', 'ended', 'void')))";
+
+pub(super) type Found<T> = rusqlite::Result<Result<T, CatalogueError>>;
+
+const COLUMNS: &str = "id, task, canary, per_second, stop_after, ids, state, who, why, planned_at,
+    ended_at, stopped, total, refused, done, completed, failed";
+
+pub(super) fn operation(connection: &Connection, id: OperationId) -> Found<Operation> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM bezoar_operations
+         WHERE id = ?1 AND state NOT IN ('freezing', 'void')"
+    );
+    let found = connection.prepare_cached(&sql)?.query_row([id.0], read).optional()?;
+    let Some(mut operation) = found else { return Ok(Err(CatalogueError::NoOperation(id))) };
+    operation.queues = queues(connection, id)?;
+    Ok(Ok(operation))
+}
+
+/// The latest first.
+pub(super) fn operations(
+    connection: &Connection,
+    unended: bool,
+    limit: u32,
+) -> rusqlite::Result<Vec<Operation>> {
+    let states =
+        if unended { "('freezing', 'void', 'cancelled', 'ended')" } else { "('freezing', 'void')" };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM bezoar_operations WHERE state NOT IN {states} ORDER BY id DESC LIMIT ?1"
+    );
+    let mut found: Vec<Operation> = connection
+        .prepare_cached(&sql)?
+        .query_map([limit.clamp(1, PAGE_LIMIT)], read)?
+        .collect::<rusqlite::Result<_>>()?;
+    for operation in &mut found {
+        operation.queues = queues(connection, operation.id)?;
+    }
+    Ok(found)
+}
+
+fn queues(
+    connection: &Connection,
+    OperationId(id): OperationId,
+) -> rusqlite::Result<Vec<(QueueName, u64)>> {
+    connection
+        .prepare_cached(
+            "SELECT q.name, n.count FROM bezoar_operation_queues AS n JOIN bezoar_queues AS q ON q.id = n.queue
+             WHERE n.operation = ?1 ORDER BY q.name",
+        )?
+        .query_map([id], |row| Ok((queue_name(row, 0)?, number(row, 1)?)))?
+        .collect()
+}
+
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)?.max(0).unsigned_abs())
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
+    let ids = if row::text(row, 5)? == Some("new") { Ids::New } else { Ids::Same };
+    let task = match row::text(row, 1)? {
+        Some("replay") => Task::Replay {
+            canary: row::count(row, 2)?,
+            per_second: row.get(3)?,
+            stop_after: row.get::<_, Option<i64>>(4)?.map(|_| row::count(row, 4)).transpose()?,
+            ids,
+        },
+        _ => Task::Discard,
+    };
+    let state = row::text(row, 6)?.unwrap_or_default();
+    Ok(Operation {
+        id: OperationId(row.get(0)?),
+        task,
+        state: OperationState::ALL
+            .into_iter()
+            .find(|it| it.as_str() == state)
+            .unwrap_or(OperationState::Paused),
+        who: row.get(7)?,
+        why: row.get(8)?,
+        planned_at: millis(row.get(9)?),
+        ended_at: row.get::<_, Option<i64>>(10)?.map(millis),
+        stopped: row.get(11)?,
+        total: number(row, 12)?,
+        refused: number(row, 13)?,
+        done: number(row, 14)?,
+        completed: number(row, 15)?,
+        failed: number(row, 16)?,
+        queues: Vec::new(),
+    })
+}
+
+/// An operation of which everything is done and every outcome known has ended.
+pub(super) fn end_if_done(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_operations SET state = 'ended', ended_at = ?2
+             WHERE id = ?1 AND state IN ('running', 'paused', 'stopped') AND done >= total
+               AND (task = 'discard' OR completed + failed >= done)",
+        )?
+        .execute([id, now])?;
+    Ok(())
+}
+
+pub(super) fn items(
+    connection: &Connection,
+    id: OperationId,
+    after: u64,
+    limit: u32,
+) -> Found<Vec<Item>> {
+    let operation = match operation(connection, id)? {
+        Ok(operation) => operation,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let waiting = match operation.state {
+        OperationState::Cancelled => ItemState::Left,
+        _ => ItemState::Waiting,
+    };
+    connection
+        .prepare_cached(
+            "SELECT i.place, i.dead, i.message_id, q.name, i.state, i.again, i.cause
+             FROM bezoar_items AS i JOIN bezoar_queues AS q ON q.id = i.queue
+             WHERE i.operation = ?1 AND i.place > ?2 ORDER BY i.place LIMIT ?3",
+        )?
+        .query_map(
+            params![id.0, i64::try_from(after).unwrap_or(i64::MAX), limit.clamp(1, PAGE_LIMIT)],
+            |row| item(row, &waiting),
+        )?
+        .collect::<rusqlite::Result<_>>()
+        .map(Ok)
+}
+
+fn item(row: &Row<'_>, waiting: &ItemState) -> rusqlite::Result<Item> {
+    let again: Option<i64> = row.get(5)?;
+    let cause = row::text(row, 6)?.and_then(|id| CauseId::new(id).ok());
+    let dead: i64 = row.get(1)?;
+    let damaged = |_| MessageId::new(format!("dead-{dead}")).expect("a short word");
+    Ok(Item {
+        place: number(row, 0)?,
+        dead_letter: DeadLetterId(dead),
+        message_id: MessageId::new(row::text(row, 2)?.unwrap_or_default()).unwrap_or_else(damaged),
+        queue: queue_name(row, 3)?,
+        state: match (row::text(row, 4)?, again, cause) {
+            (Some("failed again"), Some(again), Some(cause)) => {
+                ItemState::Failed { again: DeadLetterId(again), cause }
+            }
+            (Some("in flight"), ..) => ItemState::InFlight,
+            (Some("completed"), ..) => ItemState::Completed,
+            (Some("discarded"), ..) => ItemState::Discarded,
+            (Some("left"), ..) => ItemState::Left,
+            _ => waiting.clone(),
+        },
+    })
+}
+
+/// Does what somebody wants, if it makes sense. Who goes on with what stopped by itself has seen why: the canary is
+/// over then, and failures count anew towards the threshold.
+pub(super) fn order(
+    session: &mut Session,
+    connection: &Connection,
+    (id, order): (OperationId, Order),
+    act: &Act,
+) -> Found<Operation> {
+    let before = match operation(connection, id)? {
+        Ok(operation) => operation,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let Some(state) = order.from(before.state) else {
+        let why = format!("operation {id} is {}; nothing was done", before.state.as_str());
+        return Ok(Err(CatalogueError::Conflict(why)));
+    };
+    let ended = state.has_ended().then(|| session.now_millis());
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_operations
+             SET canary = iif(state = 'stopped' AND ?2 = 'running', 0, canary),
+                 stop_after = iif(state = 'stopped' AND ?2 = 'running', stop_after + failed, stop_after),
+                 stopped = iif(?2 = 'running', NULL, stopped),
+                 state = ?2, ended_at = ?3
+             WHERE id = ?1",
+        )?
+        .execute(params![id.0, state.as_str(), ended])?;
+    audit::append(session, connection, act)?;
+    operation(connection, id)
+}
+
+/// One that does not run is left as it is.
+pub(super) fn stop(connection: &Connection, id: OperationId, why: &str) -> Found<Operation> {
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_operations SET state = 'stopped', stopped = ?2
+             WHERE id = ?1 AND state = 'running'",
+        )?
+        .execute(params![id.0, why])?;
+    operation(connection, id)
+}

@@ -1,0 +1,77 @@
+//! What a plan is made for, as it is at one moment.
+
+use std::ops::ControlFlow;
+
+use bezoar_core::{
+    DeadLetterId,
+    catalogue::{CatalogueError, Filter, Pick},
+};
+use rusqlite::Connection;
+
+use super::{operations::Found, walk::Sieve};
+
+/// How many can be chosen at once.
+const PLAN_LIMIT: usize = 10_000_000;
+
+/// What was chosen.
+pub(super) struct Chosen {
+    /// In order, each once.
+    pub(super) ids: Vec<i64>,
+    /// How many fit and cannot take part.
+    pub(super) refused: u64,
+    pub(super) missing: Missing,
+}
+
+/// What to do about one that is not there.
+#[derive(Clone, Copy)]
+pub(super) enum Missing {
+    /// Somebody named it.
+    IsAnError,
+    /// It was there when it was chosen.
+    IsRefused,
+}
+
+pub(super) fn choose(connection: &Connection, pick: &Pick) -> Found<Chosen> {
+    let chosen = match pick {
+        Pick::Ids(ids) => named(ids),
+        Pick::Matching(filter) => fitting(connection, filter)?,
+    };
+    if chosen.ids.len() > PLAN_LIMIT {
+        let why = format!("more than {PLAN_LIMIT} at once; narrow the selection");
+        return Ok(Err(CatalogueError::Conflict(why)));
+    }
+    Ok(Ok(chosen))
+}
+
+fn named(ids: &[DeadLetterId]) -> Chosen {
+    let mut ids: Vec<_> = ids.iter().map(|DeadLetterId(id)| *id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Chosen { ids, refused: 0, missing: Missing::IsAnError }
+}
+
+fn fitting(connection: &Connection, filter: &Filter) -> rusqlite::Result<Chosen> {
+    let sieve = Sieve::new(connection, filter)?;
+    let (mut ids, mut refused) = (Vec::new(), 0);
+    sieve.sweep(connection, |glance, fits| {
+        match fits.then(|| sieve.state(glance)) {
+            Some("open") => ids.push(glance.id),
+            Some(_) => refused += 1,
+            None => {}
+        }
+        if ids.len() <= PLAN_LIMIT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    ids.sort_unstable();
+    Ok(Chosen { ids, refused, missing: Missing::IsRefused })
+}
+
+/// What can be told before anything is taken; named ones may yet be refused.
+pub(super) fn unexpected(expect: Option<u64>, chosen: &Chosen) -> Result<(), CatalogueError> {
+    let found = chosen.ids.len() as u64;
+    match (expect, chosen.missing) {
+        (Some(expected), Missing::IsRefused) if expected != found => {
+            Err(CatalogueError::Unexpected { expected, found })
+        }
+        _ => Ok(()),
+    }
+}

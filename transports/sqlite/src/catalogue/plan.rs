@@ -1,0 +1,296 @@
+//! Freezing a selection.
+//!
+//! What is chosen is read at one moment. It is then taken piece by piece, so that a million of them keep no queue
+//! waiting; until the last piece nobody sees the operation, and if there is no last piece it is void: what it
+//! had taken is free again at once.
+
+use bezoar_core::{
+    DeadLetterId, ErrorKind, Invalid,
+    catalogue::{Act, CatalogueError, Ids, Operation, OperationId, Plan, Task},
+};
+use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
+
+use super::{
+    audit,
+    operations::{self, FREE, Found},
+    pick::{Chosen, Missing, choose, unexpected},
+};
+use crate::{SqliteTransport, error::error, session::Session, writer::Writer};
+
+/// How many are taken in one transaction.
+const PIECE: usize = 5_000;
+/// Who has not gone on with freezing for so long never will.
+const PATIENCE_MILLIS: i64 = 60_000;
+/// How many items of void operations are removed with each plan.
+const SWEEP_LIMIT: u32 = 20_000;
+
+impl SqliteTransport {
+    pub(super) async fn freeze(&self, plan: &Plan, act: &Act) -> Result<Operation, CatalogueError> {
+        check(plan)?;
+        self.act("plan", |session, it| sweep_void(it, session.now_millis(), SWEEP_LIMIT).map(Ok))
+            .await?;
+        let pick = plan.pick.clone();
+        let chosen = self.read("plan", move |connection| choose(connection, &pick)).await??;
+        unexpected(plan.expect, &chosen)?;
+        let mut pieces = chosen.ids.chunks(PIECE).peekable();
+        let mut ids = pieces.next().unwrap_or_default();
+        let mut freezing = None;
+        loop {
+            let step = Step {
+                operation: freezing.as_ref().map(|it: &Freezing| it.operation),
+                ids: ids.to_vec(),
+                is_last: pieces.peek().is_none(),
+            };
+            let taken = self.take_step(step, plan, &chosen, act).await?;
+            let Some(next) = pieces.next() else {
+                let id = taken.done();
+                freezing.map(Freezing::done);
+                return self.read("plan", move |it| operations::operation(it, id)).await?;
+            };
+            ids = next;
+            match &freezing {
+                None => freezing = Some(taken),
+                Some(_) => drop(taken.done()),
+            }
+        }
+    }
+
+    /// Takes one piece. What it returns is made where the piece was committed: if nobody waits for it any more,
+    /// the operation is void.
+    async fn take_step(
+        &self,
+        step: Step,
+        plan: &Plan,
+        chosen: &Chosen,
+        act: &Act,
+    ) -> Result<Freezing, CatalogueError> {
+        let (plan, act, asked) = (plan.clone(), act.clone(), (chosen.refused, chosen.missing));
+        let work = move |session: &mut Session, connection: &Connection| {
+            session.undoing(connection, |session, connection| {
+                take_step(session, connection, &step, (&plan, asked), &act)
+            })
+        };
+        let writer = self.writer.clone();
+        let hand_over = |taken: Result<OperationId, CatalogueError>| {
+            taken.map(|operation| Freezing { writer, operation, is_done: false })
+        };
+        self.writer.queue("plan", 0, work, hand_over).await?.wait().await?
+    }
+}
+
+/// An operation whose selection is not complete. Dropped before it is, the operation is void.
+struct Freezing {
+    writer: Writer,
+    operation: OperationId,
+    is_done: bool,
+}
+
+impl Freezing {
+    /// It needs nobody to look after it.
+    fn done(mut self) -> OperationId {
+        self.is_done = true;
+        self.operation
+    }
+}
+
+impl Drop for Freezing {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let OperationId(id) = self.operation;
+        // If there is no room for this, it is void when it has not been touched for a while.
+        self.writer.submit("plan", move |_, connection| {
+            let sql =
+                "UPDATE bezoar_operations SET state = 'void' WHERE id = ?1 AND state = 'freezing'";
+            connection.execute(sql, [id]).map(drop)
+        });
+    }
+}
+
+fn check(plan: &Plan) -> Result<(), CatalogueError> {
+    let refuse = |field, problem: &str| {
+        Err(error(ErrorKind::Invalid(Invalid::new(field, problem)), "plan").into())
+    };
+    match &plan.task {
+        Task::Replay { per_second: Some(rate), .. } if !rate.is_finite() || *rate <= 0.0 => {
+            refuse("rate", "is not above 0")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A piece of a selection.
+struct Step {
+    /// `None` for the first piece.
+    operation: Option<OperationId>,
+    ids: Vec<i64>,
+    is_last: bool,
+}
+
+fn take_step(
+    session: &mut Session,
+    connection: &Connection,
+    step: &Step,
+    (plan, (refused, missing)): (&Plan, (u64, Missing)),
+    act: &Act,
+) -> Found<OperationId> {
+    let id = match step.operation {
+        Some(id) => id,
+        None => begin(session, connection, &plan.task, refused, act)?,
+    };
+    let goes_on = connection
+        .prepare_cached(
+            "UPDATE bezoar_operations SET touched_at = ?2 WHERE id = ?1 AND state = 'freezing'",
+        )?
+        .execute([id.0, session.now_millis()])?;
+    if goes_on == 0 {
+        let why = "planning was interrupted for too long; plan again".to_owned();
+        return Ok(Err(CatalogueError::Conflict(why)));
+    }
+    if let Err(refusal) = take(connection, id.0, &step.ids, missing)? {
+        return Ok(Err(refusal));
+    }
+    if step.is_last {
+        return finish(session, connection, id, plan.expect, act);
+    }
+    Ok(Ok(id))
+}
+
+fn begin(
+    session: &Session,
+    connection: &Connection,
+    task: &Task,
+    refused: u64,
+    act: &Act,
+) -> rusqlite::Result<OperationId> {
+    let (name, canary, per_second, stop_after, ids) = match task {
+        Task::Replay { canary, per_second, stop_after, ids } => {
+            let ids = if *ids == Ids::New { "new" } else { "same" };
+            ("replay", *canary, *per_second, *stop_after, ids)
+        }
+        Task::Discard => ("discard", 0, None, None, "same"),
+    };
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_operations
+             (task, canary, per_second, stop_after, ids, state, who, why, planned_at, touched_at, refused)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'freezing', ?6, ?7, ?8, ?8, ?9)",
+        )?
+        .insert(params![
+            name,
+            canary,
+            per_second,
+            stop_after,
+            ids,
+            act.who,
+            act.why,
+            session.now_millis(),
+            refused as i64
+        ])
+        .map(OperationId)
+}
+
+/// Takes those that are free and adds them at the end.
+fn take(connection: &Connection, operation: i64, ids: &[i64], missing: Missing) -> Found<()> {
+    let sql = format!(
+        "UPDATE bezoar_dead SET operation = ?1
+         WHERE id = ?2 AND edited_as IS NULL AND unapproved = 0 AND {FREE}
+         RETURNING seq, message_id, queue"
+    );
+    let mut mark = connection.prepare_cached(&sql)?;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO bezoar_items (operation, place, dead, seq, message_id, queue, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'waiting')",
+    )?;
+    let total: i64 = connection
+        .prepare_cached("SELECT total FROM bezoar_operations WHERE id = ?1")?
+        .query_row([operation], |row| row.get(0))?;
+    let (mut place, mut refused) = (total, 0);
+    for &id in ids {
+        let mut rows = mark.query([operation, id])?;
+        if let Some(row) = rows.next()? {
+            place += 1;
+            let (seq, queue): (i64, i64) = (row.get(0)?, row.get(2)?);
+            let message_id = ToSqlOutput::Borrowed(row.get_ref(1)?);
+            insert.execute(params![operation, place, id, seq, message_id, queue])?;
+        } else if matches!(missing, Missing::IsAnError) && !exists(connection, id)? {
+            return Ok(Err(CatalogueError::NoDeadLetter(DeadLetterId(id))));
+        } else {
+            refused += 1;
+        }
+    }
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_operations SET total = ?2, refused = refused + ?3 WHERE id = ?1",
+        )?
+        .execute([operation, place, refused])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_operation_queues
+             SELECT operation, queue, count(*) FROM bezoar_items
+             WHERE operation = ?1 AND place > ?2 GROUP BY queue
+             ON CONFLICT DO UPDATE SET count = count + excluded.count",
+        )?
+        .execute([operation, total])?;
+    Ok(Ok(()))
+}
+
+fn exists(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let mut select = connection.prepare_cached("SELECT 1 FROM bezoar_dead WHERE id = ?1")?;
+    Ok(select.query_row([id], |_| Ok(())).optional()?.is_some())
+}
+
+/// Shows the operation to everybody, with its entry in the audit log.
+fn finish(
+    session: &Session,
+    connection: &Connection,
+    id: OperationId,
+    expect: Option<u64>,
+    act: &Act,
+) -> Found<OperationId> {
+    let total: i64 = connection
+        .prepare_cached(
+            "UPDATE bezoar_operations SET state = 'planned', planned_at = ?2 WHERE id = ?1 RETURNING total",
+        )?
+        .query_row([id.0, session.now_millis()], |row| row.get(0))?;
+    let found = total.unsigned_abs();
+    if let Some(expected) = expect.filter(|expected| *expected != found) {
+        return Ok(Err(CatalogueError::Unexpected { expected, found }));
+    }
+    audit::append(session, connection, act)?;
+    Ok(Ok(id))
+}
+
+/// Ends what nobody goes on freezing, and removes a part of what void operations have left.
+pub(super) fn sweep_void(connection: &Connection, now: i64, limit: u32) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE bezoar_operations SET state = 'void' WHERE state = 'freezing' AND touched_at < ?1",
+        )?
+        .execute([now - PATIENCE_MILLIS])?;
+    let void = connection
+        .prepare_cached("SELECT id FROM bezoar_operations WHERE state = 'void' LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    void.map_or(Ok(()), |id| forget(connection, id, limit))
+}
+
+/// Removes items of an operation, and the operation with the last.
+fn forget(connection: &Connection, id: i64, limit: u32) -> rusqlite::Result<()> {
+    let removed = connection
+        .prepare_cached(
+            "DELETE FROM bezoar_items WHERE operation = ?1
+             AND place IN (SELECT place FROM bezoar_items WHERE operation = ?1 LIMIT ?2)",
+        )?
+        .execute(params![id, limit])?;
+    if removed < limit as usize {
+        for sql in [
+            "DELETE FROM bezoar_operation_queues WHERE operation = ?1",
+            "DELETE FROM bezoar_operations WHERE id = ?1",
+        ] {
+            connection.prepare_cached(sql)?.execute([id])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Everything about one dead letter.
+
+use bezoar_core::{
+    Code, DeadLetterId, Message, QueueName, Reason,
+    catalogue::{CatalogueError, OperationId, Record},
+};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::list::{entry, queue_name};
+use crate::row;
+
+/// How many versions or replays of one message are followed.
+const CHAIN_LIMIT: usize = 100;
+
+/// Reads the body too.
+pub(super) const BODY: &str = "m.body";
+/// Leaves the body where it is.
+pub(super) const NO_BODY: &str = "x''";
+
+/// A dead letter's own rows.
+pub(super) struct Dead {
+    pub(super) queue: QueueName,
+    pub(super) queue_number: i64,
+    pub(super) seq: i64,
+    pub(super) message: Message,
+    pub(super) reason: Reason,
+    pub(super) at: i64,
+    pub(super) cause: Option<i64>,
+}
+
+pub(super) fn dead_letter(
+    connection: &Connection,
+    id: i64,
+    body: &'static str,
+) -> rusqlite::Result<Option<Dead>> {
+    let sql = format!(
+        "SELECT d.seq, d.reason_code, d.reason, d.at, d.queue, q.name, d.cause,
+                d.acquired, d.failed, d.released, d.replayed, d.history,
+                m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, {body}
+         FROM bezoar_dead AS d
+         JOIN bezoar_queues AS q ON q.id = d.queue
+         JOIN bezoar_messages AS m ON m.seq = d.seq
+         WHERE d.id = ?1"
+    );
+    let read = |row: &Row<'_>| {
+        let code = Code::new(row.get::<_, String>(1)?).unwrap_or(Code::UNKNOWN);
+        let seq = row.get(0)?;
+        Ok(Dead {
+            queue: queue_name(row, 5)?,
+            queue_number: row.get(4)?,
+            seq,
+            message: row::message(connection, row, seq, 7, 12)?.0,
+            reason: Reason::new(code, row.get::<_, String>(2)?),
+            at: row.get(3)?,
+            cause: row.get(6)?,
+        })
+    };
+    connection.prepare_cached(&sql)?.query_row([id], read).optional()
+}
+
+pub(super) fn record(
+    connection: &Connection,
+    id: DeadLetterId,
+) -> rusqlite::Result<Result<Record, CatalogueError>> {
+    let (entry, dead) = (entry(connection, id.0)?, dead_letter(connection, id.0, BODY)?);
+    let (Some(entry), Some(mut dead)) = (entry, dead) else {
+        return Ok(Err(CatalogueError::NoDeadLetter(id)));
+    };
+    dead.message.ledger.replay = sent_by(connection, dead.seq, id.0)?;
+    Ok(Ok(Record {
+        lineage: lineage(connection, id.0)?,
+        operations: operations(connection, dead.seq)?,
+        entry,
+        message: dead.message,
+        reason: dead.reason,
+    }))
+}
+
+/// The replay that a dead letter came back from.
+fn sent_by(connection: &Connection, seq: i64, id: i64) -> rusqlite::Result<Option<OperationId>> {
+    connection
+        .prepare_cached("SELECT operation FROM bezoar_items WHERE seq = ?1 AND again = ?2")?
+        .query_row([seq, id], |row| row.get(0).map(OperationId))
+        .optional()
+}
+
+/// Every version of the same message but this one, the first first.
+fn lineage(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterId>> {
+    let mut versions = follow(connection, "edited_from", id)?;
+    versions.reverse();
+    versions.extend(follow(connection, "edited_as", id)?);
+    Ok(versions.into_iter().map(DeadLetterId).collect())
+}
+
+fn follow(connection: &Connection, column: &str, id: i64) -> rusqlite::Result<Vec<i64>> {
+    let sql = format!("SELECT {column} FROM bezoar_dead WHERE id = ?1 AND {column} > 0");
+    let mut select = connection.prepare_cached(&sql)?;
+    let mut found = Vec::new();
+    let mut next = Some(id);
+    while let Some(id) = next.filter(|_| found.len() < CHAIN_LIMIT) {
+        next = select.query_row([id], |row| row.get(0)).optional()?;
+        found.extend(next);
+    }
+    Ok(found)
+}
+
+/// The operations that a message took part in, the latest last; also under the ids that it had before.
+fn operations(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<OperationId>> {
+    let mut select = connection.prepare_cached(
+        "SELECT i.operation, i.was FROM bezoar_items AS i JOIN bezoar_operations AS o ON o.id = i.operation
+         WHERE i.seq = ?1 AND o.state NOT IN ('freezing', 'void') ORDER BY i.operation DESC",
+    )?;
+    let mut found = Vec::new();
+    let mut next = Some(seq);
+    while let Some(seq) = next.take().filter(|_| found.len() < CHAIN_LIMIT) {
+        let mut rows = select.query([seq])?;
+        while let Some(row) = rows.next()? {
+            found.push(OperationId(row.get(0)?));
+            next = next.or(row.get(1)?);
+        }
+    }
+    found.reverse();
+    Ok(found)
+}

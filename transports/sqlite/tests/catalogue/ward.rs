@@ -1,0 +1,198 @@
+//! A database with two queues, its messages, and what is done with them.
+
+use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+
+use bezoar_core::{
+    Attempt, Code, CorrelationId, DeadLetterId, Delivery, Failure, FailureKind, ManualClock,
+    Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement,
+    SubscribeOptions, Transport,
+    catalogue::{
+        Act, Advance, Catalogue, Entry, Filter, Ids, Item, Listing, Operation, OperationId, Order,
+        Pick, Plan, Task, Verb,
+    },
+    millis,
+};
+use bezoar_sqlite::{Options, SqliteTransport};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+pub(crate) const CANARY: &str = "CANARY-7f3a-patient-doe";
+
+pub(crate) struct Ward {
+    pub(crate) store: SqliteTransport,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) folder: TempDir,
+}
+
+impl Ward {
+    pub(crate) async fn new() -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap()).await
+    }
+
+    pub(crate) async fn in_folder(folder: TempDir) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let options =
+            Options { clock: clock.clone(), ..Options::new(folder.path().join("ward.db")) };
+        let store = SqliteTransport::open(options).unwrap();
+        for name in ["lab", "x-ray"] {
+            store.provision(&queue(name)).await.unwrap();
+        }
+        Self { store, clock, folder }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("ward.db")
+    }
+
+    pub(crate) fn sql(&self, statements: &str) {
+        connection(&self.path()).execute_batch(statements).unwrap();
+    }
+
+    pub(crate) fn one(&self, query: &str) -> i64 {
+        connection(&self.path()).query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    pub(crate) async fn send(&self, to: &str, message: Message) {
+        for result in self.store.send(&queue(to).into(), &[Outgoing::from(message)]).await {
+            result.unwrap();
+        }
+    }
+
+    pub(crate) async fn receive(&self, from: &str, max: u32) -> Vec<Delivery> {
+        let open = self.store.subscribe(&queue(from), SubscribeOptions::default()).await.unwrap();
+        open.receive(NonZeroU32::new(max).unwrap(), Duration::ZERO).await.unwrap()
+    }
+
+    pub(crate) async fn settle(&self, from: &str, held: Vec<Delivery>, how: &Settlement) {
+        let open = self.store.subscribe(&queue(from), SubscribeOptions::default()).await.unwrap();
+        let batch = held.into_iter().map(|held| (held, how.clone())).collect();
+        for result in open.settle(batch).await {
+            result.unwrap();
+        }
+    }
+
+    /// Receives everything that is ready and settles it so; how many there were.
+    pub(crate) async fn settle_all(&self, from: &str, how: &Settlement) -> usize {
+        let held = self.receive(from, 10_000).await;
+        let count = held.len();
+        self.settle(from, held, how).await;
+        count
+    }
+
+    /// A message that is sent and set aside; its dead letter.
+    pub(crate) async fn kill(&self, from: &str, message: Message, detail: &str) -> DeadLetterId {
+        self.send(from, message).await;
+        self.settle_all(from, &dead(detail)).await;
+        self.latest().await.id
+    }
+
+    pub(crate) async fn kill_many(
+        &self,
+        from: &str,
+        count: usize,
+        detail: &str,
+    ) -> Vec<DeadLetterId> {
+        let mut killed = Vec::new();
+        for number in 0..count {
+            killed.push(self.kill(from, message(&format!("{from}-{number}")), detail).await);
+        }
+        killed
+    }
+
+    pub(crate) async fn list(&self, filter: &Filter) -> Vec<Entry> {
+        self.store.list(filter, &Listing { before: None, limit: 1_000 }).await.unwrap()
+    }
+
+    pub(crate) async fn latest(&self) -> Entry {
+        let page = Listing { before: None, limit: 1 };
+        self.store.list(&Filter::default(), &page).await.unwrap().remove(0)
+    }
+
+    pub(crate) async fn plan(&self, task: Task, pick: Pick) -> Operation {
+        self.store.plan(&Plan { task, pick, expect: None }, &act(Verb::Replay)).await.unwrap()
+    }
+
+    pub(crate) async fn order(&self, id: OperationId, order: Order) -> Operation {
+        self.store.order(id, order, &act(Verb::Replay)).await.unwrap()
+    }
+
+    pub(crate) async fn advance(&self, id: OperationId, most: u32) -> Advance {
+        self.store.advance(id, most).await.unwrap()
+    }
+
+    /// Plans, starts, and does everything.
+    pub(crate) async fn run(&self, task: Task, pick: Pick) -> Operation {
+        let id = self.plan(task, pick).await.id;
+        self.order(id, Order::Run).await;
+        self.advance(id, 10_000).await.operation
+    }
+
+    pub(crate) async fn items(&self, id: OperationId) -> Vec<Item> {
+        self.store.items(id, 0, 1_000).await.unwrap()
+    }
+
+    pub(crate) async fn operation(&self, id: OperationId) -> Operation {
+        self.store.operation(id).await.unwrap()
+    }
+}
+
+pub(crate) fn connection(path: &std::path::Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(30)).unwrap();
+    connection
+}
+
+pub(crate) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
+}
+
+pub(crate) fn message(id: &str) -> Message {
+    let message_type = MessageType::new("lab.result").unwrap();
+    Message::new(MessageId::new(id).unwrap(), message_type, millis(1_000), CANARY)
+        .with_header("name", CANARY)
+        .with_correlation_id(CorrelationId::new(format!("of {id}")).unwrap())
+}
+
+pub(crate) fn typed(id: &str, message_type: &str) -> Message {
+    Message { message_type: MessageType::new(message_type).unwrap(), ..message(id) }
+}
+
+pub(crate) fn tried(kind: FailureKind, code: &str, detail: &str) -> Attempt {
+    let failure = Failure::new(kind, detail).with_code(Code::new(code).unwrap());
+    Attempt::failed(millis(1_000), Duration::ZERO, &failure)
+}
+
+pub(crate) fn reason() -> Reason {
+    Reason::new(Reason::EXHAUSTED, "retries exhausted")
+}
+
+pub(crate) fn dead(detail: &str) -> Settlement {
+    dead_by(FailureKind::Transient, "boom", detail)
+}
+
+pub(crate) fn dead_by(kind: FailureKind, code: &str, detail: &str) -> Settlement {
+    Settlement::DeadLetter { reason: reason(), attempts: vec![tried(kind, code, detail)] }
+}
+
+pub(crate) fn act(verb: Verb) -> Act {
+    act_of("ann", verb)
+}
+
+pub(crate) fn act_of(who: &str, verb: Verb) -> Act {
+    let text = str::to_owned;
+    Act {
+        who: who.to_owned(),
+        from: text("127.0.0.1"),
+        verb,
+        target: text("it"),
+        why: text("a test"),
+    }
+}
+
+pub(crate) fn replay() -> Task {
+    Task::Replay { canary: 0, per_second: None, stop_after: None, ids: Ids::Same }
+}
+
+pub(crate) fn everything() -> Pick {
+    Pick::Matching(Filter::default())
+}

@@ -4,7 +4,7 @@ use std::{error::Error, sync::Arc};
 
 use bezoar_core::{
     Clock, DeadLetter, ErrorKind, Invalid, MessageId, Page, QueueAdmin, QueueName, Selection,
-    Transport, TransportError,
+    Transport, TransportError, catalogue::Catalogue,
 };
 use bezoar_memory::MemoryTransport;
 use bezoar_runtime::{Host, Publisher, Shutdown, Worker};
@@ -22,7 +22,8 @@ pub async fn connect(url: &str) -> Result<Bezoar, TransportError> {
             let options = bezoar_sqlite::Options::from_url(url).map_err(invalid)?;
             let opened =
                 tokio::task::spawn_blocking(|| bezoar_sqlite::SqliteTransport::open(options));
-            Ok(Bezoar::new(opened.await.map_err(|source| other("connect").with_source(source))??))
+            let opened = opened.await.map_err(|source| other("connect").with_source(source))??;
+            Ok(Bezoar::new(opened.clone()).with_catalogue(Arc::new(opened)))
         }
         Some("memory") => Ok(Bezoar::new(MemoryTransport::default())),
         _ => Err(invalid(Invalid::new("url", "is none of sqlite:PATH, memory:"))),
@@ -43,6 +44,7 @@ pub struct Bezoar {
     transport: Arc<dyn Transport>,
     admin: Arc<dyn QueueAdmin>,
     publisher: Publisher,
+    catalogue: Option<Arc<dyn Catalogue>>,
 }
 
 impl Bezoar {
@@ -50,7 +52,13 @@ impl Bezoar {
     pub fn new(transport: impl Transport + QueueAdmin + Clone) -> Self {
         let (transport, admin) = (Arc::new(transport.clone()), Arc::new(transport));
         let publisher = Publisher::new(transport.clone());
-        Self { transport, admin, publisher }
+        Self { transport, admin, publisher, catalogue: None }
+    }
+
+    /// The same, with a catalogue of its dead letters.
+    pub fn with_catalogue(mut self, catalogue: Arc<dyn Catalogue>) -> Self {
+        self.catalogue = Some(catalogue);
+        self
     }
 
     /// The same, sending by another clock.
@@ -161,6 +169,12 @@ impl Bezoar {
     /// The operator's side.
     pub fn admin(&self) -> &Arc<dyn QueueAdmin> {
         &self.admin
+    }
+
+    /// Its dead letters grouped by cause, replayed at a rate, with an audit log; `None` if the transport keeps
+    /// none. [`ops::Conductor`](crate::ops::Conductor) carries out what is planned there.
+    pub fn catalogue(&self) -> Option<&Arc<dyn Catalogue>> {
+        self.catalogue.as_ref()
     }
 
     /// What makes and sends messages.

@@ -24,6 +24,12 @@ pub mod testing;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// And so is that of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/dead-letters.md")]
+struct DeadLettersGuide;
+
+pub use bezoar_core::catalogue;
 pub use bezoar_core::{
     Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
     DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind, Failure, FailureKind,
@@ -32,6 +38,7 @@ pub use bezoar_core::{
     SubscribeOptions, Subscription, SystemClock, Transport, TransportError, Verdict,
 };
 pub use bezoar_memory as memory;
+pub use bezoar_ops as ops;
 pub use bezoar_runtime::{
     AttemptNumber, Context, CorrelationIds, Defect, Event, Failed, FromMessage, FromRef, Gate,
     Handler, HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher,

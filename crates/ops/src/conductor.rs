@@ -1,0 +1,124 @@
+//! Carries replays and discards on, at their rate, from where they were.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bezoar_core::catalogue::{
+    Catalogue, CatalogueError, Next, Operation, OperationId, OperationState, Task,
+};
+use bezoar_runtime::Shutdown;
+use tokio::{sync::Notify, time::sleep};
+
+use crate::pace::Pace;
+
+/// How many are done in one transaction; others get their turn in between.
+const STEP: u32 = 500;
+/// How often outcomes are looked for.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often somebody else's operations are looked for while there are none of ours.
+const IDLE: Duration = Duration::from_secs(2);
+/// How long to wait after trouble with the store.
+const TROUBLE: Duration = Duration::from_secs(2);
+/// How many operations go on at a time; the others wait for their turn.
+const AT_ONCE: u32 = 64;
+
+/// Carries on every operation that runs. What an operation has done is in the store and nowhere else, so that one
+/// which was cut off goes on where it was: nothing is done twice, nothing is left out.
+#[derive(Debug)]
+pub struct Conductor {
+    catalogue: Arc<dyn Catalogue>,
+    woken: Notify,
+}
+
+impl Conductor {
+    /// A conductor of the operations in a catalogue.
+    pub fn new(catalogue: Arc<dyn Catalogue>) -> Self {
+        Self { catalogue, woken: Notify::new() }
+    }
+
+    /// Has it look at once, because somebody gave an order.
+    pub fn wake(&self) {
+        self.woken.notify_one();
+    }
+
+    /// Goes on until told to stop. To be run once in a program.
+    pub async fn run(&self, shutdown: Shutdown) {
+        let mut paces = HashMap::new();
+        loop {
+            let pause = match self.round(&mut paces).await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    tracing::warn!(%error, "replays and discards wait for the store");
+                    TROUBLE
+                }
+            };
+            tokio::select! {
+                biased;
+                () = shutdown.draining() => return,
+                () = self.woken.notified() => (),
+                () = sleep(pause) => (),
+            }
+        }
+    }
+
+    /// A step of each; how long to wait before the next round.
+    async fn round(
+        &self,
+        paces: &mut HashMap<OperationId, Pace>,
+    ) -> Result<Duration, CatalogueError> {
+        let running: Vec<_> = self.catalogue.operations(true, AT_ONCE).await?;
+        let running: Vec<_> =
+            running.into_iter().filter(|it| it.state == OperationState::Running).collect();
+        paces.retain(|id, _| running.iter().any(|operation| operation.id == *id));
+        let mut pause = IDLE;
+        for operation in &running {
+            pause = pause.min(self.step(operation, paces).await?);
+        }
+        Ok(pause)
+    }
+
+    /// What an operation may do now; how long to wait before it may do more.
+    async fn step(
+        &self,
+        operation: &Operation,
+        paces: &mut HashMap<OperationId, Pace>,
+    ) -> Result<Duration, CatalogueError> {
+        match operation.next() {
+            Next::AwaitCanary | Next::AwaitOutcomes => Ok(LOOK),
+            Next::Stop => self.stop(operation).await,
+            Next::Go(left) => {
+                let most = u32::try_from(left).unwrap_or(u32::MAX).min(STEP);
+                let Some(per_second) = rate(operation) else {
+                    self.catalogue.advance(operation.id, most).await?;
+                    return Ok(Duration::ZERO);
+                };
+                let pace = paces
+                    .entry(operation.id)
+                    .or_insert_with(|| Pace::new(per_second, Instant::now()));
+                let allowed = pace.allowance(Instant::now()).min(most);
+                if allowed > 0 {
+                    let advance = self.catalogue.advance(operation.id, allowed).await?;
+                    pace.spent(advance.done);
+                }
+                Ok(pace.wait().max(Duration::from_millis(1)).min(LOOK))
+            }
+        }
+    }
+
+    async fn stop(&self, operation: &Operation) -> Result<Duration, CatalogueError> {
+        let why = format!("{} of {} failed again", operation.failed, operation.done);
+        self.catalogue.stop(operation.id, &why).await?;
+        tracing::warn!(operation = %operation.id, failed = operation.failed, "a replay stopped: too many failed again");
+        Ok(LOOK)
+    }
+}
+
+fn rate(operation: &Operation) -> Option<f64> {
+    match operation.task {
+        Task::Replay { per_second, .. } => per_second.filter(|rate| *rate > 0.0),
+        Task::Discard => None,
+    }
+}

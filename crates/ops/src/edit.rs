@@ -1,0 +1,181 @@
+//! A new version of a message: another body, other headers, a JSON patch.
+
+use bezoar_core::{Body, Invalid, Message};
+use json_patch::Patch;
+use sha2::{Digest, Sha256};
+
+/// What is to be different.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// Another body.
+    pub body: Option<Body>,
+    /// Changes of a JSON body, as of RFC 6902. After [`body`](Self::body), if both are given.
+    pub patch: Option<Patch>,
+    /// Headers with their new values; `None` removes one.
+    pub headers: Vec<(String, Option<String>)>,
+}
+
+/// The new version, and what is said about it where nobody may see the change itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edited {
+    /// The new version; its ledger is that of the original.
+    pub message: Message,
+    /// What was changed, in words that are safe, with a hash of before and after.
+    pub summary: String,
+}
+
+/// Why there is no new version. What it says is safe to show.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditError {
+    /// Nothing is different.
+    #[error("the edit changes nothing")]
+    Nothing,
+    /// There is nothing to patch.
+    #[error("the body is no JSON, so that it cannot be patched; give another body")]
+    NotJson,
+    /// The patch does not fit.
+    #[error("the patch does not fit the body: operation {0} fails")]
+    Patch(usize),
+    /// The body is too large.
+    #[error("the new body has {actual} bytes, at most {limit} are accepted")]
+    TooLarge {
+        /// So large it is.
+        actual: usize,
+        /// So large it may be.
+        limit: usize,
+    },
+    /// A header is not one.
+    #[error(transparent)]
+    Header(#[from] Invalid),
+}
+
+impl Edit {
+    /// Makes the new version, with a body of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`EditError`], without anything of the body in it.
+    pub fn apply(&self, original: &Message, limit: usize) -> Result<Edited, EditError> {
+        let mut message = original.clone();
+        if let Some(body) = &self.body {
+            message.body = body.clone();
+        }
+        if let Some(patch) = &self.patch {
+            message.body = patched(&message.body, patch)?;
+        }
+        if message.body.len() > limit {
+            return Err(EditError::TooLarge { actual: message.body.len(), limit });
+        }
+        for (name, value) in &self.headers {
+            match value {
+                Some(value) => drop(message.headers.insert(name.clone(), value.clone().into())),
+                None => drop(message.headers.remove(name)),
+            }
+        }
+        message.check_headers()?;
+        if message.body == original.body && message.headers == original.headers {
+            return Err(EditError::Nothing);
+        }
+        Ok(Edited { summary: summary(original, &message), message })
+    }
+}
+
+/// A patch is applied whole or not at all.
+fn patched(body: &Body, patch: &Patch) -> Result<Body, EditError> {
+    let mut value: serde_json::Value =
+        serde_json::from_slice(body.reveal()).map_err(|_| EditError::NotJson)?;
+    json_patch::patch(&mut value, patch).map_err(|error| EditError::Patch(error.operation))?;
+    let text = serde_json::to_vec(&value).map_err(|_| EditError::NotJson)?;
+    Ok(text.into())
+}
+
+fn summary(before: &Message, after: &Message) -> String {
+    let (old, new) = (before.body.len(), after.body.len());
+    let names = after.headers.keys().chain(before.headers.keys());
+    let mut changed: Vec<_> =
+        names.filter(|name| before.headers.get(*name) != after.headers.get(*name)).collect();
+    changed.sort();
+    changed.dedup();
+    let headers = match changed.len() {
+        0 => String::new(),
+        count => format!(", {count} headers"),
+    };
+    format!("body {old} to {new} bytes{headers}, sha256 {}", hash(before, after))
+}
+
+/// Of before and after, so that whoever has both can tell that it was this change.
+fn hash(before: &Message, after: &Message) -> String {
+    let mut hasher = Sha256::new();
+    for message in [before, after] {
+        let mut field = |bytes: &[u8]| {
+            hasher.update((bytes.len() as u64).to_be_bytes());
+            hasher.update(bytes);
+        };
+        field(message.body.reveal());
+        for (name, value) in &message.headers {
+            field(name.as_bytes());
+            field(value.reveal().as_bytes());
+        }
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bezoar_core::{MessageId, MessageType, millis};
+
+    use super::*;
+
+    const LIMIT: usize = 1_000;
+
+    fn original() -> Message {
+        let (id, message_type) =
+            (MessageId::new("m-1").unwrap(), MessageType::new("lab.result").unwrap());
+        let body = r#"{"patient": 7, "value": "CANARY"}"#;
+        Message::new(id, message_type, millis(0), body).with_header("unit", "CANARY")
+    }
+
+    fn patch(text: &str) -> Edit {
+        Edit { patch: Some(serde_json::from_str(text).unwrap()), ..Edit::default() }
+    }
+
+    #[test]
+    fn a_body_a_patch_and_headers_change_what_they_name() {
+        let edit = Edit {
+            headers: vec![("unit".to_owned(), None), ("by".to_owned(), Some("hand".to_owned()))],
+            ..patch(r#"[{"op": "replace", "path": "/patient", "value": 8}]"#)
+        };
+        let edited = edit.apply(&original(), LIMIT).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(edited.message.body.reveal()).unwrap();
+        assert_eq!(body["patient"], 8);
+        let names: Vec<_> = edited.message.headers.keys().collect();
+        assert_eq!(names, ["by"]);
+        assert_eq!(edited.message.id, original().id);
+        assert!(edited.summary.contains("2 headers, sha256 "), "{}", edited.summary);
+        assert!(!format!("{edited:?}").contains("CANARY"));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said_without_the_body() {
+        let large = Edit { body: Some("x".repeat(2_000).into()), ..Edit::default() };
+        let header =
+            Edit { headers: vec![(String::new(), Some("x".to_owned()))], ..Edit::default() };
+        let missing = patch(
+            r#"[{"op": "test", "path": "/patient", "value": 7},
+                                {"op": "remove", "path": "/nobody"}]"#,
+        );
+        for (edit, part) in [
+            (Edit::default(), "changes nothing"),
+            (large, "2000 bytes, at most 1000"),
+            (missing, "operation 1 fails"),
+            (header, "header"),
+        ] {
+            let error = edit.apply(&original(), LIMIT).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+            assert!(!format!("{error:?} {error}").contains("CANARY"), "{error:?}");
+        }
+        let text = Message { body: "no JSON".into(), ..original() };
+        assert_eq!(patch("[]").apply(&text, LIMIT).unwrap_err(), EditError::NotJson);
+    }
+}

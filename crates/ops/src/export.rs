@@ -1,0 +1,282 @@
+//! Dead letters as lines of JSON, and back. A line holds everything, sensitive or not: whoever writes one has
+//! somebody's leave, and an entry in the audit log.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bezoar_core::{
+    Attempt, Code, ContentType, CorrelationId, DeadLetterId, Detail, FailureKind, Invalid, Ledger,
+    Message, MessageId, MessageType, QueueName, Reason,
+    catalogue::{CauseId, Entry, EntryState, Record},
+    millis,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What a line says that it is.
+const FORM: &str = "bezoar-dead-letter/1";
+
+/// A dead letter could not be written as a line.
+#[derive(Debug, thiserror::Error)]
+#[error("a dead letter cannot be written as JSON")]
+pub struct ExportError(#[source] serde_json::Error);
+
+/// A line that is no dead letter. What it says is safe to show.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// It is no JSON of this form.
+    #[error("column {0} is not as an export writes it")]
+    Form(usize),
+    /// It is of another version.
+    #[error("it is no line of an export, or of a newer version: \"form\" is not {FORM:?}")]
+    Version,
+    /// The body is no base64.
+    #[error("the body is no base64")]
+    Body,
+    /// A name or an id is not one.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    form: String,
+    /// Where it comes from, and which one it is there: it is imported once.
+    stamp: String,
+    queue: String,
+    at: Timestamp,
+    reason: Why,
+    message: Envelope,
+    ledger: Counts,
+    history: Vec<Try>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Why {
+    code: String,
+    text: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    id: String,
+    #[serde(rename = "type")]
+    message_type: String,
+    time: Timestamp,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+    content_type: Option<String>,
+    headers: std::collections::BTreeMap<String, String>,
+    body_base64: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Counts {
+    acquired: u32,
+    failed: u32,
+    released: u32,
+    replayed: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Try {
+    generation: u32,
+    number: u32,
+    tried: u32,
+    at: Timestamp,
+    duration_ms: u64,
+    kind: String,
+    code: String,
+    detail: String,
+}
+
+/// A dead letter as a line, without the line's end. `origin` is the store that it comes from.
+///
+/// # Errors
+///
+/// [`ExportError`], which does not happen with what a catalogue returns.
+pub fn write_line(origin: &str, record: &Record) -> Result<String, ExportError> {
+    let Record { entry, message, reason, .. } = record;
+    let line = Line {
+        form: FORM.to_owned(),
+        stamp: format!("{origin}/{}", entry.id),
+        queue: entry.queue.to_string(),
+        at: entry.at,
+        reason: Why { code: reason.code().to_string(), text: reason.to_string() },
+        message: envelope(message),
+        ledger: Counts {
+            acquired: message.ledger.acquired,
+            failed: message.ledger.failed,
+            released: message.ledger.released,
+            replayed: message.ledger.replayed,
+        },
+        history: message.ledger.history().iter().map(written).collect(),
+    };
+    serde_json::to_string(&line).map_err(ExportError)
+}
+
+fn envelope(message: &Message) -> Envelope {
+    let header = |(name, value): (&String, &bezoar_core::HeaderValue)| {
+        (name.clone(), value.reveal().clone())
+    };
+    Envelope {
+        id: message.id.to_string(),
+        message_type: message.message_type.to_string(),
+        time: message.time,
+        correlation_id: message.correlation_id.as_ref().map(ToString::to_string),
+        causation_id: message.causation_id.as_ref().map(ToString::to_string),
+        content_type: message.content_type.as_ref().map(ToString::to_string),
+        headers: message.headers.iter().map(header).collect(),
+        body_base64: STANDARD.encode(message.body.reveal()),
+    }
+}
+
+fn written(attempt: &Attempt) -> Try {
+    Try {
+        generation: attempt.generation,
+        number: attempt.number,
+        tried: attempt.tried,
+        at: attempt.at,
+        duration_ms: attempt.duration.as_millis() as u64,
+        kind: attempt.kind.to_string(),
+        code: attempt.code.to_string(),
+        detail: attempt.detail.reveal().clone(),
+    }
+}
+
+/// The stamp and the dead letter of a line. Its id is given when it is imported.
+///
+/// # Errors
+///
+/// [`ImportError`], without anything of the line in it.
+pub fn read_line(line: &str) -> Result<(String, Record), ImportError> {
+    let line: Line =
+        serde_json::from_str(line).map_err(|error| ImportError::Form(error.column()))?;
+    if line.form != FORM {
+        return Err(ImportError::Version);
+    }
+    let reason = Reason::new(Code::new(line.reason.code)?, line.reason.text);
+    let history = line.history.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let Counts { acquired, failed, released, replayed } = line.ledger;
+    let mut message = message(line.message)?;
+    message.ledger = Ledger::restored(acquired, failed, released, replayed, history);
+    let entry = entry(&message, QueueName::new(&line.queue)?, &reason, line.at)?;
+    let (lineage, operations) = (Vec::new(), Vec::new());
+    Ok((line.stamp, Record { entry, message, reason, lineage, operations }))
+}
+
+fn message(envelope: Envelope) -> Result<Message, ImportError> {
+    let body = STANDARD.decode(envelope.body_base64).map_err(|_| ImportError::Body)?;
+    let (id, message_type) =
+        (MessageId::new(envelope.id)?, MessageType::new(envelope.message_type)?);
+    let mut message = Message::new(id, message_type, envelope.time, body);
+    message.correlation_id = envelope.correlation_id.map(CorrelationId::new).transpose()?;
+    message.causation_id = envelope.causation_id.map(MessageId::new).transpose()?;
+    message.content_type = envelope.content_type.map(ContentType::new).transpose()?;
+    message.headers =
+        envelope.headers.into_iter().map(|(name, value)| (name, value.into())).collect();
+    message.check_headers()?;
+    Ok(message)
+}
+
+fn read(attempt: Try) -> Result<Attempt, ImportError> {
+    Ok(Attempt {
+        generation: attempt.generation,
+        number: attempt.number,
+        tried: attempt.tried,
+        at: millis(attempt.at.as_millisecond()),
+        duration: Duration::from_millis(attempt.duration_ms),
+        kind: attempt.kind.parse()?,
+        code: Code::new(attempt.code)?,
+        detail: Detail::truncated(attempt.detail),
+    })
+}
+
+/// What a list shows; the store gives it its id and its cause.
+fn entry(
+    message: &Message,
+    queue: QueueName,
+    reason: &Reason,
+    at: Timestamp,
+) -> Result<Entry, ImportError> {
+    let last = message.ledger.last();
+    Ok(Entry {
+        id: DeadLetterId(0),
+        queue,
+        message_id: message.id.clone(),
+        message_type: message.message_type.clone(),
+        correlation_id: message.correlation_id.clone(),
+        kind: last.map_or(FailureKind::Unknown, |last| last.kind),
+        code: last.map_or(reason.code(), |last| &last.code).clone(),
+        cause: CauseId::new("v0:0000000000000000")?,
+        reason: reason.to_string(),
+        time: message.time,
+        at,
+        attempts: message.ledger.failed,
+        replayed: message.ledger.replayed,
+        body_bytes: message.body.len() as u64,
+        state: EntryState::Open,
+        edited_from: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bezoar_core::Failure;
+
+    use super::*;
+
+    fn record() -> Record {
+        let id = MessageId::new("m-1").unwrap();
+        let mut message = Message::new(
+            id,
+            MessageType::new("lab.result").unwrap(),
+            millis(1_500),
+            vec![0_u8, 159, 146, 150],
+        )
+        .with_header("unit", "mg/l\n\u{1f600}")
+        .with_correlation_id(CorrelationId::new("c-1").unwrap());
+        message.ledger.acquire();
+        let failure = Failure::permanent("no patient \"Doe\"");
+        message.ledger.fail(vec![Attempt::failed(
+            millis(2_000),
+            Duration::from_millis(7),
+            &failure,
+        )]);
+        let reason = Reason::new(Reason::EXHAUSTED, "max retries (3) exhausted");
+        let queue = QueueName::new("lab").unwrap();
+        let entry = entry(&message, queue, &reason, millis(3_000)).unwrap();
+        Record { entry, message, reason, lineage: Vec::new(), operations: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_byte_for_byte() {
+        let line = write_line("store-1", &record()).unwrap();
+        assert!(!line.contains('\n'));
+        let (stamp, read) = read_line(&line).unwrap();
+        assert_eq!((stamp.as_str(), read), ("store-1/0", record()));
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_refused_without_showing_it() {
+        let line = write_line("store-1", &record()).unwrap();
+        for (from, to) in [
+            ("bezoar-dead-letter/1", "bezoar-dead-letter/9"),
+            ("\"AJ+Slg==\"", "\"CANARY!\""),
+            ("\"queue\":\"lab\"", "\"queue\":\"CANARY\\u0000\""),
+            ("\"stamp\"", "\"CANARY\""),
+            ("\"permanent\"", "\"CANARY\""),
+            ("}", ""),
+        ] {
+            assert!(line.contains(from), "{from}");
+            let error = read_line(&line.replacen(from, to, 1)).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("CANARY"), "{error:?}");
+        }
+    }
+}

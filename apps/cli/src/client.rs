@@ -1,6 +1,7 @@
 //! The gateway's HTTP API, as the operator's commands see it.
 
 mod connection;
+mod download;
 mod error;
 mod problem;
 mod reply;
@@ -10,22 +11,26 @@ mod token;
 mod url;
 
 use std::{
+    error::Error,
     fmt,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use serde_json::Value;
 use tokio::time::timeout;
 
 pub(crate) use connection::Connection;
+pub(crate) use download::Download;
 pub(crate) use error::ClientError;
 pub(crate) use problem::Problem;
 pub(crate) use reply::Reply;
@@ -34,9 +39,23 @@ pub(crate) use url::{Url, encode, path};
 
 /// How long a question may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long messages may take to be sent and stored.
-const UPLOAD_DEADLINE: Duration = Duration::from_secs(60);
+/// How long it may take to send messages and have them stored, or to choose among a million dead letters.
+const LONG_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a question may take whose answer holds a body.
+const BODY_DEADLINE: Duration = Duration::from_secs(300);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take, and how long it may be.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    deadline: Duration,
+    reply_bytes: usize,
+}
+
+const SHORT: Bounds = Bounds { deadline: DEADLINE, reply_bytes: reply::LIMIT_BYTES };
+const LONG: Bounds = Bounds { deadline: LONG_DEADLINE, reply_bytes: reply::LIMIT_BYTES };
+const WITH_BODY: Bounds =
+    Bounds { deadline: BODY_DEADLINE, reply_bytes: reply::LIMIT_WITH_BODY_BYTES };
 
 /// Speaks with one gateway over connections that are kept.
 pub(crate) struct Client {
@@ -64,13 +83,35 @@ impl Client {
     /// Asks for something.
     pub(crate) async fn get(&self, path: &str) -> Result<Reply, ClientError> {
         let request = self.request(Method::GET, path, HeaderMap::new(), Bytes::new());
-        self.exchange(request, DEADLINE).await
+        self.exchange(request, SHORT).await
     }
 
     /// Has something done that needs no more than its path.
     pub(crate) async fn post(&self, path: &str) -> Result<Reply, ClientError> {
         let request = self.request(Method::POST, path, HeaderMap::new(), Bytes::new());
-        self.exchange(request, DEADLINE).await
+        self.exchange(request, SHORT).await
+    }
+
+    /// Has something done that is said in JSON.
+    pub(crate) async fn order(&self, path: &str, what: &Value) -> Result<Reply, ClientError> {
+        self.exchange(self.request_of(path, what), LONG).await
+    }
+
+    /// The same where the answer holds a body, which may be large.
+    pub(crate) async fn reveal(&self, path: &str, what: &Value) -> Result<Reply, ClientError> {
+        self.exchange(self.request_of(path, what), WITH_BODY).await
+    }
+
+    /// The same where the answer has no limit, and is read piece by piece.
+    pub(crate) async fn download(&self, path: &str, what: &Value) -> Result<Download, ClientError> {
+        let answer = timeout(LONG.deadline, async {
+            let response = self.respond(self.request_of(path, what)).await?;
+            match response.status().is_success() {
+                true => Ok(Download::new(self.url.clone(), response.into_body())),
+                false => Err(self.refused(response, LONG).await),
+            }
+        });
+        answer.await.unwrap_or_else(|_| Err(self.late(LONG.deadline)))
     }
 
     /// Sends messages.
@@ -80,8 +121,13 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Reply, ClientError> {
-        let request = self.request(Method::POST, path, headers, body);
-        self.exchange(request, UPLOAD_DEADLINE).await
+        self.exchange(self.request(Method::POST, path, headers, body), LONG).await
+    }
+
+    fn request_of(&self, path: &str, what: &Value) -> Request<Full<Bytes>> {
+        let json = HeaderValue::from_static("application/json");
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
+        self.request(Method::POST, path, headers, what.to_string().into())
     }
 
     fn request(
@@ -104,29 +150,49 @@ impl Client {
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
-        deadline: Duration,
+        bounds: Bounds,
     ) -> Result<Reply, ClientError> {
-        let answer = timeout(deadline, self.answer(request)).await;
-        let (status, headers, body) = answer.unwrap_or_else(|_| Err(self.late(deadline)))?;
-        self.answered.store(true, Ordering::Relaxed);
-        if status.is_success() {
-            return Ok(Reply::new(body));
-        }
-        Err(ClientError::Refused(Problem::read(status, &headers, &body)))
+        let answer = timeout(bounds.deadline, async {
+            let response = self.respond(request).await?;
+            match response.status().is_success() {
+                true => self.read(response, bounds).await.map(Reply::new),
+                false => Err(self.refused(response, bounds).await),
+            }
+        });
+        answer.await.unwrap_or_else(|_| Err(self.late(bounds.deadline)))
     }
 
-    /// The whole answer; whatever stands in the way of it says with whom.
-    async fn answer(
+    /// The head of an answer; whatever stands in the way of it says with whom.
+    async fn respond(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<(StatusCode, HeaderMap, Bytes), ClientError> {
-        let broken = |source| ClientError::Broken { url: self.url.clone(), source };
+    ) -> Result<Response<Incoming>, ClientError> {
         let response = self.http.request(request).await.map_err(|error| {
-            if error.is_connect() { self.unreachable(error) } else { broken(error.into()) }
+            if error.is_connect() { self.unreachable(error) } else { self.broken(error.into()) }
         })?;
-        let (head, body) = response.into_parts();
-        let body = reply::read(body).await.map_err(broken)?;
-        Ok((head.status, head.headers, body))
+        self.answered.store(true, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    async fn read(
+        &self,
+        response: Response<Incoming>,
+        bounds: Bounds,
+    ) -> Result<Bytes, ClientError> {
+        let read = reply::read(response.into_body(), bounds.reply_bytes).await;
+        read.map_err(|source| self.broken(source))
+    }
+
+    async fn refused(&self, response: Response<Incoming>, bounds: Bounds) -> ClientError {
+        let (status, headers) = (response.status(), response.headers().clone());
+        match self.read(response, bounds).await {
+            Ok(body) => ClientError::Refused(Problem::read(status, &headers, &body)),
+            Err(error) => error,
+        }
+    }
+
+    fn broken(&self, source: Box<dyn Error + Send + Sync>) -> ClientError {
+        ClientError::Broken { url: self.url.clone(), source }
     }
 
     fn unreachable(&self, source: legacy::Error) -> ClientError {

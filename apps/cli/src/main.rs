@@ -1,5 +1,6 @@
 //! The program `bezoar`.
 
+mod audit;
 mod bench;
 mod check;
 mod client;
@@ -12,10 +13,14 @@ mod health;
 mod manual;
 mod notify;
 mod output;
+mod private_file;
+mod prompt;
 mod queues;
+mod reason;
 mod route;
 mod sandbox;
 mod send;
+mod shell;
 mod table;
 mod top;
 mod up;
@@ -57,8 +62,10 @@ enum Command {
     Queues(queues::Arguments),
     /// The queues, live
     Top(top::Arguments),
-    /// Messages that were set aside
+    /// Messages that were set aside, and what is done about them
     Dead(dead::Arguments),
+    /// Who did what, and whether the log of it is as it was written
+    Audit(audit::Arguments),
     /// Let a route take no more messages; they wait
     Pause(route::Arguments),
     /// Let a route take messages again
@@ -103,6 +110,7 @@ async fn run(command: Command, connection: &client::Connection) -> anyhow::Resul
         Command::Queues(arguments) => queues::run(arguments, &client()?).await,
         Command::Top(arguments) => top::run(arguments, &client()?).await,
         Command::Dead(arguments) => dead::run(arguments, &client()?).await,
+        Command::Audit(arguments) => audit::run(arguments, &client()?).await,
         Command::Pause(arguments) => route::run(route::Order::Pause, arguments, &client()?).await,
         Command::Resume(arguments) => route::run(route::Order::Resume, arguments, &client()?).await,
         Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,

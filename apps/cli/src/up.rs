@@ -87,8 +87,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let gateway = Gateway::start(loaded.config.clone(), telemetry.metrics().clone()).await?;
     announce(&gateway, &loaded.config);
     notify::tell(notify::READY);
-    while signals.next().await == Heard::Reload {
-        reload(&gateway, &arguments.configuration, &telemetry).await;
+    let mut heard = signals.next().await;
+    while heard == Heard::Reload {
+        heard = tokio::select! {
+            () = reload(&gateway, &arguments.configuration, &telemetry) => signals.next().await,
+            stop = signals.stop() => stop,
+        };
     }
     notify::tell(notify::STOPPING);
     tokio::select! {
@@ -124,24 +128,30 @@ async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Te
         anyhow::Ok(changes)
     };
     match reloaded.await {
-        Ok(changes) => eprintln!(
-            "bezoar: reloaded; routes added {}, changed {}, removed {}{}",
-            changes.routes_added.len(),
-            changes.routes_changed.len(),
-            changes.routes_removed.len(),
-            if changes.restart.is_empty() {
-                String::new()
-            } else {
-                format!("; after a restart: {}", changes.restart.join(", "))
-            }
+        Ok(changes) => tracing::warn!(
+            routes_added = changes.routes_added.len(),
+            routes_changed = changes.routes_changed.len(),
+            routes_removed = changes.routes_removed.len(),
+            queues_added = changes.queues_added.len(),
+            tokens_changed = changes.tokens_changed,
+            after_a_restart = changes.restart.join(", "),
+            "reloaded"
         ),
-        Err(error) => eprintln!("bezoar: not reloaded, everything goes on as before: {error:#}"),
+        Err(error) => {
+            tracing::error!("not reloaded, everything goes on as before: {error:#}");
+        }
     }
 }
 
-/// Says what was done, where to send a message, and how to go on.
+/// Says what was done, where to send a message, and how to go on; to programs only what they can use.
 fn announce(gateway: &Gateway, config: &Config) {
     let (address, store) = (gateway.address(), config.store.path().display());
+    if config.log.format == config::LogFormat::Json {
+        let token_file = gateway.token().map(|token| token.file.display().to_string());
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(%store, token_file, version, "listens on http://{address}");
+        return;
+    }
     eprintln!(
         "bezoar {} listens on http://{address}, messages are kept in {store}",
         env!("CARGO_PKG_VERSION")
@@ -162,7 +172,7 @@ fn announce(gateway: &Gateway, config: &Config) {
     let queue = config.all_queues().into_iter().next();
     let queue = queue.map_or("default".to_owned(), |queue| queue.as_str().replace('/', "%2F"));
     eprintln!(
-        "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{queue}/messages -d '{{\"hello\": 1}}'"
+        "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{queue}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
     );
     if config.routes.is_empty() {
         eprintln!(
@@ -197,6 +207,14 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Waits for what ends a program, whatever else it is told.
+    async fn stop(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.terminate.recv() => Heard::Stop,
+            _ = self.interrupt.recv() => Heard::Stop,
+        }
     }
 
     async fn next(&mut self) -> Heard {

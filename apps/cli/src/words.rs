@@ -1,6 +1,9 @@
 //! Figures as people write them. What is not known is "?", never 0.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use serde::Deserialize;
 
 /// What is not known.
 pub(crate) const UNKNOWN: &str = "?";
@@ -23,6 +26,20 @@ pub(crate) fn count(count: u64) -> String {
 /// `1,234`, or that it is not known.
 pub(crate) fn count_or_unknown(known: Option<u64>) -> String {
     known.map_or(UNKNOWN.to_owned(), count)
+}
+
+/// How many there are, or at least; `12,345`, `at least 50,000`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) struct Count {
+    pub(crate) count: u64,
+    pub(crate) exact: bool,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = if self.exact { "" } else { "at least " };
+        write!(f, "{about}{}", count(self.count))
+    }
 }
 
 /// Units with their seconds, the largest first.
@@ -85,6 +102,22 @@ pub(crate) fn plural_or_unknown(known: Option<u64>, noun: &str) -> String {
     known.map_or_else(|| format!("{UNKNOWN} {noun}s"), |number| plural(number, noun))
 }
 
+/// How long ago that was; not known if it is no time, nothing if it lies ahead.
+pub(crate) fn age_of(at: &str, now: Timestamp) -> String {
+    match at.parse::<Timestamp>() {
+        Ok(at) => age(Duration::try_from(now.duration_since(at)).unwrap_or_default()),
+        Err(_) => UNKNOWN.to_owned(),
+    }
+}
+
+/// `2026-11-14 09:26:53 UTC`, or as it came if it is no time.
+pub(crate) fn moment(at: &str) -> String {
+    match at.parse::<Timestamp>() {
+        Ok(at) => at.strftime("%F %T UTC").to_string(),
+        Err(_) => at.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +130,8 @@ mod tests {
             assert_eq!(count(number), expected);
         }
         assert_eq!(count_or_unknown(None), "?");
+        assert_eq!(Count { count: 12_345, exact: true }.to_string(), "12,345");
+        assert_eq!(Count { count: 50_000, exact: false }.to_string(), "at least 50,000");
         assert_eq!(plural(1, "line"), "1 line");
         assert_eq!(plural(1_000, "line"), "1,000 lines");
     }
@@ -140,5 +175,15 @@ mod tests {
         ] {
             assert_eq!(duration(Duration::from_millis(millis)), expected);
         }
+    }
+
+    #[test]
+    fn times_are_shown_as_people_read_them() {
+        let now = "2026-11-14T12:00:00Z".parse().unwrap();
+        assert_eq!(age_of("2026-11-14T09:59:59.999Z", now), "2 h");
+        assert_eq!(age_of("2026-11-14T12:00:05Z", now), "0 s");
+        assert_eq!(age_of("yesterday", now), "?");
+        assert_eq!(moment("2026-11-14T09:26:53.123Z"), "2026-11-14 09:26:53 UTC");
+        assert_eq!(moment("yesterday"), "yesterday");
     }
 }

@@ -3,11 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
-use bezoar::{Bezoar, Clock, Depth, Destination, Outgoing, QueueName, Shutdown, TransportError};
+use bezoar::{
+    Bezoar, Clock, Depth, Destination, ErrorKind, MessageId, Outgoing, QueueName, Shutdown,
+    TransportError,
+    catalogue::{Act, Catalogue, Filter},
+    ops::Conductor,
+};
+use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::Instant};
@@ -24,6 +30,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) bezoar: Bezoar,
+    pub(crate) catalogue: Arc<dyn Catalogue>,
+    pub(crate) conductor: Conductor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listen: SocketAddr,
     pub(crate) max_body_bytes: usize,
@@ -32,6 +40,8 @@ pub(crate) struct App {
     pub(crate) correlation: Correlation,
     pub(crate) shutdown: Shutdown,
     pub(crate) changing: RwLock<Changing>,
+    /// When the store last refused a message because it is full.
+    pub(crate) full: Mutex<Option<Instant>>,
 }
 
 /// What a reload may change.
@@ -40,6 +50,14 @@ pub(crate) struct Changing {
     pub(crate) access: Arc<Access>,
     pub(crate) queues: BTreeSet<QueueName>,
     pub(crate) routes: BTreeMap<String, Arc<Route>>,
+    pub(crate) editable: Editable,
+}
+
+/// Which dead letters may be edited.
+#[derive(Debug, Default)]
+pub(crate) struct Editable {
+    pub(crate) queues: Vec<QueueName>,
+    pub(crate) approval: bool,
 }
 
 /// What is known of a queue at one moment.
@@ -55,6 +73,45 @@ pub(crate) struct Figures {
 impl App {
     pub(crate) fn bezoar(&self) -> &Bezoar {
         &self.bezoar
+    }
+
+    pub(crate) fn catalogue(&self) -> &Arc<dyn Catalogue> {
+        &self.catalogue
+    }
+
+    /// Refuses a filter for a queue that is neither configured nor in the store: a name that is misspelt would
+    /// fit nothing, and nobody would notice. What was set aside stays there when its queue is configured no more.
+    pub(crate) async fn covers(&self, filter: &Filter) -> Result<(), Problem> {
+        let Some([queue]) = filter.queues.as_deref() else { return Ok(()) };
+        if self.queues().contains(queue) || self.bezoar.admin().queues().await?.contains(queue) {
+            return Ok(());
+        }
+        Err(Problem::not_found(format!("there is no queue {queue:?}")))
+    }
+
+    /// Whether an edit of a queue's dead letters needs somebody else's leave.
+    pub(crate) fn edits(&self, queue: &QueueName) -> Result<bool, Problem> {
+        self.changing(|changing| {
+            if changing.editable.queues.contains(queue) {
+                return Ok(changing.editable.approval);
+            }
+            let detail = format!(
+                "dead letters of {queue:?} may not be edited; dead_letters.editable lists those that may"
+            );
+            Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+        })
+    }
+
+    /// What exports name this store by. It is made once.
+    pub(crate) async fn origin(&self, act: &Act) -> Result<String, Problem> {
+        const SETTING: &str = "origin";
+        if let Some(origin) = self.catalogue.setting(SETTING).await? {
+            return Ok(origin);
+        }
+        let origin = MessageId::generate(self.now(), &mut rand::rng()).to_string();
+        let made = Act { target: "this store's name in exports".to_owned(), ..act.clone() };
+        self.catalogue.set(SETTING, Some(&origin), &made).await?;
+        Ok(origin)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -144,9 +201,33 @@ impl App {
         let sending = self.bezoar.transport().send(&queue_of, &batch);
         let results = sending.instrument(span.clone()).await;
         self.measure(queue, &results, started.elapsed());
+        self.note_full(&results);
         let refused = results.iter().any(Result::is_err);
         ended(&span, if refused { Err("refused") } else { Ok(()) });
         results
+    }
+
+    /// Whether the store refused messages for want of room just now. It is not asked for long: what is
+    /// delivered makes room, and somebody must try to find out.
+    pub(crate) fn was_full(&self) -> bool {
+        const JUST_NOW: Duration = Duration::from_secs(10);
+        let full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        full.is_some_and(|at| at.elapsed() < JUST_NOW)
+    }
+
+    fn note_full(&self, results: &[Result<(), TransportError>]) {
+        let refused = |result: &Result<(), TransportError>| {
+            result.as_ref().is_err_and(|error| error.kind == ErrorKind::Full)
+        };
+        if results.iter().any(refused) {
+            let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+            if full.replace(Instant::now()).is_none_or(|at| at.elapsed() > Duration::from_secs(60))
+            {
+                tracing::error!(
+                    "the store is full: messages are refused; let messages be done, or make room"
+                );
+            }
+        }
     }
 
     fn measure(&self, queue: &QueueName, results: &[Result<(), TransportError>], took: Duration) {

@@ -1,7 +1,6 @@
 //! A running gateway: opened, reloaded and stopped as one.
 
 use std::{
-    collections::HashMap,
     net::SocketAddr,
     num::NonZeroU32,
     path::PathBuf,
@@ -10,29 +9,32 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use bezoar::{Bezoar, Clock, Shutdown, SystemClock, Worker, sqlite};
+use bezoar::{
+    Bezoar, Clock, Shutdown, SystemClock, Worker, catalogue::Catalogue, ops::Conductor, sqlite,
+};
 use secrecy::SecretString;
 use tokio::{
     net::TcpListener,
     sync::Semaphore,
-    task::JoinHandle,
-    time::{MissedTickBehavior, interval},
+    task::{JoinHandle, JoinSet},
 };
 
 use crate::{
     access::{Access, Identity},
     api,
-    app::{App, Changing},
+    app::{App, Changing, Editable},
+    background,
     config::{self, Config, Reload, Role},
-    endpoint::{Breaker, Client, ClientOptions, Endpoint, EndpointOptions, PauseRequest, Rate},
-    route::{Route, Valve},
+    endpoint::{
+        Breaker, BreakerOptions, Client, ClientOptions, Endpoint, EndpointOptions, PauseRequest,
+        Rate,
+    },
+    route::{PAUSED, Route, Valve, paused_setting},
     server,
     telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
     token,
 };
 
-/// How often queues are measured for collectors.
-const MEASURE_EVERY: Duration = Duration::from_secs(15);
 /// What a worker waits beyond its endpoint's own deadline, so that the clearer failure is recorded.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -42,11 +44,13 @@ pub struct Gateway {
     app: Arc<App>,
     config: Mutex<Config>,
     client: Mutex<Client>,
-    /// By destination: routes to the same one share a breaker.
-    breakers: Mutex<HashMap<String, Breaker>>,
+    /// Routes to the same destination share a breaker, if they have the same settings for it.
+    breakers: Mutex<Vec<(String, BreakerOptions, Breaker)>>,
+    /// Routes that a reload has ended, and whose last deliveries may still be under way.
+    ending: Mutex<Vec<Arc<Route>>>,
     token: Option<GeneratedToken>,
     serving: JoinHandle<()>,
-    measuring: JoinHandle<()>,
+    background: JoinSet<()>,
 }
 
 /// The token of a gateway for which none is configured.
@@ -65,16 +69,18 @@ impl Gateway {
     ///
     /// If the store cannot be used or the address is taken, with what to do about it.
     pub async fn start(config: Config, metrics: Metrics) -> Result<Self> {
-        let bezoar = open(&config).await?;
+        let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
+            format!("cannot listen on {}; is another gateway running? server.listen sets another address", config.server.listen)
+        })?;
+        let (bezoar, catalogue) = open(&config).await?;
         for queue in config.all_queues() {
             bezoar.admin().provision(&queue).await?;
         }
         let (access, token) = access(&config)?;
-        let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
-            format!("cannot listen on {}; is another gateway running? server.listen sets another address", config.server.listen)
-        })?;
         let app = Arc::new(App {
             bezoar,
+            conductor: Conductor::new(catalogue.clone()),
+            catalogue,
             clock: Arc::new(SystemClock),
             listen: listener.local_addr()?,
             max_body_bytes: usize::try_from(config.server.max_body_bytes)?,
@@ -86,9 +92,11 @@ impl Gateway {
                 Correlation::Off
             },
             shutdown: Shutdown::default(),
+            full: Mutex::default(),
             changing: RwLock::new(Changing {
                 access,
                 queues: config.all_queues(),
+                editable: editable(&config),
                 ..Changing::default()
             }),
         });
@@ -101,13 +109,17 @@ impl Gateway {
         let gateway = Self {
             client: Mutex::new(client(&config)),
             breakers: Mutex::default(),
+            ending: Mutex::default(),
             token,
             serving: tokio::spawn(serving),
-            measuring: tokio::spawn(measure(app.clone())),
+            background: background::start(&app, &config),
             app,
             config: Mutex::new(config.clone()),
         };
-        config.routes.iter().try_for_each(|route| gateway.start_route(route))?;
+        for route in &config.routes {
+            gateway.start_route(route).await?;
+        }
+        gateway.warn_of_unconfigured().await;
         Ok(gateway)
     }
 
@@ -140,27 +152,34 @@ impl Gateway {
         if reload.network_changed {
             ending.extend(&reload.routes_unchanged);
         }
-        self.end_routes(ending.iter().map(|name| name.as_str())).await;
-        let restarted = new
-            .routes
-            .iter()
-            .filter(|route| self.app.route(route.name.as_str(), |_| true).is_err());
-        restarted.clone().try_for_each(|route| self.start_route(route))?;
-        self.change(|changing| changing.queues = new.all_queues());
+        self.end_routes(ending.iter().map(|name| name.as_str()));
+        for route in &new.routes {
+            if self.app.route(route.name.as_str(), |_| true).is_err() {
+                self.start_route(route).await?;
+            }
+        }
+        self.change(|changing| {
+            changing.queues = new.all_queues();
+            changing.editable = editable(&new);
+        });
         if reload.tokens_changed {
             let (access, _) = access(&new)?;
             self.change(|changing| changing.access = access);
         }
-        *lock(&self.config) = new;
+        self.warn_of_unconfigured().await;
+        let mut config = lock(&self.config);
+        *config = config.reloaded(new);
+        drop(config);
         Ok(reload)
     }
 
     /// Stops accepting, lets what is in flight finish within the configured time, hands back the rest.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         let grace = lock(&self.config).server.drain;
         self.app.shutdown.drain();
-        self.measuring.abort();
-        let routes = self.app.routes();
+        self.background.abort_all();
+        let mut routes = self.app.routes();
+        routes.append(&mut lock(&self.ending));
         routes.iter().for_each(|route| route.drain());
         let all = async {
             for route in &routes {
@@ -168,26 +187,21 @@ impl Gateway {
             }
         };
         if tokio::time::timeout(grace, all).await.is_err() {
-            self.abort().await;
+            for route in &routes {
+                route.abort();
+                route.stopped().await;
+            }
         }
         let _ = self.serving.await;
     }
 
-    /// Hands back what is in flight at once.
-    async fn abort(&self) {
-        for route in self.app.routes() {
-            route.abort();
-            route.stopped().await;
-        }
-    }
-
-    fn start_route(&self, config: &config::Route) -> Result<()> {
+    async fn start_route(&self, config: &config::Route) -> Result<()> {
         let (name, origin) = (config.name.as_str(), config.to.origin().to_owned());
-        let breaker = lock(&self.breakers)
-            .entry(origin)
-            .or_insert_with(|| Breaker::new(config.breaker))
-            .clone();
-        let paused = config.paused.then_some("paused by configuration");
+        let breaker = self.breaker(origin, config.breaker);
+        let paused = match self.app.catalogue.setting(&paused_setting(name)).await? {
+            Some(_) => Some(PAUSED),
+            None => config.paused.then_some("paused by configuration"),
+        };
         let valve = Arc::new(Valve::new(breaker.clone(), paused));
         let metrics = self.app.metrics.route(name);
         let endpoint = self.endpoint(config, breaker, valve.clone());
@@ -206,6 +220,17 @@ impl Gateway {
         self.change(|changing| changing.routes.insert(name.to_owned(), Arc::new(route)));
         tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
         Ok(())
+    }
+
+    fn breaker(&self, destination: String, options: BreakerOptions) -> Breaker {
+        let mut breakers = lock(&self.breakers);
+        let known = breakers.iter().find(|known| (&known.0, known.1) == (&destination, options));
+        if let Some((.., breaker)) = known {
+            return breaker.clone();
+        }
+        let breaker = Breaker::new(&destination, options);
+        breakers.push((destination, options, breaker.clone()));
+        breaker
     }
 
     fn endpoint(&self, config: &config::Route, breaker: Breaker, valve: Arc<Valve>) -> Endpoint {
@@ -238,12 +263,27 @@ impl Gateway {
         Endpoint::new(options, lock(&self.client).clone(), clock)
     }
 
-    async fn end_routes(&self, names: impl Iterator<Item = &str>) {
-        let ended: Vec<_> =
-            names.filter_map(|name| self.change(|changing| changing.routes.remove(name))).collect();
-        ended.iter().for_each(|route| route.drain());
-        for route in ended {
-            route.stopped().await;
+    /// They take no more messages. What they have in hand may take as long as it takes: whoever comes after them
+    /// does not wait for it, because a message is leased to one of them.
+    fn end_routes<'n>(&self, names: impl Iterator<Item = &'n str>) {
+        let ended = names.filter_map(|name| self.change(|changing| changing.routes.remove(name)));
+        let mut ending = lock(&self.ending);
+        ending.retain(|route| !route.has_stopped());
+        ending.extend(ended.inspect(|route| route.drain()));
+    }
+
+    /// What waits in a queue that is configured no more would otherwise be forgotten.
+    async fn warn_of_unconfigured(&self) {
+        let Ok(stored) = self.app.bezoar.admin().queues().await else { return };
+        let configured = self.app.queues();
+        for queue in stored.iter().filter(|queue| !configured.contains(*queue)) {
+            let Ok(depth) = self.app.bezoar.admin().depth(queue).await else { continue };
+            let waiting: u64 =
+                [depth.ready, depth.delayed, depth.leased].into_iter().flatten().sum();
+            let dead = depth.dead.unwrap_or_default();
+            if waiting + dead > 0 {
+                tracing::warn!(%queue, waiting, dead, "this queue is configured no more, and holds messages");
+            }
         }
     }
 
@@ -265,7 +305,7 @@ fn rate(rate: config::human::Rate) -> Rate {
 }
 
 /// Opens the store, in a folder that is made if it is not there.
-async fn open(config: &Config) -> Result<Bezoar> {
+async fn open(config: &Config) -> Result<(Bezoar, Arc<dyn Catalogue>)> {
     let path = config.store.path().to_owned();
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)
@@ -275,7 +315,13 @@ async fn open(config: &Config) -> Result<Bezoar> {
     let max_bytes = config.store.max_size_bytes;
     let options = sqlite::Options { max_message_bytes, max_bytes, ..sqlite::Options::new(&path) };
     let opened = tokio::task::spawn_blocking(|| sqlite::SqliteTransport::open(options)).await?;
-    Ok(Bezoar::new(opened.with_context(|| format!("cannot use the store {}", path.display()))?))
+    let store = opened.with_context(|| format!("cannot use the store {}", path.display()))?;
+    Ok((Bezoar::new(store.clone()), Arc::new(store)))
+}
+
+fn editable(config: &Config) -> Editable {
+    let rules = &config.dead_letters;
+    Editable { queues: rules.editable.clone(), approval: rules.approval }
 }
 
 fn client(config: &Config) -> Client {
@@ -304,14 +350,4 @@ fn access(config: &Config) -> Result<(Arc<Access>, Option<GeneratedToken>)> {
         (SecretString::from(token.secret.reveal().to_owned()), identity)
     });
     Ok((Arc::new(Access::new(tokens)), None))
-}
-
-/// Collectors are told how queues stand, whether or not somebody asks for `/metrics`.
-async fn measure(app: Arc<App>) {
-    let mut ticks = interval(MEASURE_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        app.measure_queues().await;
-    }
 }

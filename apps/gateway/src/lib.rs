@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `config` | raw text to checked values, once |
 //! | `gateway` | opened, reloaded and stopped as one |
+//! | `background` | what goes on beside the routes: measuring, replays and discards, retention |
 //! | `route` | a worker on a queue, an endpoint, and what holds messages back between them |
 //! | `endpoint` | delivery by HTTP: request, reply, breaker, which addresses may be dialled |
 //! | `api`, `server`, `app` | the HTTP API, how it is served, and what it works on |
@@ -13,6 +14,7 @@
 mod access;
 mod api;
 mod app;
+mod background;
 pub mod config;
 pub mod endpoint;
 mod gateway;

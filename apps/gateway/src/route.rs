@@ -16,6 +16,14 @@ use crate::{
     telemetry::{self, RouteMetrics},
 };
 
+/// Why a route is paused that somebody paused.
+pub(crate) const PAUSED: &str = "paused by an operator";
+
+/// Where it is kept that somebody paused a route, so that it stays so after a restart.
+pub(crate) fn paused_setting(route: &str) -> String {
+    format!("paused/{route}")
+}
+
 /// A route that runs until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -51,6 +59,12 @@ impl Route {
     /// Hands back what is in hand.
     pub(crate) fn abort(&self) {
         self.shutdown.abort();
+    }
+
+    /// Whether every message that was in hand is settled or handed back.
+    pub(crate) fn has_stopped(&self) -> bool {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until every message in hand is settled or handed back.

@@ -1,8 +1,8 @@
 //! Serving HTTP: bounded connections, bounded headers, patience with limits, a graceful end.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Extension, Router, middleware::AddExtension};
 use bezoar::Shutdown;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -15,6 +15,7 @@ use tokio::{
     sync::Semaphore,
     time::{sleep, timeout},
 };
+use tower::Layer as _;
 
 /// How many connections are served at a time; others wait to be accepted.
 const CONNECTIONS: usize = 4_096;
@@ -22,6 +23,10 @@ const CONNECTIONS: usize = 4_096;
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// How large the head of a request may be.
 const HEAD_LIMIT_BYTES: usize = 128 * 1024;
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// Serves `router` until told to stop; then requests that have begun may end within `grace`.
 pub(crate) async fn serve(
@@ -39,12 +44,12 @@ pub(crate) async fn serve(
             () = shutdown.draining() => break,
             accepted = async { (listener.accept().await, place.await) } => accepted,
         };
-        let (Ok((stream, _)), place) = accepted else {
+        let (Ok((stream, peer)), place) = accepted else {
             // Too many open files, most likely: the next may work.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let connection = graceful.watch(connection(stream, router.clone()));
+        let connection = graceful.watch(connection(stream, Peer(peer.ip()), router.clone()));
         tokio::spawn(async move {
             let _ = connection.await; // a client that went away is nobody's trouble
             drop(place);
@@ -56,14 +61,18 @@ pub(crate) async fn serve(
 
 fn connection(
     stream: TcpStream,
+    peer: Peer,
     router: Router,
-) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
+) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<AddExtension<Router, Peer>>> {
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(HEAD_LIMIT_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(
+            TokioIo::new(stream),
+            TowerToHyperService::new(Extension(peer).layer(router)),
+        )
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ async fn what_fails_is_retried_and_then_set_aside_with_its_history() {
     lab.until("lab", |row| row["dead"] == 1).await;
     let (_, list) = lab.get("/v1/dead-letters?queue=lab").await;
     let dead = &list["dead_letters"][0];
-    assert_eq!(dead["reason"]["text"], "max retries (2) exhausted");
+    assert_eq!(dead["reason"], "max retries (2) exhausted");
     assert_eq!(dead["error"]["code"], "http.500");
     let (_, shown) = lab.get(&format!("/v1/dead-letters/{}", dead["id"])).await;
     let codes: Vec<_> =
@@ -134,4 +134,18 @@ async fn a_reload_takes_over_routes_and_disturbs_no_others() {
     assert_eq!(second.requests(1).await[0].1, "y");
     assert_eq!(first.so_far(), 1);
     lab.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_changes_does_not_wait_for_a_delivery_that_hangs() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (hanging, endpoint) = (silent.local_addr().unwrap().port(), Endpoint::start().await);
+    let lab = Lab::start(&route(hanging, "")).await;
+    lab.send("lab", &[], "first").await;
+    lab.until("lab", |row| row["in_flight"] == 1).await;
+    let started = std::time::Instant::now();
+    lab.gateway.reload(lab.config(&route(endpoint.port, ""))).await.unwrap();
+    lab.send("lab", &[], "second").await;
+    assert_eq!(endpoint.requests(1).await[0].1, "second");
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "below the route's timeout");
 }

@@ -18,6 +18,8 @@ pub(crate) enum ClientError {
     },
     /// The connection broke: whether the gateway did what was asked is not known.
     Broken { url: Url, source: Box<dyn Error + Send + Sync> },
+    /// The connection broke while the answer came.
+    BrokenOff { url: Url, source: Box<dyn Error + Send + Sync> },
     /// No answer in time: not known either.
     Late { url: Url, deadline: Duration },
     /// The gateway said no.
@@ -31,7 +33,7 @@ impl ClientError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { was_there, .. } => *was_there,
-            Self::Broken { .. } | Self::Late { .. } => true,
+            Self::Broken { .. } | Self::BrokenOff { .. } | Self::Late { .. } => true,
             Self::Refused(problem) => problem.is_transient(),
             Self::NotUnderstood(_) => false,
         }
@@ -41,7 +43,10 @@ impl ClientError {
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Unreachable { .. } => false,
-            Self::Broken { .. } | Self::Late { .. } | Self::NotUnderstood(_) => true,
+            Self::Broken { .. }
+            | Self::BrokenOff { .. }
+            | Self::Late { .. }
+            | Self::NotUnderstood(_) => true,
             Self::Refused(problem) => problem.code == "outcome-unknown",
         }
     }
@@ -65,6 +70,7 @@ impl fmt::Display for ClientError {
             Self::Broken { url, .. } => {
                 write!(f, "the gateway at {url} broke the connection before it answered")
             }
+            Self::BrokenOff { url, .. } => write!(f, "the gateway at {url} broke off its answer"),
             Self::Late { url, deadline } => {
                 write!(f, "the gateway at {url} did not answer within {} s", deadline.as_secs())
             }
@@ -83,7 +89,7 @@ impl Error for ClientError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unreachable { source, .. } => Some(root(source)),
-            Self::Broken { source, .. } => Some(root(&**source)),
+            Self::Broken { source, .. } | Self::BrokenOff { source, .. } => Some(root(&**source)),
             _ => None,
         }
     }

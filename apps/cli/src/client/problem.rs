@@ -19,6 +19,8 @@ pub(crate) struct Problem {
     detail: Option<String>,
     /// When another try makes sense.
     pub(crate) retry_after: Option<Duration>,
+    /// How many there are, where another number was expected.
+    pub(crate) found: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -26,6 +28,7 @@ pub(crate) struct Problem {
 struct Document {
     r#type: String,
     detail: Option<String>,
+    found: Option<u64>,
 }
 
 impl Problem {
@@ -36,7 +39,7 @@ impl Problem {
         let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = seconds.and_then(|text| text.parse().ok()).map(Duration::from_secs);
         let detail = document.detail.filter(|_| !code.is_empty());
-        Self { status, code, detail, retry_after }
+        Self { status, code, detail, retry_after, found: document.found }
     }
 
     /// Whether the same may be accepted later.

@@ -10,13 +10,16 @@ use serde_json::value::RawValue;
 use super::ClientError;
 
 /// The longest answer that is read: a page of 1,000 dead letters takes less than 1 MiB.
-const LIMIT_BYTES: usize = 32 * 1024 * 1024;
+pub(super) const LIMIT_BYTES: usize = 32 * 1024 * 1024;
+/// The same where a message's body is in it: 512 MiB, the largest that a gateway can be told to accept, in base64.
+pub(super) const LIMIT_WITH_BODY_BYTES: usize = 700 * 1024 * 1024;
 
 /// The whole body, within a limit.
 pub(super) async fn read(
     body: hyper::body::Incoming,
+    limit_bytes: usize,
 ) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
-    Ok(Limited::new(body, LIMIT_BYTES).collect().await?.to_bytes())
+    Ok(Limited::new(body, limit_bytes).collect().await?.to_bytes())
 }
 
 /// The body of an answer that is no error.

@@ -1,8 +1,5 @@
 //! A dead letter, as the gateway tells of it.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::words;
@@ -15,19 +12,28 @@ pub(super) struct Summary {
     pub(super) message_id: String,
     pub(super) r#type: String,
     pub(super) correlation_id: Option<String>,
-    pub(super) reason: Reason,
+    pub(super) reason: String,
     pub(super) error: Option<Error>,
     pub(super) attempts: Option<u64>,
     pub(super) replayed: Option<u64>,
     pub(super) body_bytes: Option<u64>,
     pub(super) at: String,
+    pub(super) cause: Option<String>,
+    pub(super) state: Option<String>,
+    /// The one that it is part of, if it is taken.
+    pub(super) operation: Option<i64>,
+    pub(super) edited_from: Option<i64>,
 }
 
-/// Why it was set aside.
-#[derive(Debug, Deserialize)]
-pub(super) struct Reason {
-    pub(super) code: String,
-    pub(super) text: String,
+impl Summary {
+    /// `open`, `taken by 7`
+    pub(super) fn state(&self) -> String {
+        let state = self.state.as_deref().unwrap_or(words::UNKNOWN);
+        match self.operation {
+            Some(operation) => format!("{state} by {operation}"),
+            None => state.to_owned(),
+        }
+    }
 }
 
 /// What the last attempt met with.
@@ -42,6 +48,7 @@ pub(super) struct Error {
 pub(super) struct Letter {
     #[serde(flatten)]
     pub(super) summary: Summary,
+    pub(super) reason_code: Option<String>,
     pub(super) time: Option<String>,
     pub(super) content_type: Option<String>,
     pub(super) causation_id: Option<String>,
@@ -51,6 +58,12 @@ pub(super) struct Letter {
     pub(super) history: Vec<Attempt>,
     #[serde(default)]
     pub(super) headers: Vec<Header>,
+    /// Its edited versions, and the one that it was made from.
+    #[serde(default)]
+    pub(super) lineage: Vec<i64>,
+    /// The replays that it took part in.
+    #[serde(default)]
+    pub(super) operations: Vec<i64>,
 }
 
 /// One failed try.
@@ -71,35 +84,4 @@ pub(super) struct Attempt {
 pub(super) struct Header {
     pub(super) name: String,
     pub(super) bytes: u64,
-}
-
-/// How long ago that was; not known if it is no time, nothing if it lies ahead.
-pub(super) fn age(at: &str, now: Timestamp) -> String {
-    match at.parse::<Timestamp>() {
-        Ok(at) => words::age(Duration::try_from(now.duration_since(at)).unwrap_or_default()),
-        Err(_) => words::UNKNOWN.to_owned(),
-    }
-}
-
-/// `2026-11-14 09:26:53 UTC`, or as it came if it is no time.
-pub(super) fn moment(at: &str) -> String {
-    match at.parse::<Timestamp>() {
-        Ok(at) => at.strftime("%F %T UTC").to_string(),
-        Err(_) => at.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_shown_as_people_read_them() {
-        let now = "2026-11-14T12:00:00Z".parse().unwrap();
-        assert_eq!(age("2026-11-14T09:59:59.999Z", now), "2 h");
-        assert_eq!(age("2026-11-14T12:00:05Z", now), "0 s");
-        assert_eq!(age("yesterday", now), "?");
-        assert_eq!(moment("2026-11-14T09:26:53.123Z"), "2026-11-14 09:26:53 UTC");
-        assert_eq!(moment("yesterday"), "yesterday");
-    }
 }

@@ -5,7 +5,7 @@ use bezoar::{Clock, SystemClock};
 use jiff::Timestamp;
 
 use super::{
-    letter::{Letter, Summary, age},
+    letter::{Letter, Summary},
     timeline::timeline,
 };
 use crate::{
@@ -42,10 +42,12 @@ fn facts(letter: &Letter, now: Timestamp) -> Table {
     let optional = |text: &Option<String>| text.as_deref().unwrap_or(words::NONE).to_owned();
     let mut facts = Table::of_facts();
     for (label, fact) in [
-        ("dead letter", format!("{}, {} old", dead.id, age(&dead.at, now))),
+        ("dead letter", format!("{}, {} old", dead.id, words::age_of(&dead.at, now))),
         ("queue", dead.queue.clone()),
-        ("reason", format!("{} ({})", dead.reason.text, dead.reason.code)),
+        ("state", dead.state()),
+        ("reason", reason(letter)),
         ("last error", last_error(dead)),
+        ("cause", optional(&dead.cause)),
         ("message", dead.message_id.clone()),
         ("type", dead.r#type.clone()),
         ("correlation id", optional(&dead.correlation_id)),
@@ -54,10 +56,30 @@ fn facts(letter: &Letter, now: Timestamp) -> Table {
         ("headers", headers(letter)),
         ("deliveries", deliveries(letter)),
         ("replayed", plural_or_unknown(dead.replayed, "time")),
+        ("took part in", numbers("replay", &letter.operations)),
+        ("edited from", numbers("dead letter", dead.edited_from.as_slice())),
+        ("versions", numbers("dead letter", &versions(letter))),
     ] {
         facts.push([label.into(), fact.into()]);
     }
     facts
+}
+
+fn reason(letter: &Letter) -> String {
+    let code = letter.reason_code.as_ref().map(|code| format!(" ({code})"));
+    format!("{}{}", letter.summary.reason, code.unwrap_or_default())
+}
+
+/// `replay 3, 7`
+fn numbers(noun: &str, numbers: &[i64]) -> String {
+    let shown: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    if shown.is_empty() { words::NONE.to_owned() } else { format!("{noun} {}", shown.join(", ")) }
+}
+
+/// Its edited versions, without the one that it was made from.
+fn versions(letter: &Letter) -> Vec<i64> {
+    let from = letter.summary.edited_from;
+    letter.lineage.iter().copied().filter(|id| Some(*id) != from).collect()
 }
 
 fn last_error(dead: &Summary) -> String {
@@ -96,7 +118,9 @@ mod tests {
     fn a_dead_letter_is_described_without_its_content() {
         let letter: Letter = serde_json::from_value(json!({
             "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
-            "correlation_id": "c-7", "reason": { "code": "exhausted", "text": "3 retries used up" },
+            "correlation_id": "c-7", "reason": "3 retries used up", "reason_code": "exhausted",
+            "cause": "v1:0123456789abcdef", "state": "taken", "operation": 9, "edited_from": 12,
+            "lineage": [12, 19], "operations": [3, 9],
             "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replayed": 1,
             "body_bytes": 1204, "at": "2026-11-14T09:27:00Z", "time": "2026-11-14T09:00:00Z",
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
@@ -106,8 +130,10 @@ mod tests {
         let expected = "\
 dead letter     17, 2 h old
 queue           lab
+state           taken by 9
 reason          3 retries used up (exhausted)
 last error      http-503 (transient)
+cause           v1:0123456789abcdef
 message         m-1
 type            lab.result
 correlation id  c-7
@@ -116,6 +142,9 @@ body            1,204 bytes, of no named type
 headers         source (4 bytes)
 deliveries      3 since it was sent or replayed: 2 failed, 1 handed back
 replayed        1 time
+took part in    replay 3, 9
+edited from     dead letter 12
+versions        dead letter 19
 ";
         let now = "2026-11-14T11:30:00Z".parse().unwrap();
         assert_eq!(facts(&letter, now).render(), expected);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::letter::{Attempt, Letter, moment};
+use super::letter::{Attempt, Letter};
 use crate::{
     table::{Lean, Table},
     words::{self, plural},
@@ -37,7 +37,8 @@ pub(super) fn timeline(letter: &Letter) -> Table {
     if before.map_or(0, |last| last.generation) < replayed {
         lines.note("replayed");
     }
-    lines.event(&letter.summary.at, &format!("set aside: {}", letter.summary.reason.code));
+    let why = letter.reason_code.as_ref().unwrap_or(&letter.summary.reason);
+    lines.event(&letter.summary.at, &format!("set aside: {why}"));
     lines.table
 }
 
@@ -67,7 +68,7 @@ impl Lines {
     fn event(&mut self, at: &str, what: &str) {
         let after = self.after(at);
         self.table.push([
-            moment(at).into(),
+            words::moment(at).into(),
             after.into(),
             what.into(),
             "".into(),
@@ -87,7 +88,7 @@ impl Lines {
             tried => format!("attempt {}, try {tried}", attempt.number),
         };
         self.table.push([
-            moment(&attempt.at).into(),
+            words::moment(&attempt.at).into(),
             after.into(),
             what.into(),
             words::duration(Duration::from_millis(attempt.duration_ms)).into(),
@@ -124,7 +125,7 @@ mod tests {
     fn attempts_are_told_in_order_with_what_lies_between() {
         let letter: Letter = serde_json::from_value(json!({
             "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
-            "reason": { "code": "exhausted", "text": "3 retries used up" }, "replayed": 1,
+            "reason": "3 retries used up", "reason_code": "exhausted", "replayed": 1,
             "at": "2026-11-14T12:00:01Z", "time": "2026-11-14T09:00:00Z",
             "history": [
                 attempt(0, 1, 1, "09:00:00.100"), attempt(0, 1, 2, "09:00:01.600"),

@@ -25,13 +25,8 @@ struct Page {
 struct Dead {
     id: i64,
     message_id: String,
-    reason: Reason,
+    reason: String,
     error: Option<Failure>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Reason {
-    text: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,8 +51,7 @@ pub(super) async fn watch(client: &Client, narrator: &Narrator) -> Result<()> {
             _ => (),
         }
         was_down = is_down;
-        let page = page(client, last).await?;
-        for dead in &page.dead_letters {
+        for dead in since(client, last).await? {
             narrator.set_aside(dead.id, &dead.message_id, &dead.cause());
             last = dead.id;
         }
@@ -73,26 +67,34 @@ fn is_held_back_by_breaker(queue: &Figures) -> bool {
 
 /// Why messages were set aside, how many each.
 pub(super) async fn causes(client: &Client) -> Result<BTreeMap<String, u64>> {
-    let (mut causes, mut after) = (BTreeMap::new(), Some(0));
-    while let Some(last) = after {
-        let page = page(client, last).await?;
-        for dead in &page.dead_letters {
-            *causes.entry(dead.cause()).or_default() += 1;
-        }
-        after = page.next;
+    let mut causes = BTreeMap::new();
+    for dead in since(client, 0).await? {
+        *causes.entry(dead.cause()).or_default() += 1;
     }
     Ok(causes)
 }
 
-async fn page(client: &Client, after: i64) -> Result<Page> {
-    Ok(client.get(&format!("/v1/dead-letters?limit=1000&after={after}")).await?.parse()?)
+/// Those that came after this one, in order. A list begins with the latest.
+async fn since(client: &Client, last: i64) -> Result<Vec<Dead>> {
+    let (mut found, mut path) = (Vec::new(), "/v1/dead-letters?limit=1000".to_owned());
+    loop {
+        let page: Page = client.get(&path).await?.parse()?;
+        let new = page.dead_letters.into_iter().take_while(|dead| dead.id > last);
+        found.extend(new);
+        match page.next.filter(|next| *next > last) {
+            Some(next) => path = format!("/v1/dead-letters?limit=1000&after={next}"),
+            None => break,
+        }
+    }
+    found.reverse();
+    Ok(found)
 }
 
 impl Dead {
     fn cause(&self) -> String {
         match &self.error {
-            Some(Failure { code }) => format!("{} ({code})", self.reason.text),
-            None => self.reason.text.clone(),
+            Some(Failure { code }) => format!("{} ({code})", self.reason),
+            None => self.reason.clone(),
         }
     }
 }

@@ -129,10 +129,12 @@ impl Envelope {
     }
 }
 
-/// An object or array is taken for JSON. `7` and `true` are too, but as a line of text they mean nothing.
+/// An object or array is taken for JSON, also with a line's end after it. `7` and `true` are JSON too, but as a line
+/// of text they mean nothing.
 fn as_json(body: &[u8]) -> Option<&RawValue> {
+    let text = body.trim_ascii();
     let is_whole =
-        matches!((body.first(), body.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')));
+        matches!((text.first(), text.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')));
     if is_whole { serde_json::from_slice(body).ok() } else { None }
 }
 

@@ -111,15 +111,15 @@ fn configure(folder: &Path, port: u16) {
 
 /// The ids of all dead letters, page by page.
 async fn dead(client: &Client) -> HashSet<String> {
-    let (mut ids, mut after) = (HashSet::new(), 0);
+    let (mut ids, mut after) = (HashSet::new(), String::new());
     loop {
-        let path = format!("/v1/dead-letters?queue=lab&limit=1000&after={after}");
+        let path = format!("/v1/dead-letters?queue=lab&limit=1000{after}");
         let page = client.get(&path).await.json();
         for letter in page["dead_letters"].as_array().unwrap() {
             assert!(ids.insert(letter["message_id"].as_str().unwrap().to_owned()), "{letter}");
         }
         match page["next"].as_i64() {
-            Some(next) => after = next,
+            Some(next) => after = format!("&after={next}"),
             None => return ids,
         }
     }

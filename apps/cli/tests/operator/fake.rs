@@ -6,9 +6,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::stream;
 use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -29,6 +34,11 @@ impl Asked {
         String::from_utf8(value.unwrap_or_default()).unwrap()
     }
 
+    /// The JSON of its body.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
     /// The lines of a batch.
     pub(crate) fn items(&self) -> Vec<Value> {
         let text = std::str::from_utf8(&self.body).unwrap();
@@ -42,8 +52,16 @@ pub(crate) enum Answer {
     /// Asks to come again at once.
     Busy,
     Text(u16, &'static str),
+    /// Lines of JSON, and whether the connection breaks after them.
+    Lines(String, Ending),
     /// Closes the connection.
     Hangup,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Whole,
+    BreaksOff,
 }
 
 pub(crate) fn problem(status: u16, code: &str, detail: &str) -> Answer {
@@ -91,6 +109,7 @@ impl Gateway {
     }
 }
 
+type Reply = UnsyncBoxBody<Bytes, Hangup>;
 type Answering = dyn Fn(usize, &Asked) -> Answer + Send + Sync;
 
 async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, answer: Arc<Answering>) {
@@ -106,7 +125,7 @@ async fn reply(
     request: Request<Incoming>,
     all: Arc<Mutex<Vec<Asked>>>,
     answer: Arc<Answering>,
-) -> Result<Response<Full<Bytes>>, Hangup> {
+) -> Result<Response<Reply>, Hangup> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Hangup)?.to_bytes();
     let (method, target) = (head.method.to_string(), head.uri.to_string());
@@ -118,6 +137,9 @@ async fn reply(
     };
     match answer(before, &asked) {
         Answer::Hangup => Err(Hangup),
+        Answer::Lines(text, ending) => {
+            Ok(respond_with(200, "application/x-ndjson", lines(text, ending)))
+        }
         Answer::Text(status, text) => Ok(respond(status, "text/html", text.to_owned())),
         Answer::Json(status, body) => Ok(respond(status, "application/json", body.to_string())),
         Answer::Busy => {
@@ -130,9 +152,21 @@ async fn reply(
     }
 }
 
-fn respond(status: u16, kind: &str, body: String) -> Response<Full<Bytes>> {
-    let response = Response::builder().status(status).header("content-type", kind);
-    response.body(Full::new(body.into())).unwrap()
+fn respond(status: u16, kind: &str, body: String) -> Response<Reply> {
+    let body = Full::new(body.into()).map_err(|never| match never {});
+    respond_with(status, kind, body.boxed_unsync())
+}
+
+fn respond_with(status: u16, kind: &str, body: Reply) -> Response<Reply> {
+    Response::builder().status(status).header("content-type", kind).body(body).unwrap()
+}
+
+/// Pieces without a length before them.
+fn lines(text: String, ending: Ending) -> Reply {
+    let pieces: Vec<_> = text.into_bytes().chunks(1_000).map(Bytes::copy_from_slice).collect();
+    let pieces = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
+    let broken = (ending == Ending::BreaksOff).then_some(Err(Hangup));
+    StreamBody::new(stream::iter(pieces.chain(broken))).boxed_unsync()
 }
 
 #[derive(Debug)]

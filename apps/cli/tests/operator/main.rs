@@ -2,15 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod audit;
+mod causes;
 mod connection;
 mod dead;
+mod discard;
+mod edit;
 mod fake;
 mod lines;
 mod queues;
+mod replay;
+mod replays;
+mod reveal;
 mod routes;
 mod send;
 mod terminal;
 mod top;
+mod transfer;
 
 use assert_cmd::Command;
 
@@ -42,13 +50,24 @@ struct Ended {
 }
 
 fn run(command: &mut Command) -> Ended {
+    let ended = end(command);
+    assert!(!format!("{ended:?}").contains("CANARY"), "a secret was shown: {ended:?}");
+    ended
+}
+
+/// The same of a command that may show bodies as its data, and nowhere else.
+fn run_revealing(command: &mut Command) -> Ended {
+    let ended = end(command);
+    assert!(!ended.words.contains("CANARY"), "a secret was told: {ended:?}");
+    ended
+}
+
+fn end(command: &mut Command) -> Ended {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let ended = Ended {
+    Ended {
         code: output.status.code().unwrap(),
         data: text(&output.stdout),
         words: text(&output.stderr),
-    };
-    assert!(!format!("{ended:?}").contains("CANARY"), "a secret was shown: {ended:?}");
-    ended
+    }
 }

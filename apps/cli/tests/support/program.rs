@@ -47,7 +47,8 @@ impl Program {
         let stdout = keep(child.stdout.take().unwrap(), |_| ());
         let stderr = keep(child.stderr.take().unwrap(), move |line| {
             if let Some((_, rest)) = line.split_once(LISTENS) {
-                let address = rest.split([',', ' ', '\n']).next().and_then(|it| it.parse().ok());
+                let address =
+                    rest.split([',', ' ', '"', '\n']).next().and_then(|it| it.parse().ok());
                 let _ = announce.send(address.expect("an address")); // only the first is waited for
             }
         });

@@ -6,21 +6,27 @@ use axum::{
     Json,
     extract::{FromRequestParts, State},
 };
-use bezoar::QueueName;
+use bezoar::{
+    QueueName,
+    catalogue::{Act, Verb},
+};
 use http::{StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
 use super::Problem;
-use crate::{access::Identity, app::App, config::Role};
+use crate::{access::Identity, app::App, config::Role, server::Peer};
 
 /// Whoever sent a request with a token that we know.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller(Identity);
+pub(crate) struct Caller {
+    identity: Identity,
+    from: String,
+}
 
 impl Caller {
     /// Refuses those who may not.
     pub(crate) fn needs(&self, role: Role, queue: Option<&QueueName>) -> Result<(), Problem> {
-        if self.0.may(role, queue) {
+        if self.identity.may(role, queue) {
             return Ok(());
         }
         let detail = match queue {
@@ -32,7 +38,7 @@ impl Caller {
 
     /// Refuses those who may not, or only for some queues.
     pub(crate) fn needs_everywhere(&self, role: Role) -> Result<(), Problem> {
-        if self.0.may(role, None) && self.0.queues.is_none() {
+        if self.identity.may(role, None) && self.identity.queues.is_none() {
             return Ok(());
         }
         let detail = format!("this needs the role {role} for all queues");
@@ -41,7 +47,26 @@ impl Caller {
 
     /// Whether they may see this queue at all.
     pub(crate) fn sees(&self, queue: &QueueName) -> bool {
-        self.0.may(Role::Viewer, Some(queue))
+        self.identity.may(Role::Viewer, Some(queue))
+    }
+
+    /// The queues that a filter may cover: the one that is asked for, or all that they may see; `None` is all.
+    pub(crate) fn limited(
+        &self,
+        asked: Option<QueueName>,
+    ) -> Result<Option<Vec<QueueName>>, Problem> {
+        match asked {
+            Some(queue) => {
+                self.needs(Role::Viewer, Some(&queue))?;
+                Ok(Some(vec![queue]))
+            }
+            None => Ok(self.identity.queues.clone()),
+        }
+    }
+
+    /// Something that they do, for the audit log.
+    pub(crate) fn act(&self, verb: Verb, target: String, why: String) -> Act {
+        Act { who: self.identity.name.clone(), from: self.from.clone(), verb, target, why }
     }
 }
 
@@ -50,9 +75,14 @@ impl FromRequestParts<Arc<App>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let shown = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token = shown.and_then(|value| value.strip_prefix("Bearer "));
+        let token = shown.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| {
+            scheme.eq_ignore_ascii_case("bearer") // RFC 9110: a scheme is written as one likes
+        });
+        let token = token.map(|(_, token)| token);
         let identity = token.and_then(|token| app.access().identify(token.trim()).cloned());
-        identity.map(Self).ok_or_else(|| {
+        let from =
+            parts.extensions.get::<Peer>().map_or_else(String::new, |peer| peer.0.to_string());
+        identity.map(|identity| Self { identity, from }).ok_or_else(|| {
             let detail = match token {
                 None => "send a token: Authorization: Bearer TOKEN",
                 Some(_) => "this token is not known here",
@@ -62,7 +92,8 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
-pub(crate) async fn whoami(Caller(identity): Caller, State(app): State<Arc<App>>) -> Json<Value> {
+pub(crate) async fn whoami(caller: Caller, State(app): State<Arc<App>>) -> Json<Value> {
+    let identity = &caller.identity;
     let may = |role| identity.role >= role;
     Json(json!({
         "name": identity.name,
@@ -72,6 +103,9 @@ pub(crate) async fn whoami(Caller(identity): Caller, State(app): State<Arc<App>>
             "see counts and metadata": may(Role::Viewer),
             "send messages": may(Role::Operator),
             "pause and resume routes": may(Role::Operator),
+            "replay dead letters": may(Role::Operator),
+            "reveal bodies, header values and error texts, with a reason": may(Role::Operator),
+            "edit, discard, export and import dead letters": may(Role::Admin),
         },
         "version": app.version(),
     }))

@@ -1,55 +1,56 @@
-//! Dead letters, without bodies, header values or error texts.
+//! Dead letters: seen without what is sensitive, revealed with a reason, edited.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Query, State},
+use axum::{Json, extract::State};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bezoar::{
+    DeadLetterId,
+    catalogue::{Listing, Record, Verb},
+    ops::Edit,
 };
-use bezoar::{DeadLetter, DeadLetterId, Page, QueueName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Problem, caller::Caller, segment::Segment};
+use super::{
+    Problem, caller::Caller, filter, filter::Pairs, input, input::Input, segment::Segment, shown,
+};
 use crate::{app::App, config::Role};
 
-/// The most rows of one page.
-const PAGE_LIMIT: u32 = 1_000;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Filter {
-    queue: Option<String>,
-    limit: Option<NonZeroU32>,
-    after: Option<i64>,
-}
+/// The rows of a page, unless told otherwise, and at most.
+const PAGE: (u32, u32) = (100, 1_000);
 
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
+    query: Pairs,
 ) -> Result<Json<Value>, Problem> {
-    let known = "queue, limit (from 1), after (an id)";
-    let Query(filter) =
-        filter.map_err(|_| Problem::bad_request(format!("the parameters are {known}")))?;
-    let queues = match &filter.queue {
-        Some(queue) => vec![QueueName::new(queue)?],
-        None => app.queues().into_iter().filter(|queue| caller.sees(queue)).collect(),
-    };
-    let limit = filter.limit.map_or(100, NonZeroU32::get).min(PAGE_LIMIT);
-    let mut rows: Vec<DeadLetter> = Vec::new();
-    for queue in queues {
-        caller.needs(Role::Viewer, Some(&queue))?;
-        app.known(&queue, |queue| caller.sees(queue))?;
-        let after = filter.after.map(DeadLetterId);
-        let page = Page { after, limit: NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN) };
-        rows.extend(app.bezoar().admin().dead_letters(&queue, page).await?);
+    caller.needs(Role::Viewer, None)?;
+    let (page, pairs) = paged(query)?;
+    let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let filter = filter::from_pairs(pairs, &caller, app.now())?;
+    app.covers(&filter).await?;
+    let rows = app.catalogue().list(&filter, &page).await?;
+    let next = (rows.len() == page.limit as usize).then(|| rows.last().map(|row| row.id.0));
+    Ok(Json(json!({
+        "dead_letters": rows.iter().map(shown::entry).collect::<Vec<_>>(),
+        "next": next.flatten(),
+        "matching": shown::count(app.catalogue().count(&filter).await?),
+    })))
+}
+
+/// Which page, and what is left of the query.
+fn paged(query: Pairs) -> Result<(Listing, Vec<(String, String)>), Problem> {
+    let (paging, rest): (Vec<_>, Vec<_>) =
+        filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit" || name == "after");
+    let mut page = Listing { before: None, limit: PAGE.0 };
+    for (name, value) in paging {
+        match name.as_str() {
+            "limit" => page.limit = filter::limit(&value, PAGE.1)?,
+            _ => page.before = Some(DeadLetterId(id(&value)?)),
+        }
     }
-    rows.sort_by_key(|dead| dead.id);
-    rows.truncate(limit as usize);
-    let next = (rows.len() == limit as usize).then(|| rows.last().map(|dead| dead.id.0)).flatten();
-    let rows: Vec<_> = rows.iter().map(summary).collect();
-    Ok(Json(json!({ "dead_letters": rows, "next": next })))
+    Ok((page, rest))
 }
 
 pub(super) async fn show(
@@ -57,67 +58,142 @@ pub(super) async fn show(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<Json<Value>, Problem> {
-    let number: i64 =
-        id.parse().map_err(|_| Problem::bad_request("the id of a dead letter is a number"))?;
-    for queue in app.queues().into_iter().filter(|queue| caller.sees(queue)) {
-        let page =
-            Page { after: Some(DeadLetterId(number.saturating_sub(1))), limit: NonZeroU32::MIN };
-        let found = app.bezoar().admin().dead_letters(&queue, page).await?;
-        if let Some(dead) = found.first().filter(|dead| dead.id.0 == number) {
-            return Ok(Json(whole(dead)));
+    Ok(Json(shown::record(&seen(&app, &caller, &id, Role::Viewer).await?)))
+}
+
+/// A dead letter that the caller may see; another is as good as none.
+async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Record, Problem> {
+    caller.needs(role, None)?;
+    let id = DeadLetterId(self::id(id)?);
+    let record = app.catalogue().record(id).await?;
+    if !caller.sees(&record.entry.queue) {
+        return Err(bezoar::catalogue::CatalogueError::NoDeadLetter(id).into());
+    }
+    Ok(record)
+}
+
+fn id(text: &str) -> Result<i64, Problem> {
+    text.parse().map_err(|_| Problem::bad_request("the id of a dead letter is a number"))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reveal {
+    reason: String,
+    #[serde(default = "only_the_body")]
+    what: Vec<Part>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Part {
+    Body,
+    Headers,
+    Details,
+}
+
+fn only_the_body() -> Vec<Part> {
+    vec![Part::Body]
+}
+
+/// What is sensitive, after the audit log says who looked and why.
+pub(super) async fn reveal(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Input(wanted): Input<Reveal>,
+) -> Result<Json<Value>, Problem> {
+    let record = seen(&app, &caller, &id, Role::Operator).await?;
+    let reason = input::reason(&wanted.reason)?;
+    let words: Vec<_> = wanted.what.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
+    let target = format!("dead letter {}: {}", record.entry.id, words.join(", "));
+    app.catalogue().log(&caller.act(Verb::Reveal, target, reason)).await?;
+    let mut revealed = json!({ "id": record.entry.id.0 });
+    for part in wanted.what {
+        part.add(&record, &mut revealed);
+    }
+    Ok(Json(revealed))
+}
+
+impl Part {
+    fn add(self, record: &Record, revealed: &mut Value) {
+        let message = &record.message;
+        match self {
+            Self::Body => {
+                let body = message.body.reveal();
+                revealed["content_type"] =
+                    message.content_type.as_ref().map(|it| it.as_str()).into();
+                revealed["body_base64"] = STANDARD.encode(body).into();
+            }
+            Self::Headers => {
+                let headers = message.headers.iter();
+                revealed["headers"] = headers
+                    .map(|(name, value)| (name.clone(), Value::from(value.reveal().clone())))
+                    .collect();
+            }
+            Self::Details => {
+                let history = message.ledger.history().iter();
+                revealed["details"] =
+                    history.map(|attempt| Value::from(attempt.detail.reveal().clone())).collect();
+            }
         }
     }
-    Err(Problem::not_found(format!("there is no dead letter {number}")))
 }
 
-fn summary(dead: &DeadLetter) -> Value {
-    let (message, last) = (&dead.message, dead.message.ledger.last());
-    json!({
-        "id": dead.id.0,
-        "queue": dead.queue.as_str(),
-        "message_id": message.id.as_str(),
-        "type": message.message_type.as_str(),
-        "correlation_id": message.correlation_id.as_ref().map(|id| id.as_str()),
-        "reason": { "code": dead.reason.code().as_str(), "text": dead.reason.to_string() },
-        "error": last.map(|last| json!({ "kind": last.kind.as_str(), "code": last.code.as_str() })),
-        "attempts": message.ledger.failed,
-        "replayed": message.ledger.replayed,
-        "body_bytes": message.body.len(),
-        "at": dead.at.to_string(),
-    })
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EditInput {
+    reason: String,
+    body_base64: Option<String>,
+    patch: Option<Value>,
+    #[serde(default)]
+    headers: BTreeMap<String, Option<String>>,
 }
 
-fn whole(dead: &DeadLetter) -> Value {
-    let message = &dead.message;
-    let attempts: Vec<_> = message
-        .ledger
-        .history()
-        .iter()
-        .map(|attempt| {
-            json!({
-                "generation": attempt.generation,
-                "number": attempt.number,
-                "try": attempt.tried,
-                "at": attempt.at.to_string(),
-                "duration_ms": attempt.duration.as_millis() as u64,
-                "kind": attempt.kind.as_str(),
-                "code": attempt.code.as_str(),
-                "detail_bytes": attempt.detail.len(),
-            })
-        })
-        .collect();
-    let headers: Vec<_> = message
-        .headers
-        .iter()
-        .map(|(name, value)| json!({ "name": name, "bytes": value.len() }))
-        .collect();
-    let mut all = summary(dead);
-    all["time"] = message.time.to_string().into();
-    all["content_type"] = message.content_type.as_ref().map(|it| it.as_str()).into();
-    all["causation_id"] = message.causation_id.as_ref().map(|id| id.as_str()).into();
-    all["acquired"] = message.ledger.acquired.into();
-    all["released"] = message.ledger.released.into();
-    all["history"] = attempts.into();
-    all["headers"] = headers.into();
-    all
+/// A new version; the original stays.
+pub(super) async fn edit(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Input(wanted): Input<EditInput>,
+) -> Result<Json<Value>, Problem> {
+    let record = seen(&app, &caller, &id, Role::Admin).await?;
+    let reason = input::reason(&wanted.reason)?;
+    let needs_approval = app.edits(&record.entry.queue)?;
+    let edited = wanted.edit()?.apply(&record.message, app.max_body_bytes())?;
+    let target = format!("dead letter {}: {}", record.entry.id, edited.summary);
+    let act = caller.act(Verb::Edit, target, reason);
+    let made = app.catalogue().edit(record.entry.id, edited.message, needs_approval, &act).await?;
+    Ok(Json(shown::entry(&made)))
+}
+
+impl EditInput {
+    fn edit(self) -> Result<Edit, Problem> {
+        let body = self.body_base64.map(|text| STANDARD.decode(text)).transpose();
+        let body = body.map_err(|_| Problem::bad_request("body_base64 is no base64"))?;
+        let patch = self.patch.map(serde_json::from_value).transpose();
+        let patch = patch.map_err(|_| Problem::bad_request("patch is no JSON patch (RFC 6902)"))?;
+        let headers = self.headers.into_iter().collect();
+        Ok(Edit { body: body.map(Into::into), patch, headers })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Approval {
+    reason: String,
+}
+
+/// Somebody else's leave for an edited version.
+pub(super) async fn approve(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Input(approval): Input<Approval>,
+) -> Result<Json<Value>, Problem> {
+    let record = seen(&app, &caller, &id, Role::Admin).await?;
+    let reason = input::reason(&approval.reason)?;
+    let target = format!("dead letter {}", record.entry.id);
+    let act = caller.act(Verb::Approve, target, reason);
+    Ok(Json(shown::entry(&app.catalogue().approve(record.entry.id, &act).await?)))
 }

@@ -20,6 +20,9 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, Pr
     if app.is_stopping() {
         return Err(not_ready("stopping"));
     }
+    if app.was_full() {
+        return Err(not_ready("the store is full: messages are refused"));
+    }
     app.bezoar().admin().queues().await.map_err(|_| not_ready("the store does not answer"))?;
     Ok(Json(json!({ "status": "ready" })))
 }

@@ -3,23 +3,32 @@
 //! | file | what |
 //! | --- | --- |
 //! | `messages.rs` | acceptance of one message, and of batches |
+//! | `dead_letters.rs`, `causes.rs` | dead letters and why they died; revealed and edited |
+//! | `operations.rs` | replays and discards |
+//! | `transfer.rs`, `audit.rs` | export and import; who did what |
 //! | `queues.rs` | what is where, how routes do, pause and resume |
-//! | `dead_letters.rs` | dead letters, without bodies |
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
 //! | `caller.rs` | who asks, and whether they may |
 //! | `description.rs` | `/openapi.json` |
 //! | `segment.rs` | what varies in a path |
 //! | `problem.rs` | errors |
 
+mod audit;
 mod caller;
+mod causes;
 mod dead_letters;
 mod description;
 mod envelope;
+mod filter;
 mod health;
+mod input;
 mod messages;
+mod operations;
 mod problem;
 mod queues;
 mod segment;
+mod shown;
+mod transfer;
 
 use std::sync::Arc;
 
@@ -43,6 +52,18 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/routes/{route}/resume", post(queues::resume))
         .route("/v1/dead-letters", get(dead_letters::list))
         .route("/v1/dead-letters/{id}", get(dead_letters::show))
+        .route("/v1/dead-letters/{id}/reveal", post(dead_letters::reveal))
+        .route("/v1/dead-letters/{id}/edits", post(dead_letters::edit))
+        .route("/v1/dead-letters/{id}/approve", post(dead_letters::approve))
+        .route("/v1/causes", get(causes::list))
+        .route("/v1/causes/{cause}", post(causes::mark))
+        .route("/v1/replays", get(operations::list).post(operations::replay))
+        .route("/v1/replays/{id}", get(operations::show).post(operations::order))
+        .route("/v1/replays/{id}/messages", get(operations::messages))
+        .route("/v1/discards", post(operations::discard))
+        .route("/v1/exports", post(transfer::export))
+        .route("/v1/imports", post(transfer::import))
+        .route("/v1/audit", get(audit::list))
         .route("/v1/whoami", get(caller::whoami))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use axum::response::{IntoResponse, Response};
-use bezoar::{ErrorKind, Invalid, TransportError};
+use axum::{
+    BoxError,
+    response::{IntoResponse, Response},
+};
+use bezoar::{ErrorKind, Invalid, TransportError, catalogue::CatalogueError, ops::EditError};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
@@ -92,6 +95,41 @@ impl From<TransportError> for Problem {
             _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", text)
                 .retry_after(second),
         }
+    }
+}
+
+impl From<CatalogueError> for Problem {
+    fn from(error: CatalogueError) -> Self {
+        let text = error.to_string();
+        match error {
+            CatalogueError::Store(error) => error.into(),
+            CatalogueError::NoDeadLetter(_)
+            | CatalogueError::NoCause(_)
+            | CatalogueError::NoOperation(_) => Self::not_found(text),
+            CatalogueError::Unexpected { expected, found } => {
+                Self::new(StatusCode::CONFLICT, "unexpected", text)
+                    .with("expected", expected)
+                    .with("found", found)
+            }
+            _ => Self::new(StatusCode::CONFLICT, "conflict", text),
+        }
+    }
+}
+
+impl From<EditError> for Problem {
+    fn from(error: EditError) -> Self {
+        let status = match error {
+            EditError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self::new(status, "no-edit", error.to_string())
+    }
+}
+
+/// A stream that breaks off cannot say why any more; its reader sees that it did.
+impl From<Problem> for BoxError {
+    fn from(problem: Problem) -> Self {
+        problem.detail.into()
     }
 }
 

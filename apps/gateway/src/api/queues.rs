@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
+use bezoar::catalogue::Verb;
 use serde_json::{Value, json};
 
 use super::{Problem, caller::Caller, segment::Segment};
-use crate::{app::App, config::Role};
+use crate::{
+    app::App,
+    config::Role,
+    route::{PAUSED, paused_setting},
+};
 
 pub(super) async fn list(
     State(app): State<Arc<App>>,
@@ -25,7 +30,7 @@ pub(super) async fn pause(
     caller: Caller,
     Segment(route): Segment,
 ) -> Result<Json<Value>, Problem> {
-    set_paused(&app, &caller, &route, true)
+    set_paused(&app, &caller, &route, Verb::Pause).await
 }
 
 pub(super) async fn resume(
@@ -33,21 +38,25 @@ pub(super) async fn resume(
     caller: Caller,
     Segment(route): Segment,
 ) -> Result<Json<Value>, Problem> {
-    set_paused(&app, &caller, &route, false)
+    set_paused(&app, &caller, &route, Verb::Resume).await
 }
 
-fn set_paused(
+/// Kept before it is done, so that it also holds after a restart.
+async fn set_paused(
     app: &App,
     caller: &Caller,
     name: &str,
-    paused: bool,
+    verb: Verb,
 ) -> Result<Json<Value>, Problem> {
     caller.needs(Role::Operator, None)?;
     let route = app.route(name, |route| caller.sees(route.queue()))?;
-    if paused {
-        route.pause("paused by an operator")
-    } else {
-        route.resume()
+    let paused = verb == Verb::Pause;
+    let act = caller.act(verb, format!("route {}", route.name()), String::new());
+    let (setting, kept) = (paused_setting(route.name()), paused.then_some("by an operator"));
+    app.catalogue().set(&setting, kept, &act).await?;
+    match paused {
+        true => route.pause(PAUSED),
+        false => route.resume(),
     }
     Ok(Json(json!({ "route": route.name(), "paused": paused })))
 }

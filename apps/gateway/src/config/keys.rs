@@ -145,10 +145,16 @@ static KEYS: &[Key] = &[
     Key::new("network.only_listed", Kind::Boolean, "Whether only what `allow` lists is allowed.").or("false"),
 
     Key::new("token", Kind::Tables, "Who may use the API."),
-    Key::new("token[].name", Kind::Name, "Its name, which the log shows.").required(),
+    Key::new("token[].name", Kind::Name, "Its name, which the audit log shows.").required(),
     Key::new("token[].role", Kind::Choice(Role::NAMES), "What it may do.").required(),
     Key::new("token[].secret", Kind::Secret, "The token itself, at least 16 characters.").required(),
     Key::new("token[].queues", Kind::Queues, "The queues it is limited to; all if not set."),
+
+    Key::new("dead_letters", Kind::Table, "What may be done with dead letters, and how long they are kept."),
+    Key::new("dead_letters.keep", Kind::Duration(HOUR, Duration::from_secs(3_650 * 24 * 60 * 60)), "How long they are kept; for ever if not set.").restart(),
+    Key::new("dead_letters.warn", Kind::Duration(Duration::ZERO, Duration::from_secs(365 * 24 * 60 * 60)), "How long before they are removed the log warns of it.").or("7d").restart(),
+    Key::new("dead_letters.editable", Kind::Queues, "The queues whose dead letters may be edited; none if not set."),
+    Key::new("dead_letters.approval", Kind::Boolean, "Whether somebody else must approve an edit before it can be replayed.").or("false"),
 
     Key::new("log", Kind::Table, "What is logged, and how."),
     Key::new("log.format", Kind::Choice(LogFormat::NAMES), "Lines for people or JSON for programs.").or("text").restart(),

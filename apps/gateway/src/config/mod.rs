@@ -74,7 +74,7 @@ pub use reload::Reload;
 pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
-    Filter, Log, LogFormat, LogLevel, Network, Private, Role, Route, Server, Store, Telemetry,
-    Token,
+    DeadLetters, Filter, Log, LogFormat, LogLevel, Network, Private, Role, Route, Server, Store,
+    Telemetry, Token,
 };
 pub use show::{show, show_text};

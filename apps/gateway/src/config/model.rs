@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bezoar::QueueName;
 
 use super::{
-    Log, Network, Origin, Route, Server, Store, Telemetry, Token,
+    DeadLetters, Log, Network, Origin, Route, Server, Store, Telemetry, Token,
     path::Path,
     reader::{Reader, Section},
 };
@@ -26,6 +26,8 @@ pub struct Config {
     pub network: Network,
     /// Who may use the API.
     pub tokens: Vec<Token>,
+    /// What may be done with dead letters, and how long they are kept.
+    pub dead_letters: DeadLetters,
     /// What is logged, and how.
     pub log: Log,
     /// What is measured, and where it is sent.
@@ -59,10 +61,14 @@ impl Config {
         }
         let network = Network::read(reader, &root.table("network"));
         let (tokens, token_places) = each(reader, root, "token", Token::read);
+        let dead_letters = DeadLetters::read(reader, &root.table("dead_letters"));
         let log = Log::read(reader, &root.table("log"));
         let telemetry = Telemetry::read(reader, &root.table("telemetry"));
         let places = Places { queues: queue_places, routes: route_places, tokens: token_places };
-        (Self { server, store, queues, routes, network, tokens, log, telemetry }, places)
+        (
+            Self { server, store, queues, routes, network, tokens, dead_letters, log, telemetry },
+            places,
+        )
     }
 }
 

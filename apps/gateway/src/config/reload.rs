@@ -65,6 +65,8 @@ impl Config {
         after.server = self.server.clone();
         after.store = self.store.clone();
         after.telemetry = self.telemetry.clone();
+        after.dead_letters.keep = self.dead_letters.keep;
+        after.dead_letters.warn = self.dead_letters.warn;
         after.log.format = self.log.format;
         after
     }
@@ -84,6 +86,8 @@ impl Config {
             ("server.drain", a.drain != b.drain),
             ("store.url", c.path() != d.path()),
             ("store.max_size", c.max_size_bytes != d.max_size_bytes),
+            ("dead_letters.keep", self.dead_letters.keep != new.dead_letters.keep),
+            ("dead_letters.warn", self.dead_letters.warn != new.dead_letters.warn),
             ("log.format", self.log.format != new.log.format),
             ("telemetry.otlp_endpoint", e.otlp_endpoint != f.otlp_endpoint),
             ("telemetry.service_name", e.service_name != f.service_name),

@@ -21,7 +21,7 @@ pub struct Network {
 /// What holds for addresses on neither list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unlisted {
-    /// All are allowed, private ones too.
+    /// All are allowed, private ones too; but not those at which clouds tell a machine its secrets.
     Any,
     /// Public ones are allowed; private and special ones (loopback, link-local, documentation …) are not.
     #[default]
@@ -47,7 +47,7 @@ impl Network {
         }
         listed(&self.allow)
             || match self.unlisted {
-                Unlisted::Any => true,
+                Unlisted::Any => forms.iter().flatten().all(|form| !is_metadata(*form)),
                 Unlisted::Public => forms.iter().flatten().all(|form| !is_special(*form)),
                 Unlisted::None => false,
             }
@@ -79,6 +79,18 @@ fn is_special(address: IpAddr) -> bool {
         IpAddr::V6(address) => is_special_v6(address),
     }
 }
+
+/// Where clouds tell a machine who it is, secrets included. Nobody delivers messages there.
+fn is_metadata(address: IpAddr) -> bool {
+    METADATA.iter().any(|range| range.contains(address))
+}
+
+const METADATA: [Cidr; 4] = [
+    Cidr::v4([169, 254, 0, 0], 16),
+    Cidr::v4([100, 100, 100, 200], 32),
+    Cidr::v4([168, 63, 129, 16], 32),
+    Cidr::v6([0xfd00, 0xec2, 0], 32),
+];
 
 /// RFC 6890 and IANA's registry of special-purpose addresses.
 const SPECIAL_V4: [Cidr; 16] = [
@@ -177,6 +189,15 @@ mod tests {
         "ff02::1",
     ];
 
+    const METADATA_TEXTS: [&str; 6] = [
+        "100.100.100.200",
+        "168.63.129.16",
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+        "fd00:ec2::254",
+    ];
+
     #[test]
     fn by_default_only_public_addresses_are_dialled() {
         check(&Network::default(), &PUBLIC, true);
@@ -186,7 +207,12 @@ mod tests {
     #[test]
     fn private_addresses_can_be_allowed_as_a_whole() {
         check(&Network::any(), &PUBLIC, true);
-        check(&Network::any(), &SPECIAL, true);
+        let (metadata, private): (Vec<_>, Vec<_>) =
+            SPECIAL.iter().partition(|text| METADATA_TEXTS.contains(text));
+        check(&Network::any(), &private, true);
+        check(&Network::any(), &metadata, false);
+        let listed = Network { allow: ranges(&["169.254.0.0/16"]), ..Network::any() };
+        check(&listed, &["169.254.169.254"], true);
     }
 
     #[test]
@@ -203,8 +229,8 @@ mod tests {
 
     #[test]
     fn deny_wins_over_private_addresses_that_are_allowed_as_a_whole() {
-        let network = Network { deny: ranges(&["169.254.0.0/16"]), ..Network::any() };
-        check(&network, &["169.254.169.254", "::ffff:169.254.169.254"], false);
+        let network = Network { deny: ranges(&["10.66.0.0/16"]), ..Network::any() };
+        check(&network, &["10.66.0.1", "::ffff:10.66.0.1"], false);
         check(&network, &["127.0.0.1"], true);
     }
 

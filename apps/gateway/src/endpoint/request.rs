@@ -15,6 +15,8 @@ const ID: HeaderName = HeaderName::from_static("bezoar-id");
 const TYPE: HeaderName = HeaderName::from_static("bezoar-type");
 const QUEUE: HeaderName = HeaderName::from_static("bezoar-queue");
 const ATTEMPT: HeaderName = HeaderName::from_static("bezoar-attempt");
+const DELIVERY: HeaderName = HeaderName::from_static("bezoar-delivery");
+const REPLAY: HeaderName = HeaderName::from_static("bezoar-replay");
 const REDELIVERED: HeaderName = HeaderName::from_static("bezoar-redelivered");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("bezoar-correlation-id");
 const LEFT_OUT: HeaderName = HeaderName::from_static("bezoar-headers-left-out");
@@ -30,7 +32,7 @@ const PREFIX: &str = "bezoar-header-";
 const FORWARDED_LIMIT: usize = 64;
 const FORWARDED_LIMIT_BYTES: usize = 8 * 1024;
 /// The most headers that are not a message's own nor configured.
-const OURS: usize = 12;
+const OURS: usize = 14;
 
 /// What all requests of a route have in common, made once.
 #[derive(Debug)]
@@ -90,7 +92,11 @@ impl Template {
         headers.insert(TYPE, encode::value(message.message_type.as_str()));
         headers.insert(QUEUE, encode::value(context.queue.as_str()));
         headers.insert(ATTEMPT, HeaderValue::from(context.attempt));
+        headers.insert(DELIVERY, HeaderValue::from(message.ledger.acquired.max(1)));
         headers.insert(REDELIVERED, HeaderValue::from_static(redelivered));
+        if let Some(replay) = message.ledger.replay {
+            headers.insert(REPLAY, HeaderValue::from(replay.0));
+        }
         if let Some(id) = &message.correlation_id {
             headers.insert(CORRELATION_ID, encode::value(id.as_str()));
         }
@@ -194,6 +200,7 @@ mod tests {
                 ("bezoar-correlation-id", "c 7"),
                 ("bezoar-queue", "lab/results"),
                 ("bezoar-attempt", "3"),
+                ("bezoar-delivery", "1"),
                 ("bezoar-redelivered", "true"),
                 ("bezoar-header-tenant", "S%C3%BCd"),
                 ("bezoar-header-host", "evil"),
@@ -203,7 +210,7 @@ mod tests {
                 ("bezoar-headers-left-out", ""),
             ],
         );
-        assert_eq!(headers.len(), 14);
+        assert_eq!(headers.len(), 15);
     }
 
     #[test]

@@ -88,7 +88,7 @@ async fn take(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes)
 pub(crate) struct Lab {
     pub(crate) gateway: Gateway,
     pub(crate) folder: TempDir,
-    token: String,
+    pub(crate) token: String,
 }
 
 impl Lab {

@@ -148,7 +148,7 @@ fn take_step(
         let why = "planning was interrupted for too long; plan again".to_owned();
         return Ok(Err(CatalogueError::Conflict(why)));
     }
-    if let Err(refusal) = take(connection, id.0, &step.ids, missing)? {
+    if let Err(refusal) = take(connection, id.0, &step.ids, (plan.task, missing))? {
         return Ok(Err(refusal));
     }
     if step.is_last {
@@ -191,11 +191,18 @@ fn begin(
         .map(OperationId)
 }
 
-/// Takes those that are free and adds them at the end.
-fn take(connection: &Connection, operation: i64, ids: &[i64], missing: Missing) -> Found<()> {
+/// Takes those that are free and adds them at the end. What was edited, or is not approved, takes part in nothing; but
+/// who names it may discard it.
+fn take(
+    connection: &Connection,
+    operation: i64,
+    ids: &[i64],
+    (task, missing): (Task, Missing),
+) -> Found<()> {
+    let whatever = task == Task::Discard && matches!(missing, Missing::IsAnError);
     let sql = format!(
         "UPDATE bezoar_dead SET operation = ?1
-         WHERE id = ?2 AND edited_as IS NULL AND unapproved = 0 AND {FREE}
+         WHERE id = ?2 AND (?3 OR (edited_as IS NULL AND unapproved = 0)) AND {FREE}
          RETURNING seq, message_id, queue"
     );
     let mut mark = connection.prepare_cached(&sql)?;
@@ -208,7 +215,7 @@ fn take(connection: &Connection, operation: i64, ids: &[i64], missing: Missing) 
         .query_row([operation], |row| row.get(0))?;
     let (mut place, mut refused) = (total, 0);
     for &id in ids {
-        let mut rows = mark.query([operation, id])?;
+        let mut rows = mark.query(params![operation, id, whatever])?;
         if let Some(row) = rows.next()? {
             place += 1;
             let (seq, queue): (i64, i64) = (row.get(0)?, row.get(2)?);
@@ -251,7 +258,10 @@ fn finish(
 ) -> Found<OperationId> {
     let total: i64 = connection
         .prepare_cached(
-            "UPDATE bezoar_operations SET state = 'planned', planned_at = ?2 WHERE id = ?1 RETURNING total",
+            "UPDATE bezoar_operations
+             SET state = CASE total WHEN 0 THEN 'ended' ELSE 'planned' END,
+                 ended_at = CASE total WHEN 0 THEN ?2 END, planned_at = ?2
+             WHERE id = ?1 RETURNING total",
         )?
         .query_row([id.0, session.now_millis()], |row| row.get(0))?;
     let found = total.unsigned_abs();

@@ -174,10 +174,10 @@ async fn operations_are_listed_the_latest_first_and_those_that_go_on_apart() {
 }
 
 #[tokio::test]
-async fn an_empty_selection_ends_as_soon_as_it_runs() {
+async fn an_empty_selection_has_ended_at_once() {
     let ward = Ward::new().await;
     for task in [replay(), Task::Discard] {
-        assert_eq!(ward.run(task, everything()).await.state, OperationState::Ended);
+        assert_eq!(ward.plan(task, everything()).await.state, OperationState::Ended);
     }
 }
 

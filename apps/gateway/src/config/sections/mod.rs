@@ -1,5 +1,6 @@
 //! The sections of the file, each with its type and how it is read.
 
+mod dead_letters;
 mod log;
 mod network;
 mod retry;
@@ -9,6 +10,7 @@ mod store;
 mod telemetry;
 mod token;
 
+pub use dead_letters::DeadLetters;
 pub use log::{Filter, Log, LogFormat, LogLevel};
 pub use network::{Network, Private};
 pub use route::Route;

@@ -11,7 +11,7 @@ use crate::config::{
 /// Who may use the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Its name, which the log shows.
+    /// Its name, which the audit log shows.
     pub name: Name,
     /// What it may do.
     pub role: Role,

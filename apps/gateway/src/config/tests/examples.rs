@@ -84,6 +84,12 @@ role = "operator"
 secret = "env:TOKEN"
 queues = ["results", "inbox"]
 
+[dead_letters]
+keep = "90d"
+warn = "14d"
+editable = ["results"]
+approval = true
+
 [log]
 format = "json"
 level = "debug"

@@ -30,15 +30,18 @@ use self::machine::{Machine, Ticket};
 pub struct Breaker(Arc<Shared>);
 
 struct Shared {
+    /// For the log.
+    destination: String,
     machine: Mutex<Machine>,
     state: watch::Sender<BreakerState>,
 }
 
 impl Breaker {
-    /// A closed breaker.
-    pub fn new(options: BreakerOptions) -> Self {
+    /// A closed breaker for a destination, which the log names.
+    pub fn new(destination: &str, options: BreakerOptions) -> Self {
         let (state, _) = watch::channel(BreakerState::Closed);
-        Self(Arc::new(Shared { machine: Mutex::new(Machine::new(options)), state }))
+        let machine = Mutex::new(Machine::new(options));
+        Self(Arc::new(Shared { destination: destination.to_owned(), machine, state }))
     }
 
     /// What it does at present.
@@ -90,7 +93,8 @@ impl Breaker {
         let done = act(&mut machine);
         if machine.changes() != before {
             // Under the lock, so that news come in the order of the changes.
-            self.0.state.send_replace(machine.state(Instant::now()));
+            let state = machine.state(Instant::now());
+            self.0.log(self.0.state.send_replace(state), state);
         }
         done
     }
@@ -100,9 +104,27 @@ impl Breaker {
     }
 }
 
+impl Shared {
+    fn log(&self, before: BreakerState, now: BreakerState) {
+        let destination = self.destination.as_str();
+        match (before, now) {
+            (BreakerState::Closed, BreakerState::Open { .. }) => tracing::warn!(
+                destination,
+                "the breaker opened: messages wait, and use up no retries"
+            ),
+            (BreakerState::Closed, _) => {}
+            (_, BreakerState::Closed) => tracing::info!(destination, "the breaker closed"),
+            (_, BreakerState::Open { probe_in }) => {
+                tracing::info!(destination, next_try = ?probe_in, "the destination is still down");
+            }
+            (_, BreakerState::HalfOpen) => {}
+        }
+    }
+}
+
 impl Default for Breaker {
     fn default() -> Self {
-        Self::new(BreakerOptions::default())
+        Self::new("", BreakerOptions::default())
     }
 }
 

@@ -214,7 +214,7 @@ fn no_number_is_too_large() {
 const FREE: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
 fn opened() -> Breaker {
-    let breaker = Breaker::new(options(1));
+    let breaker = Breaker::new("", options(1));
     assert_eq!(breaker.enter().unwrap().end(DOWN), None);
     breaker
 }
@@ -267,7 +267,7 @@ async fn a_probe_that_fails_postpones_its_message_and_doubles_the_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_that_come_in_after_it_opened_are_postponed_and_other_ends_are_not() {
-    let breaker = Breaker::new(options(1));
+    let breaker = Breaker::new("", options(1));
     let calls: Vec<_> = (0..4).map(|_| breaker.enter().unwrap()).collect();
     let verdicts = [DOWN, DOWN, Verdict::Up, Verdict::Answers];
     let ends: Vec<_> = calls.into_iter().zip(verdicts).map(|(call, end)| call.end(end)).collect();

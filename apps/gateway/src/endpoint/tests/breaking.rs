@@ -25,11 +25,14 @@ use crate::endpoint::{Breaker, BreakerOptions, BreakerState, Endpoint, Rate};
 const FREE: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
 fn endpoint(url: &str, failures: u32) -> Endpoint {
-    let breaker = Breaker::new(BreakerOptions {
-        failures: NonZeroU32::new(failures).unwrap(),
-        first_pause: Duration::from_millis(20),
-        longest_pause: Duration::from_millis(40),
-    });
+    let breaker = Breaker::new(
+        "",
+        BreakerOptions {
+            failures: NonZeroU32::new(failures).unwrap(),
+            first_pause: Duration::from_millis(20),
+            longest_pause: Duration::from_millis(40),
+        },
+    );
     endpoint_with(crate::endpoint::EndpointOptions { breaker, ..options(url, LONG) })
 }
 

@@ -1,0 +1,30 @@
+//! `bezoar audit`: who did what, and whether the log of it is as it was written.
+
+mod entry;
+mod list;
+mod verify;
+
+use anyhow::Result;
+
+use crate::client::Client;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// What was done, by whom, from where and why, oldest first
+    List(list::Arguments),
+    /// Check that no entry was changed, removed or added
+    Verify(verify::Arguments),
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    match arguments.command {
+        Command::List(arguments) => list::run(arguments, client).await,
+        Command::Verify(arguments) => verify::run(arguments, client).await,
+    }
+}

@@ -1,0 +1,85 @@
+//! The audit log, as the gateway tells of it.
+
+use bezoar::catalogue::{AuditEntry, AuditHash, AuditHead};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// A part of the log, and its head.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page {
+    pub(super) entries: Vec<Entry>,
+    pub(super) head: Head,
+}
+
+/// What somebody did.
+#[derive(Debug, Deserialize)]
+pub(super) struct Entry {
+    pub(super) number: u64,
+    pub(super) at: String,
+    pub(super) who: String,
+    pub(super) from: String,
+    pub(super) verb: String,
+    pub(super) target: String,
+    pub(super) why: String,
+    hash: String,
+}
+
+/// The end of the log, as it is kept apart.
+#[derive(Debug, Deserialize)]
+pub(super) struct Head {
+    pub(super) count: u64,
+    hash: String,
+}
+
+impl Entry {
+    /// As it was written; `None` if its time or hash is none, which nobody wrote.
+    pub(super) fn written(&self) -> Option<AuditEntry> {
+        Some(AuditEntry {
+            number: self.number,
+            at: self.at.parse::<Timestamp>().ok()?,
+            who: self.who.clone(),
+            from: self.from.clone(),
+            verb: self.verb.clone(),
+            target: self.target.clone(),
+            why: self.why.clone(),
+            hash: hash(&self.hash).ok()?,
+        })
+    }
+}
+
+impl Head {
+    /// As it was kept.
+    pub(super) fn kept(&self) -> Option<AuditHead> {
+        Some(AuditHead { count: self.count, hash: hash(&self.hash).ok()? })
+    }
+}
+
+/// Reads the hash of an entry.
+pub(super) fn hash(text: &str) -> Result<AuditHash, &'static str> {
+    const WORDS: &str = "a hash has 64 hexadecimal digits";
+    let text = text.trim();
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(WORDS);
+    }
+    let mut hash = AuditHash([0; 32]);
+    for (byte, digits) in hash.0.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| WORDS)?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| WORDS)?;
+    }
+    Ok(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written() {
+        let text = "0123456789abcdef".repeat(4);
+        assert_eq!(hash(&text).unwrap().to_string(), text);
+        assert_eq!(hash(&text.to_uppercase()).unwrap().to_string(), text);
+        for text in ["", "12", &"g".repeat(64), &"é".repeat(32), &"+1".repeat(32)] {
+            assert!(hash(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `bezoar audit list`
+
+use anyhow::Result;
+
+use super::entry::{Entry, Page};
+use crate::{
+    client::Client,
+    output,
+    table::{Lean, Table},
+    words,
+};
+
+const COLUMNS: &[(&str, Lean)] = &[
+    ("number", Lean::Right),
+    ("when", Lean::Left),
+    ("who", Lean::Left),
+    ("from", Lean::Left),
+    ("what", Lean::Left),
+    ("to", Lean::Left),
+    ("why", Lean::Left),
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Those after this one, to go on where a list ended
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    after: u64,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+    /// The gateway's JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let Arguments { after, limit, json } = arguments;
+    let reply = client.get(&format!("/v1/audit?after={after}&limit={limit}")).await?;
+    if json {
+        return output::print_json(&reply).map(drop);
+    }
+    let page: Page = reply.parse()?;
+    let Some(last) = page.entries.last() else {
+        output::say("no entries there");
+        return Ok(());
+    };
+    output::print(&table(&page.entries).render())?;
+    output::say(&format!("{} in all", words::count(page.head.count)));
+    if last.number < page.head.count {
+        let next = last.number;
+        output::say(&format!("the next page: bezoar audit list --limit {limit} --after {next}"));
+    }
+    Ok(())
+}
+
+fn table(entries: &[Entry]) -> Table {
+    let mut table = Table::new(COLUMNS);
+    for entry in entries {
+        table.push([
+            entry.number.to_string().into(),
+            words::moment(&entry.at).into(),
+            entry.who.as_str().into(),
+            entry.from.as_str().into(),
+            entry.verb.as_str().into(),
+            entry.target.as_str().into(),
+            entry.why.as_str().into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,51 @@
+//! `bezoar dead ack`: what people think of a cause.
+
+use anyhow::Result;
+use bezoar::catalogue::CauseId;
+use serde_json::json;
+
+use super::{causes::Cause, filter};
+use crate::{
+    client::{Client, path},
+    output,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The cause, as `bezoar dead causes` shows it
+    #[arg(value_parser = filter::cause)]
+    cause: CauseId,
+    /// What others should know
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    note: String,
+    /// It is mended; should it come back, it is shown as regressed
+    #[arg(long)]
+    resolved: bool,
+    /// Nobody has it any more
+    #[arg(long, conflicts_with = "resolved")]
+    reopen: bool,
+    /// The gateway's JSON instead of words
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let mark = json!({ "state": arguments.state(), "note": arguments.note });
+    let reply = client.order(&path(["v1", "causes", arguments.cause.as_str()]), &mark).await?;
+    if arguments.json {
+        return output::print_json(&reply).map(drop);
+    }
+    let cause: Cause = reply.parse()?;
+    output::say(&format!("{} is {}: {}", cause.id, cause.state, cause.title));
+    Ok(())
+}
+
+impl Arguments {
+    fn state(&self) -> &'static str {
+        match (self.resolved, self.reopen) {
+            (true, _) => "resolved",
+            (_, true) => "open",
+            _ => "acknowledged",
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `bezoar dead approve`: somebody else's leave for an edited version.
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::letter::Summary;
+use crate::{
+    client::{Client, path},
+    output, reason,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The number of the edited version
+    #[arg(allow_negative_numbers = true)]
+    id: i64,
+    /// Why; the audit log keeps it
+    #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
+    reason: String,
+    /// The gateway's JSON instead of words
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let path = path(["v1", "dead-letters", &arguments.id.to_string(), "approve"]);
+    let reply = client.order(&path, &json!({ "reason": arguments.reason })).await?;
+    if arguments.json {
+        return output::print_json(&reply).map(drop);
+    }
+    let dead: Summary = reply.parse()?;
+    let next = format!("send it: bezoar dead replay {} --reason TEXT", dead.id);
+    output::say(&format!("dead letter {} is approved; {next}", dead.id));
+    Ok(())
+}

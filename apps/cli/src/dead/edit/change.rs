@@ -1,0 +1,113 @@
+//! What is different in a new version.
+
+use std::{collections::BTreeMap, convert::Infallible, fs::File, io, io::Read, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::error::ErrorKind;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::ChangeArguments;
+
+/// The largest body that an edit can bring: 24 MiB in base64, with room for what is around it.
+const LIMIT_BYTES: u64 = 17 * 1024 * 1024;
+
+/// What is different. It holds what is sensitive, and so cannot be printed.
+#[derive(Default)]
+pub(super) struct Change {
+    body: Option<Vec<u8>>,
+    patch: Option<Value>,
+    headers: BTreeMap<String, Option<String>>,
+}
+
+impl Change {
+    /// What the arguments say; `None` if that is nothing.
+    pub(super) fn read(arguments: &ChangeArguments) -> Result<Option<Self>> {
+        let body = arguments.body_file.as_deref().map(read).transpose()?;
+        let patch = arguments.patch.as_deref().map(read).transpose()?;
+        // serde's own text may quote what is in the file.
+        let patch = patch.map(|text| serde_json::from_slice(&text).ok().context(NO_PATCH));
+        let given = arguments.headers.iter().map(|text| header(text.expose_secret()));
+        let removed = arguments.removed.iter().map(|name| (name.clone(), None));
+        let headers: BTreeMap<_, _> = given.chain(removed).collect();
+        let change = Self { body, patch: patch.transpose()?, headers };
+        Ok((!change.is_empty()).then_some(change))
+    }
+
+    /// Another body.
+    pub(super) fn of_body(body: &[u8]) -> Self {
+        Self { body: Some(body.to_owned()), ..Self::default() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.body.is_none() && self.patch.is_none() && self.headers.is_empty()
+    }
+
+    pub(super) fn request(&self, reason: &str) -> Value {
+        let mut request = json!({ "reason": reason, "headers": self.headers });
+        if let Some(body) = &self.body {
+            request["body_base64"] = STANDARD.encode(body).into();
+        }
+        if let Some(patch) = &self.patch {
+            request["patch"] = patch.clone();
+        }
+        request
+    }
+}
+
+const NO_PATCH: &str =
+    "--patch holds no JSON; write a list such as [{\"op\": \"remove\", \"path\": \"/a\"}]";
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let failed = || format!("cannot read {}", path.display());
+    let reader: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path).with_context(failed)?),
+    };
+    let mut bytes = Vec::new();
+    reader.take(LIMIT_BYTES + 1).read_to_end(&mut bytes).with_context(failed)?;
+    let is_fitting = bytes.len() as u64 <= LIMIT_BYTES;
+    ensure!(is_fitting, "{} is larger than {LIMIT_BYTES} bytes", path.display());
+    Ok(bytes)
+}
+
+/// An argument that is neither shown nor quoted when it is wrong.
+pub(super) fn sensitive(text: &str) -> Result<SecretString, Infallible> {
+    Ok(text.into())
+}
+
+/// A name as `bezoar dead show` shows it, and a value.
+fn header(text: &str) -> (String, Option<String>) {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => (name.to_owned(), Some(value.to_owned())),
+        _ => misused("--header is written K=V"),
+    }
+}
+
+/// Ends the program with its code for wrong usage.
+pub(super) fn misused(words: &str) -> ! {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{words}\n")).exit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_different_becomes_a_request() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "new").unwrap();
+        let change = Change::read(&ChangeArguments {
+            body_file: Some(file.path().into()),
+            patch: None,
+            headers: vec!["Source=a=b".into()],
+            removed: vec!["X-Old".to_owned()],
+        });
+        let expected = json!({
+            "reason": "typo", "body_base64": "bmV3", "headers": { "Source": "a=b", "X-Old": null },
+        });
+        assert_eq!(change.unwrap().unwrap().request("typo"), expected);
+        assert!(Change::read(&ChangeArguments::default()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,147 @@
+//! `bezoar dead export`: dead letters as lines of JSON, with all that is in them.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::filter::Filter;
+use crate::{
+    client::{Client, Download},
+    output,
+    private_file::{Existing, PrivateFile},
+    reason,
+    words::plural,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    filter: Filter,
+    /// Why; the audit log keeps it
+    #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
+    reason: String,
+    /// Write to a new file that only you can read [default: stdout, if it is no terminal]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if there is one
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+/// Where lines go.
+enum Target {
+    File(PrivateFile),
+    Stdout(io::Stdout),
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let mut target = Target::choose(&arguments)?;
+    let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let wanted = json!({ "reason": arguments.reason, "filter": arguments.filter.object() });
+    let mut lines = Lines::default();
+    let copied = tokio::select! {
+        copied = copy(client, &wanted, &mut target, &mut lines) => copied,
+        _ = interrupts.recv() => Err(anyhow!("interrupted")),
+    };
+    let number = plural(lines.number, "dead letter");
+    copied.with_context(|| format!("the export is not complete, it ended after {number}"))?;
+    target.finish()?;
+    output::say(&format!("{number} exported"));
+    Ok(())
+}
+
+async fn copy(
+    client: &Client,
+    wanted: &serde_json::Value,
+    target: &mut Target,
+    lines: &mut Lines,
+) -> Result<()> {
+    let mut download: Download = client.download("/v1/exports", wanted).await?;
+    while let Some(piece) = download.next().await? {
+        lines.take(&piece);
+        if !target.write(&piece)? {
+            return Ok(());
+        }
+    }
+    if lines.is_cut {
+        bail!("the last line has no end");
+    }
+    Ok(())
+}
+
+/// How many lines there were by now, shown to those who wait at a terminal.
+struct Lines {
+    number: u64,
+    is_cut: bool,
+    bar: ProgressBar,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self { number: 0, is_cut: false, bar }
+    }
+}
+
+impl Lines {
+    fn take(&mut self, piece: &[u8]) {
+        self.number += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.is_cut = piece.last().map_or(self.is_cut, |byte| *byte != b'\n');
+        self.bar.set_message(plural(self.number, "dead letter"));
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Target {
+    /// Where to; told before anything is exported.
+    fn choose(arguments: &Arguments) -> Result<Self> {
+        match &arguments.output {
+            Some(path) => {
+                let existing = if arguments.force { Existing::Replaced } else { Existing::Refused };
+                PrivateFile::begin(path, existing).map(Self::File)
+            }
+            None if io::stdout().is_terminal() => {
+                bail!("a terminal is no place for bodies; write them with --output FILE")
+            }
+            None => Ok(Self::Stdout(io::stdout())),
+        }
+    }
+
+    /// `false` if nobody reads any more.
+    fn write(&mut self, bytes: &[u8]) -> Result<bool> {
+        let written = match self {
+            Self::File(file) => file.write_all(bytes),
+            Self::Stdout(stdout) => match stdout.write_all(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
+                written => written,
+            },
+        };
+        written.context("cannot write the lines").map(|()| true)
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::File(file) => file.finish(),
+            Self::Stdout(mut stdout) => match stdout.flush() {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                flushed => flushed.context("cannot write the lines"),
+            },
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Which dead letters: the same flags for all commands that choose some.
+
+use bezoar::{
+    Code, CorrelationId, FailureKind, Invalid, MessageId, MessageType, QueueName,
+    catalogue::CauseId,
+};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::{client::encode, duration, shell};
+
+/// What must fit; everything that is given.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)] // it would have the name of the group that it is flattened into
+pub(super) struct Filter {
+    /// Only those of this queue
+    #[arg(long, help_heading = HEADING)]
+    queue: Option<QueueName>,
+    /// Only messages of this type
+    #[arg(long = "type", value_name = "T", help_heading = HEADING)]
+    message_type: Option<MessageType>,
+    /// Only those whose last failure was of this kind, such as transient, permanent or not-found
+    #[arg(long, value_parser = kind, help_heading = HEADING)]
+    kind: Option<FailureKind>,
+    /// Only those whose last failure has this code, such as http-503
+    #[arg(long, value_parser = code, help_heading = HEADING)]
+    code: Option<Code>,
+    /// Only those of this cause, as `bezoar dead causes` shows it
+    #[arg(long, value_parser = cause, help_heading = HEADING)]
+    cause: Option<CauseId>,
+    /// Only messages with this correlation id
+    #[arg(long, value_name = "C", help_heading = HEADING)]
+    correlation_id: Option<CorrelationId>,
+    /// Only messages with this id
+    #[arg(long, value_name = "ID", help_heading = HEADING)]
+    message_id: Option<MessageId>,
+    /// Only those set aside since then: a time such as 2026-11-14T09:30:00Z, or an age such as 2h
+    #[arg(long, value_name = "TIME", value_parser = moment, help_heading = HEADING)]
+    since: Option<String>,
+    /// Only those set aside before then
+    #[arg(long, value_name = "TIME", value_parser = moment, help_heading = HEADING)]
+    until: Option<String>,
+    /// Only those after at least so many failed attempts
+    #[arg(long, value_name = "N", help_heading = HEADING)]
+    min_attempts: Option<u32>,
+    /// Only those that were replayed before
+    #[arg(long, help_heading = HEADING)]
+    replayed: bool,
+    /// Only those that were never replayed
+    #[arg(long, conflicts_with = "replayed", help_heading = HEADING)]
+    never_replayed: bool,
+    /// Only those in this state
+    #[arg(long, value_parser = STATES, help_heading = HEADING)]
+    state: Option<String>,
+}
+
+const HEADING: &str = "Filters";
+const STATES: [&str; 4] = ["open", "taken", "edited", "unapproved"];
+
+impl Filter {
+    /// Whether it fits everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs().is_empty()
+    }
+
+    /// As a part of a query: `&queue=lab`.
+    pub(super) fn query(&self) -> String {
+        self.pairs().iter().map(|(name, text)| format!("&{name}={}", encode(text))).collect()
+    }
+
+    /// As an object in the body of a request.
+    pub(super) fn object(&self) -> Map<String, Value> {
+        self.pairs().into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
+    }
+
+    /// The same without those that take part in nothing, unless somebody asked for just them.
+    pub(super) fn query_of_open(&self) -> String {
+        let state = if self.state.is_none() { "&state=open" } else { "" };
+        format!("{}{state}", self.query())
+    }
+
+    /// As it is typed: ` --queue lab`.
+    pub(super) fn flags(&self) -> String {
+        let flag = |(name, text): &(&str, String)| match (*name, text.as_str()) {
+            ("replayed", "true") => " --replayed".to_owned(),
+            ("replayed", _) => " --never-replayed".to_owned(),
+            (name, text) => format!(" --{} {}", name.replace('_', "-"), shell::quote(text)),
+        };
+        self.pairs().iter().map(flag).collect()
+    }
+
+    /// What is given, in the gateway's words.
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let replayed = match (self.replayed, self.never_replayed) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
+        let all = [
+            ("queue", self.queue.as_ref().map(ToString::to_string)),
+            ("type", self.message_type.as_ref().map(ToString::to_string)),
+            ("kind", self.kind.as_ref().map(ToString::to_string)),
+            ("code", self.code.as_ref().map(ToString::to_string)),
+            ("cause", self.cause.as_ref().map(ToString::to_string)),
+            ("correlation_id", self.correlation_id.as_ref().map(ToString::to_string)),
+            ("message_id", self.message_id.as_ref().map(ToString::to_string)),
+            ("since", self.since.clone()),
+            ("until", self.until.clone()),
+            ("min_attempts", self.min_attempts.as_ref().map(ToString::to_string)),
+            ("replayed", replayed.as_ref().map(ToString::to_string)),
+            ("state", self.state.clone()),
+        ];
+        all.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+    }
+}
+
+fn kind(text: &str) -> Result<FailureKind, String> {
+    let words = text.replace('-', " ");
+    let found =
+        FailureKind::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
+    found.ok_or_else(|| {
+        let known = FailureKind::ALL.map(|kind| kind.as_str().replace(' ', "-"));
+        format!("it is one of: {}", known.join(", "))
+    })
+}
+
+fn code(text: &str) -> Result<Code, Invalid> {
+    Code::new(text)
+}
+
+/// What a cause is known by.
+pub(super) fn cause(text: &str) -> Result<CauseId, Invalid> {
+    CauseId::new(text)
+}
+
+/// A time or an age, as it came: what an age means is for the gateway's clock to say.
+fn moment(text: &str) -> Result<String, &'static str> {
+    let is_one = text.parse::<Timestamp>().is_ok() || duration::parse(text).is_ok();
+    let form = "write a time such as 2026-11-14T09:30:00Z, or an age such as 2h";
+    if is_one { Ok(text.trim().to_owned()) } else { Err(form) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        filter: Filter,
+    }
+
+    fn filter(line: &str) -> Result<Filter, clap::Error> {
+        Line::try_parse_from(["x"].into_iter().chain(line.split_whitespace())).map(|it| it.filter)
+    }
+
+    #[test]
+    fn flags_become_a_query_an_object_and_flags_again() {
+        let filter = filter("--queue hospital/a&b --kind ai-service --since 2h --never-replayed");
+        let filter = filter.unwrap();
+        let expected = "&queue=hospital%2Fa%26b&kind=AI%20service&since=2h&replayed=false";
+        assert_eq!(filter.query(), expected);
+        assert_eq!(filter.query_of_open(), format!("{expected}&state=open"));
+        let expected = json!({
+            "queue": "hospital/a&b", "kind": "AI service", "since": "2h", "replayed": "false",
+        });
+        assert_eq!(Value::from(filter.object()), expected);
+        let flags = " --queue 'hospital/a&b' --kind 'AI service' --since 2h --never-replayed";
+        assert_eq!(filter.flags(), flags);
+    }
+
+    #[test]
+    fn every_flag_is_read_and_none_is_none() {
+        let every = "--queue q --type t --kind transient --code c --cause v1:0123456789abcdef \
+                     --correlation-id c --message-id m --since 2026-11-14T09:30:00Z --until 1h30m \
+                     --min-attempts 3 --replayed --state open";
+        assert_eq!(filter(every).unwrap().pairs().len(), 12);
+        assert!(filter("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        for line in [
+            "--kind sometimes",
+            "--cause 7",
+            "--since yesterday",
+            "--until 5",
+            "--replayed --never-replayed",
+            "--state dead",
+            "--min-attempts many",
+            "--code a,b",
+        ] {
+            assert!(filter(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A replay or a discard, watched to its end.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::sleep,
+};
+
+use super::{
+    operation::{self, Operation, Told},
+    outcomes,
+};
+use crate::{
+    client::{Client, ClientError, Retry},
+    output,
+    words::{count, plural},
+};
+
+/// How often it is looked at.
+const EVERY: Duration = Duration::from_millis(300);
+/// For how long the gateway may be away.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Watches it until it does nothing more, then tells what became of it; an error unless all went well.
+pub(super) async fn to_the_end(client: &Client, begun: Told, json: bool) -> Result<()> {
+    let (id, name) = (begun.operation.id, begun.operation.name());
+    let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let watched = tokio::select! {
+        watched = watch(client, begun) => watched.map_err(anyhow::Error::new),
+        _ = interrupts.recv() => Err(anyhow::anyhow!("interrupted")),
+    };
+    let ended = watched.inspect_err(|_| leave(id, &name));
+    conclude(client, ended.with_context(|| format!("{name} goes on"))?, json).await
+}
+
+/// How to come back to what goes on by itself.
+fn leave(id: i64, name: &str) {
+    output::say(&format!("{name} goes on by itself"));
+    output::say(&format!("  look    bezoar dead replays {id}"));
+    output::say(&format!("  pause   bezoar dead replays {id} --pause --reason TEXT"));
+    output::say(&format!("  cancel  bezoar dead replays {id} --cancel --reason TEXT"));
+}
+
+async fn watch(client: &Client, mut told: Told) -> Result<Told, ClientError> {
+    let bar = Bar::new(told.operation.total);
+    let mut retry = Retry::new(PATIENCE);
+    loop {
+        bar.show(&told.operation);
+        if told.operation.is_over() {
+            return Ok(told);
+        }
+        sleep(EVERY).await;
+        match operation::ask(client, told.operation.id).await {
+            Ok(newer) => (told, retry) = (newer, Retry::new(PATIENCE)),
+            Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A bar on stderr; nothing at all if that is no terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(total: u64) -> Self {
+        let bar = ProgressBar::new(total);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    fn show(&self, operation: &Operation) {
+        let known = operation.completed.zip(operation.failed).map(|(done, failed)| done + failed);
+        self.0.set_position(known.unwrap_or(operation.done));
+        let phase = match operation.state.as_str() {
+            "paused" => "paused: ".to_owned(),
+            _ if operation.is_canary() => {
+                format!("canary of {}: ", count(operation.canary.unwrap_or_default()))
+            }
+            _ => String::new(),
+        };
+        self.0.set_message(format!("{phase}{}", operation.progress()));
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Tells what became of it.
+async fn conclude(client: &Client, told: Told, json: bool) -> Result<()> {
+    let operation = &told.operation;
+    output::say(&summary(operation));
+    let failed = operation.failed.unwrap_or_default();
+    if failed > 0 {
+        output::say("failed again:");
+        // Why is good to know, but not to know it changes nothing.
+        let why = outcomes::failures(client, operation).await.unwrap_or_default();
+        why.iter().for_each(|line| output::say(line));
+    }
+    if json {
+        output::print_json(&told.reply)?;
+    }
+    let name = operation.name();
+    match operation.state.as_str() {
+        "stopped" => bail!(
+            "{name} was stopped: go on with `bezoar dead replays {} --resume --reason TEXT`, or free the rest \
+             with --cancel",
+            operation.id
+        ),
+        "cancelled" => bail!("{name} was cancelled"),
+        _ if failed > 0 => bail!("{} failed again", plural(failed, "message")),
+        _ => Ok(()),
+    }
+}
+
+fn summary(operation: &Operation) -> String {
+    let why = operation.stopped.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("{} {}{why}: {}", operation.name(), operation.state, operation.progress())
+}

@@ -1,0 +1,175 @@
+//! A replay or a discard, as the gateway tells of it.
+
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    client::{Client, ClientError, Reply, path},
+    words::{count, plural},
+};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Operation {
+    pub(super) id: i64,
+    pub(super) state: String,
+    pub(super) who: String,
+    pub(super) reason: String,
+    pub(super) planned_at: String,
+    pub(super) stopped: Option<String>,
+    /// How many take part.
+    pub(super) total: u64,
+    /// How many were asked for and cannot.
+    pub(super) refused: u64,
+    /// How many were sent or discarded.
+    pub(super) done: u64,
+    #[serde(default)]
+    pub(super) queues: Vec<Share>,
+    /// Only of a replay, as is all that follows.
+    pub(super) completed: Option<u64>,
+    pub(super) failed: Option<u64>,
+    pub(super) in_flight: Option<u64>,
+    pub(super) canary: Option<u64>,
+    pub(super) rate: Option<f64>,
+    pub(super) stop_after: Option<u64>,
+    pub(super) new_ids: Option<bool>,
+}
+
+/// How many of a queue.
+#[derive(Debug, Deserialize)]
+pub(super) struct Share {
+    pub(super) queue: String,
+    pub(super) count: u64,
+}
+
+/// What somebody wants of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Run,
+    Pause,
+    Cancel,
+}
+
+/// An operation, and the gateway's words for it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) reply: Reply,
+    pub(super) operation: Operation,
+}
+
+impl Told {
+    pub(super) fn new(reply: Reply) -> Result<Self, ClientError> {
+        let operation = reply.parse()?;
+        Ok(Self { reply, operation })
+    }
+}
+
+/// What became of a request that begins an operation.
+pub(super) fn begun(result: Result<Told, ClientError>) -> Result<Told> {
+    result.map_err(|error| {
+        let words = "it may have begun all the same, look with `bezoar dead replays`";
+        let is_open = error.is_open();
+        let error = anyhow::Error::new(error);
+        if is_open { error.context(words) } else { error }
+    })
+}
+
+pub(super) async fn ask(client: &Client, id: i64) -> Result<Told, ClientError> {
+    client.get(&path(["v1", "replays", &id.to_string()])).await.and_then(Told::new)
+}
+
+pub(super) async fn give(
+    client: &Client,
+    id: i64,
+    order: Order,
+    reason: &str,
+) -> Result<Told, ClientError> {
+    let word = match order {
+        Order::Run => "run",
+        Order::Pause => "pause",
+        Order::Cancel => "cancel",
+    };
+    let order = json!({ "order": word, "reason": reason });
+    client.order(&path(["v1", "replays", &id.to_string()]), &order).await.and_then(Told::new)
+}
+
+impl Operation {
+    /// What it is; a discard has no outcomes.
+    pub(super) fn noun(&self) -> &'static str {
+        if self.completed.is_some() { "replay" } else { "discard" }
+    }
+
+    pub(super) fn is_replay(&self) -> bool {
+        self.completed.is_some()
+    }
+
+    /// `replay 7`
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.noun(), self.id)
+    }
+
+    /// Whether it does nothing more, at least until somebody says so.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "ended" | "stopped" | "cancelled")
+    }
+
+    /// Whether it waits for those that went first.
+    pub(super) fn is_canary(&self) -> bool {
+        let canary = self.canary.unwrap_or_default();
+        canary > 0
+            && canary < self.total
+            && self.done <= canary
+            && self.completed.unwrap_or_default() < canary
+    }
+
+    /// How far it is, in words.
+    pub(super) fn progress(&self) -> String {
+        let Some((completed, failed)) = self.completed.zip(self.failed) else {
+            return format!("{} of {} discarded", count(self.done), count(self.total));
+        };
+        let sent = format!("{} of {} sent", count(self.done), plural(self.total, "message"));
+        let in_flight = count(self.in_flight.unwrap_or_default());
+        let (completed, failed) = (count(completed), count(failed));
+        format!("{sent}, {completed} completed, {failed} failed again, {in_flight} in flight")
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// A replay of ten with a canary of three.
+    pub(crate) fn replay([done, completed, failed]: [u64; 3]) -> Value {
+        json!({
+            "id": 7, "state": "running", "who": "ada", "reason": "mended",
+            "planned_at": "2026-11-14T09:00:00Z", "ended_at": null, "stopped": null,
+            "total": 10, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 10 }],
+            "completed": completed, "failed": failed, "in_flight": done - completed - failed,
+            "canary": 3, "rate": null, "stop_after": null, "new_ids": false,
+        })
+    }
+
+    fn operation(counts: [u64; 3]) -> Operation {
+        serde_json::from_value(replay(counts)).unwrap()
+    }
+
+    #[test]
+    fn the_canary_is_known_by_its_counts() {
+        for (counts, expected) in
+            [([0, 0, 0], true), ([3, 2, 0], true), ([3, 3, 0], false), ([9, 4, 1], false)]
+        {
+            assert_eq!(operation(counts).is_canary(), expected, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn progress_is_told_in_words() {
+        let expected = "9 of 10 messages sent, 4 completed, 1 failed again, 4 in flight";
+        assert_eq!(operation([9, 4, 1]).progress(), expected);
+        let discard = Operation { completed: None, ..operation([9, 4, 1]) };
+        assert_eq!(discard.progress(), "9 of 10 discarded");
+        assert_eq!(discard.name(), "discard 7");
+    }
+}

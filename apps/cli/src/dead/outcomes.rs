@@ -1,0 +1,107 @@
+//! What became of each message of a replay or a discard.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::operation::Operation;
+use crate::{
+    client::{Client, path},
+    words::{count, plural},
+};
+
+/// How many pages of 1,000 are read to find why messages failed again.
+const PAGES: usize = 100;
+/// How many causes are told.
+const CAUSES: usize = 10;
+
+/// One message of an operation.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Item {
+    pub(super) place: u64,
+    pub(super) dead_letter: i64,
+    pub(super) message_id: String,
+    pub(super) queue: String,
+    pub(super) state: String,
+    /// The dead letter that it became again.
+    pub(super) again: Option<i64>,
+    pub(super) cause: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Page {
+    pub(super) messages: Vec<Item>,
+    pub(super) next: Option<u64>,
+}
+
+/// A page of messages in their order, after a place.
+pub(super) async fn page(client: &Client, operation: i64, after: u64) -> Result<Page> {
+    let path = path(["v1", "replays", &operation.to_string(), "messages"]);
+    Ok(client.get(&format!("{path}?after={after}")).await?.parse()?)
+}
+
+/// Why messages failed again, in lines for people.
+pub(super) async fn failures(client: &Client, operation: &Operation) -> Result<Vec<String>> {
+    let mut wanted = operation.failed.unwrap_or_default();
+    let (mut found, mut after) = (Failures::default(), Some(0));
+    for _ in 0..PAGES {
+        let Some(place) = after.filter(|_| wanted > 0) else { break };
+        let page = page(client, operation.id, place).await?;
+        for item in &page.messages {
+            wanted = wanted.saturating_sub(found.add(item));
+        }
+        after = page.next;
+    }
+    Ok(found.lines())
+}
+
+/// Causes, with how many each and one of them.
+#[derive(Debug, Default)]
+struct Failures(BTreeMap<String, (u64, i64)>);
+
+impl Failures {
+    /// Takes note of a message; how many failures it is.
+    fn add(&mut self, item: &Item) -> u64 {
+        let Some((again, cause)) = item.again.zip(item.cause.as_ref()) else { return 0 };
+        let (number, _) = self.0.entry(cause.clone()).or_insert((0, again));
+        *number += 1;
+        1
+    }
+
+    /// The most frequent first.
+    fn lines(self) -> Vec<String> {
+        let mut all: Vec<_> = self.0.into_iter().collect();
+        all.sort_by_key(|(_, (number, _))| std::cmp::Reverse(*number));
+        let line = |(cause, (number, again)): &(String, (u64, i64))| {
+            format!("  {} × {cause}, such as dead letter {again}", count(*number))
+        };
+        let mut lines: Vec<_> = all.iter().take(CAUSES).map(line).collect();
+        if all.len() > CAUSES {
+            lines.push(format!("  … and {} more", plural((all.len() - CAUSES) as u64, "cause")));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn failures_are_told_by_cause_the_most_frequent_first() {
+        let mut failures = Failures::default();
+        for (place, cause) in [(1, Some("v1:a")), (2, Some("v1:b")), (3, Some("v1:b")), (4, None)] {
+            let item = serde_json::from_value(json!({
+                "place": place, "dead_letter": place, "message_id": "m", "queue": "q",
+                "state": "failed again", "again": cause.map(|_| place + 100), "cause": cause,
+            }));
+            assert_eq!(failures.add(&item.unwrap()), u64::from(cause.is_some()));
+        }
+        let expected =
+            ["  2 × v1:b, such as dead letter 102", "  1 × v1:a, such as dead letter 101"];
+        assert_eq!(failures.lines(), expected);
+    }
+}

@@ -1,0 +1,231 @@
+//! `bezoar dead replays`: replays and discards, how far they are, and what should become of one.
+
+use anyhow::Result;
+use bezoar::{Clock, SystemClock};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::{
+    follow,
+    operation::{self, Operation, Order, Told},
+    outcomes::{self, Item, Page},
+};
+use crate::{
+    client::Client,
+    output, reason,
+    table::{ALARM, Cell, Lean, Table},
+    words,
+};
+
+const COLUMNS: &[(&str, Lean)] = &[
+    ("id", Lean::Right),
+    ("what", Lean::Left),
+    ("state", Lean::Left),
+    ("messages", Lean::Right),
+    ("done", Lean::Right),
+    ("completed", Lean::Right),
+    ("failed again", Lean::Right),
+    ("age", Lean::Right),
+    ("who", Lean::Left),
+    ("reason", Lean::Left),
+];
+
+const ITEM_COLUMNS: &[(&str, Lean)] = &[
+    ("place", Lean::Right),
+    ("dead letter", Lean::Right),
+    ("queue", Lean::Left),
+    ("message", Lean::Left),
+    ("state", Lean::Left),
+    ("again", Lean::Right),
+    ("cause", Lean::Left),
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// One of them
+    id: Option<i64>,
+    /// Start what was planned
+    #[arg(long, group = "order", requires_all = ["id", "reason"])]
+    start: bool,
+    /// Do nothing more until told to
+    #[arg(long, group = "order", requires_all = ["id", "reason"])]
+    pause: bool,
+    /// Go on with what was paused or stopped
+    #[arg(long, group = "order", requires_all = ["id", "reason"])]
+    resume: bool,
+    /// Do nothing more, and free what was not done
+    #[arg(long, group = "order", requires_all = ["id", "reason"])]
+    cancel: bool,
+    /// Why; the audit log keeps it
+    #[arg(long, value_name = "TEXT", value_parser = reason::parse, requires = "order")]
+    reason: Option<String>,
+    /// Follow it to its end
+    #[arg(long, requires = "id", conflicts_with_all = ["pause", "cancel"])]
+    wait: bool,
+    /// What became of each of its messages
+    #[arg(long, requires = "id", conflicts_with_all = ["order", "wait"])]
+    messages: bool,
+    /// The gateway's JSON instead of words; with --messages an object on each line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let json = arguments.json;
+    let Some(id) = arguments.id else { return list(client, json).await };
+    if arguments.messages {
+        return messages(client, id, json).await;
+    }
+    let order = arguments.order().zip(arguments.reason.as_deref());
+    let told = match order {
+        Some((order, reason)) => operation::give(client, id, order, reason).await?,
+        None => operation::ask(client, id).await?,
+    };
+    match (arguments.wait, json, order) {
+        (true, _, _) => follow::to_the_end(client, told, json).await,
+        (_, true, _) => output::print_json(&told.reply).map(drop),
+        (_, _, Some(_)) => {
+            ordered(&told.operation);
+            Ok(())
+        }
+        _ => show(client, &told).await,
+    }
+}
+
+impl Arguments {
+    fn order(&self) -> Option<Order> {
+        match (self.start || self.resume, self.pause, self.cancel) {
+            (true, ..) => Some(Order::Run),
+            (_, true, _) => Some(Order::Pause),
+            (.., true) => Some(Order::Cancel),
+            _ => None,
+        }
+    }
+}
+
+async fn list(client: &Client, json: bool) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Listed {
+        operations: Vec<Operation>,
+    }
+    let reply = client.get("/v1/replays").await?;
+    if json {
+        return output::print_json(&reply).map(drop);
+    }
+    let Listed { operations } = reply.parse()?;
+    if operations.is_empty() {
+        output::say("no replays and no discards yet");
+        return Ok(());
+    }
+    output::print(&table(&operations, SystemClock.now()).render()).map(drop)
+}
+
+fn table(operations: &[Operation], now: Timestamp) -> Table {
+    let mut table = Table::new(COLUMNS);
+    let outcome = |known: Option<u64>| known.map_or(words::NONE.to_owned(), words::count);
+    for operation in operations {
+        table.push([
+            operation.id.to_string().into(),
+            operation.noun().into(),
+            state(operation),
+            words::count(operation.total).into(),
+            words::count(operation.done).into(),
+            outcome(operation.completed).into(),
+            outcome(operation.failed).into(),
+            words::age_of(&operation.planned_at, now).into(),
+            operation.who.as_str().into(),
+            operation.reason.as_str().into(),
+        ]);
+    }
+    table
+}
+
+fn state(operation: &Operation) -> Cell {
+    match operation.state.as_str() {
+        "stopped" => Cell::styled(&operation.state, ALARM),
+        state => state.into(),
+    }
+}
+
+fn ordered(operation: &Operation) {
+    let then = match operation.state.as_str() {
+        "running" => format!("; look with `bezoar dead replays {}`", operation.id),
+        "cancelled" => "; what was not done is free again".to_owned(),
+        _ => String::new(),
+    };
+    output::say(&format!("{} is {}{then}", operation.name(), operation.state));
+}
+
+async fn show(client: &Client, told: &Told) -> Result<()> {
+    let operation = &told.operation;
+    output::print(&facts(operation).render())?;
+    if operation.failed > Some(0) {
+        output::print("failed again\n")?;
+        for line in outcomes::failures(client, operation).await? {
+            output::print(&format!("{}\n", output::printable(&line)))?;
+        }
+    }
+    output::hint(&format!("each message: bezoar dead replays {} --messages", operation.id));
+    Ok(())
+}
+
+fn facts(operation: &Operation) -> Table {
+    let why = operation.stopped.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+    let queues = operation.queues.iter();
+    let queues: Vec<_> =
+        queues.map(|it| format!("{} ({})", it.queue, words::count(it.count))).collect();
+    let mut facts = Table::of_facts();
+    let mut fact = |label: &str, text: String| facts.push([label.into(), text.into()]);
+    fact(operation.noun(), operation.id.to_string());
+    fact("state", format!("{}{why}", operation.state));
+    fact("planned", format!("{} by {}", words::moment(&operation.planned_at), operation.who));
+    fact("reason", operation.reason.clone());
+    fact("queues", if queues.is_empty() { words::NONE.to_owned() } else { queues.join(", ") });
+    fact("progress", operation.progress());
+    fact("refused", words::count(operation.refused));
+    if operation.is_replay() {
+        let new = operation.new_ids == Some(true);
+        fact("ids", if new { "new" } else { "the same" }.to_owned());
+        let canary = operation.canary.filter(|canary| *canary > 0);
+        fact("canary", canary.map_or(words::NONE.to_owned(), words::count));
+        let rate = operation.rate.map(|rate| format!("at most {rate} a second"));
+        fact("rate", rate.unwrap_or_else(|| words::NONE.to_owned()));
+        fact("stops after", operation.stop_after.map_or(words::NONE.to_owned(), words::count));
+    }
+    facts
+}
+
+/// All of them, a page at a time.
+async fn messages(client: &Client, id: i64, json: bool) -> Result<()> {
+    let mut after = Some(0);
+    while let Some(place) = after {
+        let Page { messages, next } = outcomes::page(client, id, place).await?;
+        let reads_on = match json {
+            true => output::print(&lines(&messages)?)?,
+            false => output::print(&items(&messages).render())?,
+        };
+        after = next.filter(|_| reads_on);
+    }
+    Ok(())
+}
+
+fn lines(items: &[Item]) -> Result<String> {
+    let line = |item: &Item| Ok(serde_json::to_string(item)? + "\n");
+    items.iter().map(line).collect()
+}
+
+fn items(items: &[Item]) -> Table {
+    let mut table = Table::new(ITEM_COLUMNS);
+    for item in items {
+        table.push([
+            item.place.to_string().into(),
+            item.dead_letter.to_string().into(),
+            item.queue.as_str().into(),
+            item.message_id.as_str().into(),
+            item.state.as_str().into(),
+            item.again.map(|id| id.to_string()).unwrap_or_default().into(),
+            item.cause.as_deref().unwrap_or_default().into(),
+        ]);
+    }
+    table
+}

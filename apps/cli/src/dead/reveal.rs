@@ -1,0 +1,122 @@
+//! `bezoar dead reveal`: what is sensitive, with a reason.
+
+mod revealed;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+pub(super) use self::revealed::{Revealed, is_text};
+use crate::{
+    client::{Client, ClientError, Reply, path},
+    output,
+    private_file::{Existing, PrivateFile},
+    reason, words,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The dead letter's number, as `bezoar dead list` shows it
+    #[arg(allow_negative_numbers = true)]
+    id: i64,
+    /// Why; the audit log keeps it
+    #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
+    reason: String,
+    /// The body; that is also what is revealed if nothing is asked for
+    #[arg(long)]
+    body: bool,
+    /// The values of its headers
+    #[arg(long)]
+    headers: bool,
+    /// What the errors of its attempts said
+    #[arg(long)]
+    details: bool,
+    /// Write to a new file that only you can read
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if there is one
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// The gateway's JSON instead of text, with the body in base64
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+    let parts = arguments.parts();
+    let existing = if arguments.force { Existing::Replaced } else { Existing::Refused };
+    // Whether the file can be written is known before anything is revealed.
+    let file = arguments.output.as_ref().map(|path| PrivateFile::begin(path, existing));
+    let file = file.transpose()?;
+    let reply = ask(client, arguments.id, &arguments.reason, &parts).await?;
+    if parts == ["body"] && !arguments.json {
+        return body(&Revealed::read(&reply)?.body()?, file);
+    }
+    let text = match arguments.json {
+        true => format!("{}\n", reply.json()?.get()),
+        false => Revealed::read(&reply)?.text()?,
+    };
+    match file {
+        Some(file) => keep(file, text.as_bytes()),
+        None if arguments.json => output::print_json(&reply).map(drop),
+        None => output::print(&text).map(drop),
+    }
+}
+
+/// Asks for parts of a dead letter.
+pub(super) async fn ask(
+    client: &Client,
+    id: i64,
+    reason: &str,
+    parts: &[&str],
+) -> Result<Reply, ClientError> {
+    let path = path(["v1", "dead-letters", &id.to_string(), "reveal"]);
+    client.reveal(&path, &json!({ "reason": reason, "what": parts })).await
+}
+
+impl Arguments {
+    fn parts(&self) -> Vec<&'static str> {
+        let all = [("body", self.body), ("headers", self.headers), ("details", self.details)];
+        let parts: Vec<_> = all.into_iter().filter_map(|(part, it)| it.then_some(part)).collect();
+        if parts.is_empty() { vec!["body"] } else { parts }
+    }
+}
+
+/// The bytes as they are, unless they would do something to a terminal.
+fn body(body: &[u8], file: Option<PrivateFile>) -> Result<()> {
+    if let Some(file) = file {
+        return keep(file, body);
+    }
+    let is_terminal = io::stdout().is_terminal();
+    let size = words::plural(body.len() as u64, "byte");
+    match (is_terminal, body.is_empty()) {
+        (_, true) => {
+            output::say("the body is empty");
+            Ok(())
+        }
+        (true, _) if !is_text(body) => {
+            bail!("the body is {size} that a terminal cannot show; write them with --output FILE")
+        }
+        (true, _) if !body.ends_with(b"\n") => write(&[body, b"\n"].concat()),
+        _ => write(body),
+    }
+}
+
+fn write(bytes: &[u8]) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write the result"),
+    }
+}
+
+fn keep(mut file: PrivateFile, bytes: &[u8]) -> Result<()> {
+    file.write_all(bytes).context("cannot write the file")?;
+    file.finish()?;
+    output::say(&format!("{} written", words::plural(bytes.len() as u64, "byte")));
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What was revealed, in text. It holds what is sensitive, and so cannot be printed by accident.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use anyhow::{Context as _, Result};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+
+use crate::{
+    client::{ClientError, Reply},
+    output::printable,
+    words::{self, plural},
+};
+
+#[derive(Deserialize)]
+pub(in super::super) struct Revealed {
+    content_type: Option<String>,
+    body_base64: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    details: Option<Vec<String>>,
+}
+
+impl Revealed {
+    pub(in super::super) fn read(reply: &Reply) -> Result<Self, ClientError> {
+        reply.parse()
+    }
+
+    /// The bytes of the body.
+    pub(in super::super) fn body(&self) -> Result<Vec<u8>> {
+        let text = self.body_base64.as_ref().context("the gateway answered without a body")?;
+        STANDARD.decode(text).ok().context("the gateway's answer holds no base64")
+    }
+
+    /// The media type of the body.
+    pub(in super::super) fn content_type(&self) -> Option<&str> {
+        self.content_type.as_deref()
+    }
+
+    /// All that was asked for, to be read by a person.
+    pub(super) fn text(&self) -> Result<String> {
+        let mut text = String::new();
+        if let Some(headers) = &self.headers {
+            text += &format!("{}\n", plural(headers.len() as u64, "header"));
+            for (name, value) in headers {
+                text += &format!("  {}: {}\n", printable(name), printable(value));
+            }
+        }
+        if let Some(details) = &self.details {
+            text += &format!("{}, the latest last\n", plural(details.len() as u64, "error text"));
+            for (place, detail) in details.iter().enumerate() {
+                let detail = if detail.is_empty() { words::NONE } else { detail };
+                text += &format!("  {}. {}\n", place + 1, lines(detail));
+            }
+        }
+        if self.body_base64.is_some() {
+            text += &self.body_text()?;
+        }
+        Ok(text)
+    }
+
+    fn body_text(&self) -> Result<String> {
+        let body = self.body()?;
+        let kind = self.content_type.as_deref().unwrap_or("of no named type");
+        let title = format!("body, {}, {}\n", plural(body.len() as u64, "byte"), printable(kind));
+        let text = match std::str::from_utf8(&body) {
+            Ok(text) if is_text(&body) => lines(text),
+            _ => "not shown, because it is no text; write it with --body --output FILE".to_owned(),
+        };
+        Ok(format!("{title}  {text}\n"))
+    }
+}
+
+/// Every line indented, and harmless.
+fn lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(|line| printable(line.trim_end_matches('\r'))).collect();
+    lines.join("\n  ")
+}
+
+/// Whether a terminal can show it as it is.
+pub(in super::super) fn is_text(body: &[u8]) -> bool {
+    std::str::from_utf8(body).is_ok_and(|text| {
+        let text = text.replace("\r\n", "\n").replace(['\n', '\t'], "");
+        matches!(printable(&text), Cow::Borrowed(_))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_can_show_is_text() {
+        for (body, expected) in [
+            (&b"{\"a\": 1}\r\n\tx"[..], true),
+            ("größe".as_bytes(), true),
+            (b"", true),
+            (b"a\x1b[2J", false),
+            (b"a\rb", false),
+            (b"\xff\xfe", false),
+            ("a\u{202e}b".as_bytes(), false),
+            (b"\0", false),
+        ] {
+            assert_eq!(is_text(body), expected, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn all_parts_are_written_for_people() {
+        let revealed: Revealed = serde_json::from_value(json!({
+            "id": 7, "content_type": "text/plain", "body_base64": STANDARD.encode("one\ntwo"),
+            "headers": { "source": "ward 3\u{1b}" }, "details": ["first\nline", ""],
+        }))
+        .unwrap();
+        let expected = "\
+1 header
+  source: ward 3\u{fffd}
+2 error texts, the latest last
+  1. first
+  line
+  2. –
+body, 7 bytes, text/plain
+  one
+  two
+";
+        assert_eq!(revealed.text().unwrap(), expected);
+    }
+}

@@ -1,0 +1,99 @@
+//! `bezoar dead discard`
+
+use serde_json::{Value, json};
+
+use crate::{
+    bezoar,
+    fake::{Answer, Asked, Gateway, problem},
+    run,
+    terminal::Terminal,
+};
+
+fn discard(state: &str, done: u64) -> Value {
+    json!({
+        "id": 8, "state": state, "who": "eve", "reason": "test data",
+        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
+        "total": 1200, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 1200 }],
+    })
+}
+
+fn gateway(count: u64, exact: bool) -> Gateway {
+    Gateway::start(move |_, asked: &Asked| match asked.target.as_str() {
+        "/v1/discards" if asked.json()["expect"] == json!(1200) => {
+            Answer::Json(202, discard("running", 0))
+        }
+        "/v1/discards" => Answer::Json(
+            409,
+            json!({
+                "type": "urn:bezoar:problem:unexpected", "status": 409, "found": 1200,
+                "detail": "1200 would take part, not 0",
+            }),
+        ),
+        "/v1/replays/8" => Answer::Json(200, discard("ended", 1200)),
+        _ => {
+            let matching = json!({ "count": count, "exact": exact });
+            Answer::Json(200, json!({ "dead_letters": [], "next": null, "matching": matching }))
+        }
+    })
+}
+
+#[test]
+fn without_a_terminal_the_number_must_be_given() {
+    let gateway = gateway(1200, true);
+    let filter = ["dead", "discard", "--queue", "lab", "--reason", "test data"];
+    for more in [vec![], vec!["--expect", "1200"]] {
+        let ended = run(bezoar(&gateway).args(filter).args(more));
+        assert_eq!(ended.code, 1);
+        assert!(ended.words.contains("--yes --expect N"), "{ended:?}");
+    }
+    assert_eq!(run(bezoar(&gateway).args(filter).arg("--yes")).code, 2);
+    assert!(gateway.asked().is_empty());
+
+    let ended = run(bezoar(&gateway).args(filter).args(["--yes", "--expect", "1200", "--json"]));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.words, "discard 8 ended: 1,200 of 1,200 discarded\n");
+    assert_eq!(ended.data, format!("{}\n", discard("ended", 1200)));
+    let expected = json!({ "filter": { "queue": "lab" }, "reason": "test data", "expect": 1200 });
+    assert_eq!(gateway.asked()[0].json(), expected);
+}
+
+#[test]
+fn another_number_discards_nothing() {
+    let detail = "7 would take part, not 6; look again before you go on";
+    let gateway = Gateway::start(move |_, _| problem(409, "unexpected", detail));
+    let arguments = ["dead", "discard", "--all", "--reason", "r", "--yes", "--expect", "6"];
+    let ended = run(bezoar(&gateway).args(arguments));
+    assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
+}
+
+#[test]
+fn at_a_terminal_the_number_is_typed() {
+    // Where the list's count is not exact, the gateway is asked for the exact one.
+    for (count, exact) in [(1200, true), (1000, false)] {
+        let gateway = gateway(count, exact);
+        let mut terminal = Terminal::start(&gateway, "dead discard --queue lab --reason r");
+        terminal.wait_for("1,200 dead letters would be removed for good");
+        terminal.wait_for("Type 1,200 to discard them:");
+        terminal.press("1200\n");
+        let (code, screen) = terminal.end();
+        assert_eq!(code, 0, "{screen:?}");
+        assert!(screen.contains("discard 8 ended"), "{screen:?}");
+        assert_eq!(gateway.asked()[0].target, "/v1/dead-letters?limit=1&queue=lab&state=open");
+        let discards = gateway.asked().into_iter().filter(|asked| asked.target == "/v1/discards");
+        assert_eq!(discards.last().unwrap().json()["expect"], json!(1200));
+    }
+}
+
+#[test]
+fn at_a_terminal_a_yes_is_not_enough() {
+    for keys in ["y\n", "\n", "120\n", "\u{3}"] {
+        let gateway = gateway(1200, true);
+        let mut terminal = Terminal::start(&gateway, "dead discard --all --reason r");
+        terminal.wait_for("Type 1,200");
+        terminal.press(keys);
+        let (code, screen) = terminal.end();
+        assert_eq!(code, 1);
+        assert!(screen.contains("nothing was discarded"), "{screen:?}");
+        assert!(gateway.asked().iter().all(|asked| asked.target != "/v1/discards"));
+    }
+}

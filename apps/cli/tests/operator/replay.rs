@@ -1,0 +1,229 @@
+//! `bezoar dead replay`
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::{
+    bezoar,
+    fake::{Answer, Asked, Gateway, problem},
+    run,
+    terminal::Terminal,
+};
+
+/// A replay of ten messages.
+pub(crate) fn replay(state: &str, [done, completed, failed]: [u64; 3]) -> Value {
+    json!({
+        "id": 7, "state": state, "who": "ada", "reason": "mended",
+        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
+        "total": 10, "refused": 2, "done": done,
+        "queues": [{ "queue": "lab", "count": 8 }, { "queue": "x-ray", "count": 2 }],
+        "completed": completed, "failed": failed, "in_flight": done - completed - failed,
+        "canary": 3, "rate": null, "stop_after": null, "new_ids": false,
+    })
+}
+
+pub(crate) fn failures() -> Value {
+    let item = |place: u64, again: Value, cause: Value| {
+        json!({
+            "place": place, "dead_letter": place, "message_id": format!("m-{place}"), "queue": "lab",
+            "state": if again.is_null() { "completed" } else { "failed again" },
+            "again": again, "cause": cause,
+        })
+    };
+    let messages =
+        [item(1, json!(null), json!(null)), item(2, json!(33), json!("v1:0123456789abcdef"))];
+    json!({ "messages": messages, "next": null })
+}
+
+/// Plans, starts, sends its canary, and ends as it is told.
+fn gateway(end: Value) -> Gateway {
+    let looked = AtomicUsize::new(0);
+    Gateway::start(move |_, asked: &Asked| {
+        let body = match (asked.method.as_str(), asked.target.as_str()) {
+            ("POST", "/v1/replays") if asked.json()["plan"] == json!(true) => {
+                replay("planned", [0, 0, 0])
+            }
+            ("POST", "/v1/replays") => replay("running", [0, 0, 0]),
+            ("POST", _) if asked.json()["order"] == json!("cancel") => {
+                replay("cancelled", [0, 0, 0])
+            }
+            ("POST", _) => replay("running", [0, 0, 0]),
+            (_, "/v1/replays/7") => match looked.fetch_add(1, Ordering::SeqCst) {
+                0 => replay("running", [3, 1, 0]),
+                1 => replay("running", [9, 5, 0]),
+                _ => end.clone(),
+            },
+            _ => failures(),
+        };
+        Answer::Json(200, body)
+    })
+}
+
+const BY_ID: [&str; 6] = ["dead", "replay", "4", "17", "--reason", "mended"];
+
+#[test]
+fn those_that_are_named_are_replayed_and_followed_to_the_end() {
+    let gateway = gateway(replay("ended", [10, 10, 0]));
+    let more =
+        ["--canary", "3", "--rate", "20/s", "--stop-after", "2", "--new-ids", "--expect", "2"];
+    let ended = run(bezoar(&gateway).args(BY_ID).args(more));
+    let words =
+        "replay 7 ended: 10 of 10 messages sent, 10 completed, 0 failed again, 0 in flight\n";
+    assert_eq!((ended.code, ended.data.as_str(), ended.words.as_str()), (0, "", words));
+    let expected = json!({
+        "ids": [4, 17], "reason": "mended", "canary": 3, "rate": 20.0, "stop_after": 2,
+        "new_ids": true, "expect": 2, "plan": false,
+    });
+    assert_eq!(gateway.asked()[0].json(), expected);
+}
+
+#[test]
+fn what_failed_again_is_told_with_its_causes_and_is_a_failure() {
+    let gateway = gateway(replay("ended", [10, 9, 1]));
+    let ended = run(bezoar(&gateway).args(BY_ID).arg("--json"));
+    assert_eq!(ended.code, 1);
+    assert!(ended.words.contains("1 × v1:0123456789abcdef, such as dead letter 33"), "{ended:?}");
+    assert!(ended.words.ends_with("bezoar: 1 message failed again\n"), "{ended:?}");
+    let told: Value = serde_json::from_str(&ended.data).unwrap();
+    assert_eq!(told, replay("ended", [10, 9, 1]));
+}
+
+#[test]
+fn one_that_was_stopped_says_why_and_what_can_be_done() {
+    let mut stopped = replay("stopped", [3, 2, 1]);
+    stopped["stopped"] = json!("1 of 3 failed again");
+    let ended = run(bezoar(&gateway(stopped)).args(BY_ID));
+    assert_eq!(ended.code, 1);
+    assert!(ended.words.contains("replay 7 stopped (1 of 3 failed again): 3 of 10"), "{ended:?}");
+    assert!(ended.words.contains("bezoar dead replays 7 --resume --reason TEXT"), "{ended:?}");
+}
+
+#[test]
+fn without_a_terminal_a_filter_needs_a_plan_or_a_yes() {
+    let gateway = gateway(replay("ended", [10, 10, 0]));
+    let filter = ["dead", "replay", "--queue", "lab", "--reason", "mended"];
+    let ended = run(bezoar(&gateway).args(filter));
+    assert_eq!(ended.code, 1);
+    assert!(ended.words.contains("--plan, or use --yes"), "{ended:?}");
+    assert!(gateway.asked().is_empty());
+
+    let ended = run(bezoar(&gateway).args(filter).args(["--yes", "--no-wait"]));
+    assert_eq!((ended.code, ended.data.as_str()), (0, "7\n"));
+    assert!(ended.words.contains("bezoar dead replays 7"), "{ended:?}");
+    let asked = gateway.asked()[0].json();
+    assert_eq!((&asked["filter"], &asked["plan"]), (&json!({ "queue": "lab" }), &json!(false)));
+}
+
+#[test]
+fn a_plan_is_shown_and_not_started() {
+    let gateway = gateway(replay("ended", [10, 10, 0]));
+    let ended = run(bezoar(&gateway).args(["dead", "replay", "--all", "--reason", "r", "--plan"]));
+    assert_eq!((ended.code, ended.data.as_str()), (0, "7\n"));
+    for part in [
+        "replay 7 is planned: 10 messages",
+        "  8 to lab\n  2 to x-ray\n2 dead letters take no part",
+        "they keep their ids",
+        "start it: bezoar dead replays 7 --start --reason TEXT",
+    ] {
+        assert!(ended.words.contains(part), "{part:?} is missing in:\n{}", ended.words);
+    }
+    assert_eq!((gateway.asked().len(), &gateway.asked()[0].json()["filter"]), (1, &json!({})));
+}
+
+#[test]
+fn nothing_chosen_or_two_things_are_wrong_usage() {
+    let gateway = gateway(json!(null));
+    for which in
+        [vec![], vec!["7", "--queue", "q"], vec!["--all", "--queue", "q"], vec!["7", "--all"]]
+    {
+        let ended = run(bezoar(&gateway).args(["dead", "replay", "--reason", "r"]).args(&which));
+        assert_eq!(ended.code, 2, "{which:?} {ended:?}");
+    }
+    assert_eq!(run(bezoar(&gateway).args(["dead", "replay", "7"])).code, 2, "without a reason");
+    assert!(gateway.asked().is_empty());
+}
+
+#[test]
+fn a_plan_of_nothing_is_not_left_behind() {
+    let gateway = Gateway::start(|_, _| {
+        let mut empty = replay("planned", [0, 0, 0]);
+        (empty["total"], empty["refused"]) = (json!(0), json!(0));
+        Answer::Json(200, empty)
+    });
+    let arguments = ["dead", "replay", "--queue", "q", "--reason", "r", "--yes"];
+    let ended = run(bezoar(&gateway).args(arguments));
+    let words = "no dead letters match: nothing is replayed\n";
+    assert_eq!((ended.code, ended.words.as_str()), (0, words));
+    assert_eq!(gateway.asked()[1].json()["order"], json!("cancel"));
+}
+
+#[test]
+fn another_number_than_expected_and_a_lost_answer_are_told() {
+    let detail = "12 would take part, not 2; look again before you go on";
+    let gateway = Gateway::start(move |_, _| problem(409, "unexpected", detail));
+    let ended = run(bezoar(&gateway).args(BY_ID).args(["--expect", "2"]));
+    assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
+    let gateway = Gateway::start(|_, _| Answer::Hangup);
+    let ended = run(bezoar(&gateway).args(BY_ID));
+    assert!(ended.words.contains("it may have begun all the same"), "{ended:?}");
+}
+
+#[test]
+fn at_a_terminal_the_plan_is_shown_and_started_after_a_yes() {
+    let gateway = gateway(replay("ended", [10, 10, 0]));
+    let mut terminal =
+        Terminal::start(&gateway, "dead replay --cause v1:0123456789abcdef --reason r");
+    terminal.wait_for("Replay 10 messages? [y/N]");
+    terminal.press("y\n");
+    terminal.wait_for("canary of 3: 3 of 10 messages sent");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen:?}");
+    assert!(screen.contains("8 to lab") && screen.contains("replay 7 ended"), "{screen:?}");
+    let asked = gateway.asked();
+    assert_eq!(asked[0].json()["plan"], json!(true));
+    assert_eq!(asked[1].target, "/v1/replays/7");
+    assert_eq!(asked[1].json(), json!({ "order": "run", "reason": "r" }));
+}
+
+#[test]
+fn at_a_terminal_anything_but_yes_cancels_the_plan() {
+    for keys in ["n\n", "\n", "\u{3}", "\u{4}"] {
+        let gateway = gateway(json!(null));
+        let mut terminal = Terminal::start(&gateway, "dead replay --all --reason r");
+        terminal.wait_for("[y/N]");
+        terminal.press(keys);
+        let (code, screen) = terminal.end();
+        assert_eq!(code, 1, "{screen:?}");
+        assert!(screen.contains("nothing was replayed"), "{screen:?}");
+        assert_eq!(gateway.asked()[1].json()["order"], json!("cancel"));
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_it_running_and_says_how_to_come_back() {
+    let gateway = gateway(replay("running", [9, 5, 0]));
+    let mut terminal = Terminal::start(&gateway, "dead replay 4 17 --reason r");
+    terminal.wait_for("9 of 10 messages sent");
+    terminal.press("\u{3}");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 1);
+    for part in ["replay 7 goes on", "bezoar dead replays 7 --pause", "--cancel --reason TEXT"] {
+        assert!(screen.contains(part), "{part:?} is missing in {screen:?}");
+    }
+    assert!(
+        gateway.asked().iter().all(|asked| asked.method == "GET" || asked.target == "/v1/replays")
+    );
+}
+
+#[test]
+fn a_gateway_that_is_away_for_a_moment_is_waited_for() {
+    let gateway = Gateway::start(|before, _| match before {
+        0 => Answer::Json(202, replay("running", [0, 0, 0])),
+        1 => Answer::Hangup,
+        2 => Answer::Busy,
+        _ => Answer::Json(200, replay("ended", [10, 10, 0])),
+    });
+    let ended = run(bezoar(&gateway).args(BY_ID));
+    assert_eq!(ended.code, 0, "{ended:?}");
+}

@@ -1,0 +1,123 @@
+//! `bezoar dead replays`
+
+use serde_json::{Value, json};
+
+use crate::{
+    bezoar,
+    fake::{Answer, Gateway, problem},
+    replay::{failures, replay},
+    run,
+};
+
+fn discard() -> Value {
+    json!({
+        "id": 8, "state": "ended", "who": "eve", "reason": "test data",
+        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
+        "total": 4, "refused": 0, "done": 4, "queues": [{ "queue": "lab", "count": 4 }],
+    })
+}
+
+#[test]
+fn all_are_listed() {
+    let gateway =
+        Gateway::answering(json!({ "operations": [discard(), replay("stopped", [3, 2, 1])] }));
+    let ended = run(bezoar(&gateway).args(["dead", "replays"]));
+    let lines: Vec<_> = ended.data.lines().collect();
+    let start = "id  what     state    messages  done  completed  failed again";
+    assert!(lines[0].starts_with(start), "{ended:?}");
+    assert!(
+        lines[1].starts_with(" 8  discard  ended           4     4          –             –"),
+        "{ended:?}"
+    );
+    assert!(
+        lines[2].starts_with(" 7  replay   stopped        10     3          2             1"),
+        "{ended:?}"
+    );
+    let ended = run(bezoar(&gateway).args(["dead", "replays", "--json"]));
+    assert!(ended.data.starts_with(r#"{"operations":["#), "{ended:?}");
+    let gateway = Gateway::answering(json!({ "operations": [] }));
+    let ended = run(bezoar(&gateway).args(["dead", "replays"]));
+    assert_eq!(ended.words, "no replays and no discards yet\n");
+}
+
+#[test]
+fn one_is_shown_with_why_messages_failed_again() {
+    let gateway = Gateway::start(|_, asked| {
+        let is_one = asked.target == "/v1/replays/7";
+        Answer::Json(200, if is_one { replay("running", [9, 5, 1]) } else { failures() })
+    });
+    let ended = run(bezoar(&gateway).args(["dead", "replays", "7"]));
+    for part in [
+        "replay       7",
+        "planned      2001-09-09 01:46:40 UTC by ada",
+        "queues       lab (8), x-ray (2)",
+        "9 of 10 messages sent, 5 completed, 1 failed again, 3 in flight",
+        "ids          the same",
+        "1 × v1:0123456789abcdef, such as dead letter 33",
+    ] {
+        assert!(ended.data.contains(part), "{part:?} is missing in:\n{}", ended.data);
+    }
+}
+
+#[test]
+fn every_message_is_shown_page_by_page() {
+    let gateway = Gateway::start(|_, asked| {
+        let mut page = failures();
+        if asked.target.ends_with("after=0") {
+            page["next"] = json!(2);
+        }
+        Answer::Json(200, page)
+    });
+    let ended = run(bezoar(&gateway).args(["dead", "replays", "7", "--messages", "--json"]));
+    let lines: Vec<Value> =
+        ended.data.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((ended.code, lines.len()), (0, 4));
+    assert_eq!(lines[1], failures()["messages"][1]);
+    let targets: Vec<_> = gateway.asked().into_iter().map(|asked| asked.target).collect();
+    assert_eq!(targets, ["/v1/replays/7/messages?after=0", "/v1/replays/7/messages?after=2"]);
+    let ended = run(bezoar(&gateway).args(["dead", "replays", "7", "--messages"]));
+    assert!(ended.data.contains("m-2      failed again     33  v1:0123456789abcdef"), "{ended:?}");
+}
+
+#[test]
+fn orders_are_given_with_a_reason() {
+    for (flag, order, state, words) in [
+        ("--start", "run", "running", "replay 7 is running; look with `bezoar dead replays 7`\n"),
+        ("--resume", "run", "running", "replay 7 is running; look with `bezoar dead replays 7`\n"),
+        ("--pause", "pause", "paused", "replay 7 is paused\n"),
+        (
+            "--cancel",
+            "cancel",
+            "cancelled",
+            "replay 7 is cancelled; what was not done is free again\n",
+        ),
+    ] {
+        let gateway = Gateway::answering(replay(state, [9, 5, 1]));
+        let ended = run(bezoar(&gateway).args(["dead", "replays", "7", flag, "--reason", "r"]));
+        assert_eq!((ended.code, ended.words.as_str()), (0, words));
+        assert_eq!(gateway.asked()[0].json(), json!({ "order": order, "reason": "r" }));
+        assert_eq!(run(bezoar(&gateway).args(["dead", "replays", "7", flag])).code, 2);
+        assert_eq!(run(bezoar(&gateway).args(["dead", "replays", flag, "--reason", "r"])).code, 2);
+    }
+}
+
+#[test]
+fn what_was_planned_is_started_and_followed() {
+    let gateway = Gateway::start(|_, asked| {
+        let state = if asked.method == "POST" { "running" } else { "ended" };
+        Answer::Json(200, replay(state, [10, 10, 0]))
+    });
+    let arguments = ["dead", "replays", "7", "--start", "--reason", "r", "--wait"];
+    let ended = run(bezoar(&gateway).args(arguments));
+    assert_eq!(ended.code, 0);
+    assert!(ended.words.starts_with("replay 7 ended"), "{ended:?}");
+}
+
+#[test]
+fn one_that_is_not_there_or_has_ended_is_an_error() {
+    let gateway =
+        Gateway::start(|_, _| problem(404, "not-found", "there is no replay or discard 9"));
+    let ended = run(bezoar(&gateway).args(["dead", "replays", "9"]));
+    let words = "bezoar: there is no replay or discard 9\n";
+    assert_eq!((ended.code, ended.words.as_str()), (1, words));
+}

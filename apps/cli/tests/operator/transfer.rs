@@ -1,0 +1,114 @@
+//! `bezoar dead export` and `bezoar dead import`
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use serde_json::json;
+
+use crate::{
+    bezoar,
+    fake::{Answer, Ending, Gateway, problem},
+    run, run_revealing,
+    terminal::Terminal,
+};
+
+const EXPORT: [&str; 6] = ["dead", "export", "--queue", "lab", "--reason", "move"];
+
+fn lines(number: usize) -> String {
+    (0..number).map(|number| format!("{{\"stamp\":\"{number}\",\"body\":\"CANARY\"}}\n")).collect()
+}
+
+#[test]
+fn lines_are_exported_as_they_come() {
+    let gateway = Gateway::start(|_, _| Answer::Lines(lines(1_000), Ending::Whole));
+    let ended = run_revealing(bezoar(&gateway).args(EXPORT));
+    assert_eq!((ended.code, ended.words.as_str()), (0, "1,000 dead letters exported\n"));
+    assert_eq!(ended.data, lines(1_000));
+    let expected = json!({ "reason": "move", "filter": { "queue": "lab" } });
+    assert_eq!(gateway.asked()[0].json(), expected);
+}
+
+#[test]
+fn an_export_has_no_limit_but_a_private_file() {
+    let long = "x".repeat(1024 * 1024) + "\n";
+    let gateway = Gateway::start(move |_, _| Answer::Lines(long.repeat(40), Ending::Whole));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dead.ndjson");
+    let ended = run(bezoar(&gateway).args(EXPORT).arg("--output").arg(&file));
+    assert_eq!((ended.code, ended.words.as_str()), (0, "40 dead letters exported\n"));
+    assert_eq!(fs::metadata(&file).unwrap().len(), 40 * (1024 * 1024 + 1));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let ended = run(bezoar(&gateway).args(EXPORT).arg("--output").arg(&file));
+    assert!(ended.words.contains("exists; name another"), "{ended:?}");
+    assert_eq!(gateway.asked().len(), 1);
+}
+
+#[test]
+fn an_export_that_breaks_off_is_an_error_and_leaves_no_file() {
+    for (text, ending) in [(lines(500), Ending::BreaksOff), ("{\"half".to_owned(), Ending::Whole)] {
+        let gateway = Gateway::start(move |_, _| Answer::Lines(text.clone(), ending));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dead.ndjson");
+        let ended = run(bezoar(&gateway).args(EXPORT).arg("--output").arg(&file));
+        assert_eq!(ended.code, 1);
+        assert!(ended.words.contains("the export is not complete"), "{ended:?}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        let ended = run_revealing(bezoar(&gateway).args(EXPORT));
+        assert_eq!(ended.code, 1);
+    }
+}
+
+#[test]
+fn a_terminal_is_no_place_for_an_export() {
+    let gateway = Gateway::start(|_, _| Answer::Lines(lines(1), Ending::Whole));
+    let (code, screen) = Terminal::start(&gateway, "dead export --reason r").end();
+    assert_eq!(code, 1);
+    assert!(screen.contains("--output FILE") && gateway.asked().is_empty(), "{screen:?}");
+}
+
+#[test]
+fn a_refused_export_is_told() {
+    let gateway = Gateway::start(|_, _| problem(403, "forbidden", "this needs the role admin"));
+    let ended = run(bezoar(&gateway).args(EXPORT));
+    assert_eq!(ended.code, 1);
+    assert!(ended.words.ends_with("this needs the role admin\n"), "{ended:?}");
+}
+
+#[test]
+fn lines_are_imported_in_chunks_and_sent_again_if_need_be() {
+    let gateway = Gateway::start(|before, asked| match before {
+        1 => Answer::Busy,
+        2 => Answer::Hangup,
+        _ => {
+            let lines = asked.body.iter().filter(|byte| **byte == b'\n').count();
+            Answer::Json(200, json!({ "imported": lines - 1, "known_already": 1 }))
+        }
+    });
+    let line = format!("\"{}\"\n", "x".repeat(1024 * 1024));
+    let arguments = ["dead", "import", "-", "--reason", "moved here & there"];
+    let ended = run(bezoar(&gateway).args(arguments).write_stdin(line.repeat(20)));
+    let words = "17 dead letters imported, 3 known already\n";
+    assert_eq!((ended.code, ended.words.as_str()), (0, words));
+    let asked = gateway.asked();
+    assert!(asked.iter().all(|asked| asked.body.len() < 16 * 1024 * 1024));
+    assert_eq!(asked[0].target, "/v1/imports?reason=moved%20here%20%26%20there");
+    assert_eq!(asked[0].header("content-type"), "application/x-ndjson");
+    let ended = run(bezoar(&gateway).args(arguments).arg("--json").write_stdin("1\n2\n"));
+    assert_eq!(ended.data, "{\"imported\":1,\"known_already\":1}\n");
+}
+
+#[test]
+fn a_wrong_line_is_named_and_what_came_before_is_told() {
+    let gateway = Gateway::start(|before, _| match before {
+        0 => Answer::Json(200, json!({ "imported": 7, "known_already": 0 })),
+        _ => problem(400, "bad-request", "line 2: the body is no base64; nothing was imported"),
+    });
+    let line = format!("\"{}\"\n", "x".repeat(1024 * 1024));
+    let ended = run(bezoar(&gateway)
+        .args(["dead", "import", "-", "--reason", "r"])
+        .write_stdin(line.repeat(14)));
+    let expected = "7 dead letters imported, 0 known already\nbezoar: lines 8–14, counted from the \
+                    first of them: line 2: the body is no base64; nothing was imported\n";
+    assert_eq!((ended.code, ended.words.as_str()), (1, expected));
+    let ended = run(bezoar(&gateway).args(["dead", "import", "/nowhere", "--reason", "r"]));
+    assert!(ended.words.contains("cannot open /nowhere"), "{ended:?}");
+}

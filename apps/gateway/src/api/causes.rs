@@ -1,0 +1,84 @@
+//! Why messages died, in groups.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use bezoar::catalogue::{CatalogueError, CauseId, CauseState, Filter, Verb};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Problem, caller::Caller, filter, filter::Pairs, input::Input, segment::Segment, shown,
+};
+use crate::{app::App, config::Role};
+
+/// The rows of a list, unless told otherwise, and at most.
+const PAGE: (u32, u32) = (50, 1_000);
+/// The longest note.
+const NOTE_LIMIT_CHARS: usize = 1_000;
+
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    query: Pairs,
+) -> Result<Json<Value>, Problem> {
+    caller.needs(Role::Viewer, None)?;
+    let (limits, rest): (Vec<_>, Vec<_>) =
+        filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit");
+    let limit = match limits.last() {
+        Some((_, value)) => filter::limit(value, PAGE.1)?,
+        None => PAGE.0,
+    };
+    let pairs = rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let filter = filter::from_pairs(pairs, &caller, app.now())?;
+    app.covers(&filter).await?;
+    let causes = app.catalogue().causes(&filter, limit).await?;
+    let seen = causes.iter().filter(|cause| caller.sees(&cause.queue));
+    Ok(Json(json!({ "causes": seen.map(shown::cause).collect::<Vec<_>>() })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mark {
+    state: Opinion,
+    /// As it was, if absent; an empty one removes it.
+    note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Opinion {
+    Open,
+    Acknowledged,
+    Resolved,
+}
+
+/// Says what people think of a cause.
+pub(super) async fn mark(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(cause): Segment,
+    Input(mark): Input<Mark>,
+) -> Result<Json<Value>, Problem> {
+    caller.needs(Role::Operator, None)?;
+    let cause = CauseId::new(cause)?;
+    let filter = Filter { cause: Some(cause.clone()), ..Filter::default() };
+    let found = app.catalogue().causes(&filter, 1).await?;
+    if !found.iter().any(|cause| caller.sees(&cause.queue)) {
+        return Err(CatalogueError::NoCause(cause).into());
+    }
+    let before = found.first().and_then(|cause| cause.note.as_ref());
+    let note = mark.note.or_else(|| before.map(|(text, ..)| text.clone())).unwrap_or_default();
+    if note.chars().count() > NOTE_LIMIT_CHARS {
+        let detail = format!("a note has at most {NOTE_LIMIT_CHARS} characters");
+        return Err(Problem::bad_request(detail));
+    }
+    let state = match mark.state {
+        Opinion::Open => CauseState::Open,
+        Opinion::Acknowledged => CauseState::Acknowledged,
+        Opinion::Resolved => CauseState::Resolved,
+    };
+    let act = caller.act(Verb::Mark, format!("cause {cause}: {}", state.as_str()), String::new());
+    let marked = app.catalogue().mark(&cause, state, &note, &act).await?;
+    Ok(Json(shown::cause(&marked)))
+}

@@ -1,0 +1,122 @@
+//! Which dead letters: the same words in a query and in a body.
+
+use axum::extract::{Query, rejection::QueryRejection};
+use bezoar::{
+    Code, CorrelationId, FailureKind, MessageId, MessageType, QueueName,
+    catalogue::{CauseId, EntryState, Filter, OperationId},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value};
+
+use super::{Problem, caller::Caller};
+use crate::config::human::duration;
+
+const KNOWN: &str = "queue, type, kind, code, cause, correlation_id, message_id, since, until, \
+                     min_attempts, replayed, state";
+
+/// A query as it came.
+pub(super) type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
+
+/// A query's names and values; a name that comes twice has no meaning.
+pub(super) fn pairs(query: Pairs) -> Result<Vec<(String, String)>, Problem> {
+    let Query(pairs) = query.map_err(|_| Problem::bad_request("the query cannot be read"))?;
+    let mut names: Vec<_> = pairs.iter().map(|(name, _)| name).collect();
+    names.sort();
+    if names.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Problem::bad_request("a parameter is given twice"));
+    }
+    Ok(pairs)
+}
+
+/// A filter of names and values, limited to what the caller may see. A name that is not known is refused: a
+/// misspelt filter would fit everything.
+pub(super) fn from_pairs<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Filter, Problem> {
+    let mut filter = Filter::default();
+    let mut queue = None;
+    for (name, value) in pairs {
+        match name {
+            "queue" => queue = Some(QueueName::new(value)?),
+            "type" => filter.message_type = Some(MessageType::new(value)?),
+            "kind" => filter.kind = Some(kind(value)?),
+            "code" => filter.code = Some(Code::new(value)?),
+            "cause" => filter.cause = Some(CauseId::new(value)?),
+            "correlation_id" => filter.correlation_id = Some(CorrelationId::new(value)?),
+            "message_id" => filter.message_id = Some(MessageId::new(value)?),
+            "since" => filter.since = Some(moment("since", value, now)?),
+            "until" => filter.until = Some(moment("until", value, now)?),
+            "min_attempts" => filter.min_attempts = Some(number("min_attempts", value)?),
+            "replayed" => filter.replayed = Some(yes_or_no("replayed", value)?),
+            "state" => filter.state = Some(state(value)?),
+            _ => return Err(Problem::bad_request(format!("a filter has only these: {KNOWN}"))),
+        }
+    }
+    filter.queues = caller.limited(queue)?;
+    Ok(filter)
+}
+
+/// The same of an object whose values are texts, numbers or booleans.
+pub(super) fn from_object(
+    object: &Map<String, Value>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Filter, Problem> {
+    let text = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => Ok((name.clone(), text.clone())),
+        Value::Number(number) => Ok((name.clone(), number.to_string())),
+        Value::Bool(yes) => Ok((name.clone(), yes.to_string())),
+        _ => Err(Problem::bad_request("a filter's values are texts, numbers or booleans")),
+    };
+    let pairs = object.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, now)
+}
+
+fn kind(text: &str) -> Result<FailureKind, Problem> {
+    text.replace('-', " ").parse().map_err(|_| {
+        let known = FailureKind::ALL.map(FailureKind::as_str).join(", ");
+        Problem::bad_request(format!("kind is one of: {known}"))
+    })
+}
+
+fn state(text: &str) -> Result<&'static str, Problem> {
+    let known = [
+        EntryState::Open,
+        EntryState::Taken(OperationId(0)),
+        EntryState::Edited,
+        EntryState::Unapproved,
+    ]
+    .map(EntryState::as_str);
+    let found = known.into_iter().find(|known| *known == text);
+    found.ok_or_else(|| Problem::bad_request(format!("state is one of: {}", known.join(", "))))
+}
+
+/// A time, or how long ago.
+fn moment(name: &str, text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+    if let Ok(at) = text.parse() {
+        return Ok(at);
+    }
+    let ago = duration::parse(text).ok().and_then(|ago| SignedDuration::try_from(ago).ok());
+    ago.and_then(|ago| now.checked_sub(ago).ok()).ok_or_else(|| {
+        let form = "a time such as 2026-11-14T09:30:00Z, or how long ago such as 2h";
+        Problem::bad_request(format!("{name} is not {form}"))
+    })
+}
+
+pub(super) fn number(name: &str, text: &str) -> Result<u32, Problem> {
+    text.parse().map_err(|_| Problem::bad_request(format!("{name} is not a whole number")))
+}
+
+/// How many rows, from 1; more than `most` are not given at a time.
+pub(super) fn limit(text: &str, most: u32) -> Result<u32, Problem> {
+    match number("limit", text)? {
+        0 => Err(Problem::bad_request("limit is 0, which shows nothing; it is from 1")),
+        some => Ok(some.min(most)),
+    }
+}
+
+fn yes_or_no(name: &str, text: &str) -> Result<bool, Problem> {
+    text.parse().map_err(|_| Problem::bad_request(format!("{name} is not true or false")))
+}

@@ -1,0 +1,250 @@
+//! Replays and discards: planned, run, paused, cancelled, and how far they are.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bezoar::{
+    DeadLetterId,
+    catalogue::{CatalogueError, Ids, Operation, OperationId, Order, Pick, Plan, Task, Verb},
+};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Problem, caller::Caller, filter, filter::Pairs, input, input::Input, segment::Segment, shown,
+};
+use crate::{app::App, config::Role};
+
+/// How many ids one request may name.
+const IDS_LIMIT: usize = 10_000;
+/// The rows of a list of operations, and of one's messages.
+const OPERATIONS: u32 = 100;
+const ITEMS: u32 = 1_000;
+/// The fastest rate that makes a difference.
+const RATE_LIMIT: f64 = 1_000_000.0;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReplayInput {
+    reason: String,
+    ids: Option<Vec<i64>>,
+    filter: Option<Map<String, Value>>,
+    expect: Option<u64>,
+    #[serde(default)]
+    canary: u32,
+    rate: Option<f64>,
+    stop_after: Option<u32>,
+    #[serde(default)]
+    new_ids: bool,
+    /// Only plans; an order starts it.
+    #[serde(default)]
+    plan: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DiscardInput {
+    reason: String,
+    ids: Option<Vec<i64>>,
+    filter: Option<Map<String, Value>>,
+    /// How many are to be discarded: whoever does not know has not looked.
+    expect: u64,
+}
+
+pub(super) async fn replay(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Input(wanted): Input<ReplayInput>,
+) -> Result<Response, Problem> {
+    caller.needs(Role::Operator, None)?;
+    let reason = input::reason(&wanted.reason)?;
+    if wanted.rate.is_some_and(|rate| !(rate > 0.0 && rate <= RATE_LIMIT)) {
+        return Err(Problem::bad_request("rate is so many a second, above 0"));
+    }
+    let task = Task::Replay {
+        canary: wanted.canary,
+        per_second: wanted.rate,
+        stop_after: wanted.stop_after,
+        ids: if wanted.new_ids { Ids::New } else { Ids::Same },
+    };
+    let pick = pick(&app, &caller, wanted.ids, wanted.filter).await?;
+    let plan = Plan { task, pick, expect: wanted.expect };
+    begin(&app, &caller, plan, Verb::Replay, reason, wanted.plan).await
+}
+
+pub(super) async fn discard(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Input(wanted): Input<DiscardInput>,
+) -> Result<Response, Problem> {
+    caller.needs(Role::Admin, None)?;
+    let reason = input::reason(&wanted.reason)?;
+    let pick = pick(&app, &caller, wanted.ids, wanted.filter).await?;
+    let plan = Plan { task: Task::Discard, pick, expect: Some(wanted.expect) };
+    begin(&app, &caller, plan, Verb::Discard, reason, false).await
+}
+
+/// Which dead letters; of those that are named, each must be one that the caller may see.
+async fn pick(
+    app: &App,
+    caller: &Caller,
+    ids: Option<Vec<i64>>,
+    filter: Option<Map<String, Value>>,
+) -> Result<Pick, Problem> {
+    match (ids, filter) {
+        (Some(ids), None) if ids.len() > IDS_LIMIT => Err(Problem::bad_request(format!(
+            "{} ids, at most {IDS_LIMIT}; use a filter",
+            ids.len()
+        ))),
+        (Some(ids), None) if !ids.is_empty() => {
+            let ids: Vec<_> = ids.into_iter().map(DeadLetterId).collect();
+            if let Some(queues) = caller.limited(None)? {
+                for id in &ids {
+                    let queue = app.catalogue().record(*id).await?.entry.queue;
+                    if !queues.contains(&queue) {
+                        return Err(CatalogueError::NoDeadLetter(*id).into());
+                    }
+                }
+            }
+            Ok(Pick::Ids(ids))
+        }
+        (None, Some(object)) => {
+            let filter = filter::from_object(&object, caller, app.now())?;
+            app.covers(&filter).await?;
+            Ok(Pick::Matching(filter))
+        }
+        _ => Err(Problem::bad_request("say which: either ids, or a filter ({} fits all)")),
+    }
+}
+
+async fn begin(
+    app: &App,
+    caller: &Caller,
+    plan: Plan,
+    verb: Verb,
+    reason: String,
+    only_plan: bool,
+) -> Result<Response, Problem> {
+    let act = caller.act(verb, target(&plan), reason.clone());
+    let planned = app.catalogue().plan(&plan, &act).await?;
+    if only_plan || planned.total == 0 {
+        return Ok((StatusCode::OK, Json(shown::operation(&planned))).into_response());
+    }
+    let act = caller.act(verb, format!("operation {}: run", planned.id), reason);
+    let running = app.catalogue().order(planned.id, Order::Run, &act).await?;
+    app.conductor.wake();
+    Ok((StatusCode::ACCEPTED, Json(shown::operation(&running))).into_response())
+}
+
+fn target(plan: &Plan) -> String {
+    match &plan.pick {
+        Pick::Ids(ids) if ids.len() == 1 => format!("dead letter {}", ids[0]),
+        Pick::Ids(ids) => format!("{} dead letters by id", ids.len()),
+        Pick::Matching(filter) => match &filter.cause {
+            Some(cause) => format!("dead letters of cause {cause}"),
+            None => "dead letters by filter".to_owned(),
+        },
+    }
+}
+
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<Value>, Problem> {
+    caller.needs(Role::Viewer, None)?;
+    let all = app.catalogue().operations(false, OPERATIONS).await?;
+    let seen = all.iter().filter(|operation| sees(&caller, operation));
+    Ok(Json(json!({ "operations": seen.map(shown::operation).collect::<Vec<_>>() })))
+}
+
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+) -> Result<Json<Value>, Problem> {
+    Ok(Json(shown::operation(&seen(&app, &caller, &id, Role::Viewer).await?)))
+}
+
+pub(super) async fn messages(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    query: Pairs,
+) -> Result<Json<Value>, Problem> {
+    let operation = seen(&app, &caller, &id, Role::Viewer).await?;
+    let after = match filter::pairs(query)?.as_slice() {
+        [] => 0,
+        [(name, value)] if name == "after" => {
+            value.parse().map_err(|_| Problem::bad_request("after is a place, a whole number"))?
+        }
+        _ => return Err(Problem::bad_request("the only parameter is after, a place")),
+    };
+    let items = app.catalogue().items(operation.id, after, ITEMS).await?;
+    let next = (items.len() == ITEMS as usize).then(|| items.last().map(|item| item.place));
+    let items: Vec<_> = items.iter().map(shown::item).collect();
+    Ok(Json(json!({ "messages": items, "next": next.flatten() })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OrderInput {
+    order: Wanted,
+    reason: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Wanted {
+    Run,
+    Pause,
+    Cancel,
+}
+
+/// Starts, pauses, goes on with or cancels an operation.
+pub(super) async fn order(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(id): Segment,
+    Input(wanted): Input<OrderInput>,
+) -> Result<Json<Value>, Problem> {
+    let operation = seen(&app, &caller, &id, Role::Operator).await?;
+    let (verb, role) = match operation.task {
+        Task::Replay { .. } => (Verb::Replay, Role::Operator),
+        Task::Discard => (Verb::Discard, Role::Admin),
+    };
+    caller.needs(role, None)?;
+    let reason = input::reason(&wanted.reason)?;
+    let (order, word) = match wanted.order {
+        Wanted::Run => (Order::Run, "run"),
+        Wanted::Pause => (Order::Pause, "pause"),
+        Wanted::Cancel => (Order::Cancel, "cancel"),
+    };
+    let act = caller.act(verb, format!("operation {}: {word}", operation.id), reason);
+    let operation = app.catalogue().order(operation.id, order, &act).await?;
+    app.conductor.wake();
+    Ok(Json(shown::operation(&operation)))
+}
+
+/// An operation whose every queue the caller may see; another is as good as none.
+async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Operation, Problem> {
+    caller.needs(role, None)?;
+    let id = id.parse().map(OperationId);
+    let id = id.map_err(|_| Problem::bad_request("the id of a replay or discard is a number"))?;
+    let operation = app.catalogue().operation(id).await?;
+    if !sees(caller, &operation) {
+        return Err(CatalogueError::NoOperation(id).into());
+    }
+    Ok(operation)
+}
+
+/// One without a message, and so without a queue, is for those who see all.
+fn sees(caller: &Caller, operation: &Operation) -> bool {
+    let queues = &operation.queues;
+    queues.iter().all(|(queue, _)| caller.sees(queue))
+        && (!queues.is_empty() || caller.needs_everywhere(Role::Viewer).is_ok())
+}

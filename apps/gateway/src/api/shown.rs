@@ -1,0 +1,164 @@
+//! What the API shows of dead letters and of what is done about them. Bodies, header values and error texts have no way
+//! into any of it.
+
+use bezoar::{
+    Attempt,
+    catalogue::{
+        AuditEntry, Cause, Count, Entry, EntryState, Ids, Item, ItemState, Operation, Record, Task,
+    },
+};
+use serde_json::{Value, json};
+
+/// A dead letter in a list.
+pub(super) fn entry(entry: &Entry) -> Value {
+    let operation = match entry.state {
+        EntryState::Taken(operation) => Some(operation.0),
+        _ => None,
+    };
+    json!({
+        "id": entry.id.0,
+        "queue": entry.queue.as_str(),
+        "message_id": entry.message_id.as_str(),
+        "type": entry.message_type.as_str(),
+        "correlation_id": entry.correlation_id.as_ref().map(|id| id.as_str()),
+        "reason": entry.reason,
+        "error": { "kind": entry.kind.as_str(), "code": entry.code.as_str() },
+        "cause": entry.cause.as_str(),
+        "attempts": entry.attempts,
+        "replayed": entry.replayed,
+        "body_bytes": entry.body_bytes,
+        "time": entry.time.to_string(),
+        "at": entry.at.to_string(),
+        "state": entry.state.as_str(),
+        "operation": operation,
+        "edited_from": entry.edited_from.map(|id| id.0),
+    })
+}
+
+/// All of a dead letter that may be known without revealing it.
+pub(super) fn record(record: &Record) -> Value {
+    let message = &record.message;
+    let header = |(name, value): (&String, &bezoar::HeaderValue)| json!({ "name": name, "bytes": value.len() });
+    let mut all = entry(&record.entry);
+    all["reason_code"] = record.reason.code().as_str().into();
+    all["content_type"] = message.content_type.as_ref().map(|it| it.as_str()).into();
+    all["causation_id"] = message.causation_id.as_ref().map(|id| id.as_str()).into();
+    all["acquired"] = message.ledger.acquired.into();
+    all["released"] = message.ledger.released.into();
+    all["history"] = message.ledger.history().iter().map(attempt).collect();
+    all["headers"] = message.headers.iter().map(header).collect();
+    all["lineage"] = record.lineage.iter().map(|id| id.0).collect();
+    all["operations"] = record.operations.iter().map(|id| id.0).collect();
+    all
+}
+
+fn attempt(attempt: &Attempt) -> Value {
+    json!({
+        "generation": attempt.generation,
+        "number": attempt.number,
+        "try": attempt.tried,
+        "at": attempt.at.to_string(),
+        "duration_ms": attempt.duration.as_millis() as u64,
+        "kind": attempt.kind.as_str(),
+        "code": attempt.code.as_str(),
+        "detail_bytes": attempt.detail.len(),
+    })
+}
+
+/// How many, and whether that is exact.
+pub(super) fn count(count: Count) -> Value {
+    json!({ "count": count.count, "exact": count.exact })
+}
+
+/// A cause.
+pub(super) fn cause(cause: &Cause) -> Value {
+    let note = cause
+        .note
+        .as_ref()
+        .map(|(text, who, at)| json!({ "text": text, "who": who, "at": at.to_string() }));
+    json!({
+        "id": cause.id.as_str(),
+        "title": cause.title(),
+        "queue": cause.queue.as_str(),
+        "type": cause.message_type.as_str(),
+        "kind": cause.kind.as_str(),
+        "code": cause.code.as_str(),
+        "count": cause.count,
+        "ever": cause.ever,
+        "this_hour": cause.this_hour,
+        "last_hour": cause.last_hour,
+        "first_seen": cause.first_seen.to_string(),
+        "last_seen": cause.last_seen.to_string(),
+        "samples": cause.samples.iter().map(|id| id.0).collect::<Vec<_>>(),
+        "state": cause.state.as_str(),
+        "note": note,
+    })
+}
+
+/// A replay or a discard.
+pub(super) fn operation(operation: &Operation) -> Value {
+    let queues: Vec<_> = operation
+        .queues
+        .iter()
+        .map(|(queue, count)| json!({ "queue": queue.as_str(), "count": count }))
+        .collect();
+    let task = match operation.task {
+        Task::Replay { .. } => "replay",
+        Task::Discard => "discard",
+    };
+    let mut shown = json!({
+        "id": operation.id.0,
+        "task": task,
+        "state": operation.state.as_str(),
+        "who": operation.who,
+        "reason": operation.why,
+        "planned_at": operation.planned_at.to_string(),
+        "ended_at": operation.ended_at.map(|at| at.to_string()),
+        "stopped": operation.stopped,
+        "total": operation.total,
+        "refused": operation.refused,
+        "done": operation.done,
+        "queues": queues,
+    });
+    if let Task::Replay { canary, per_second, stop_after, ids } = operation.task {
+        shown["completed"] = operation.completed.into();
+        shown["failed"] = operation.failed.into();
+        shown["in_flight"] = operation.in_flight().into();
+        shown["canary"] = canary.into();
+        shown["rate"] = per_second.into();
+        shown["stop_after"] = stop_after.into();
+        shown["new_ids"] = (ids == Ids::New).into();
+    }
+    shown
+}
+
+/// One message of a replay or a discard.
+pub(super) fn item(item: &Item) -> Value {
+    let (again, cause) = match &item.state {
+        ItemState::Failed { again, cause } => (Some(again.0), Some(cause.as_str())),
+        _ => (None, None),
+    };
+    json!({
+        "place": item.place,
+        "dead_letter": item.dead_letter.0,
+        "message_id": item.message_id.as_str(),
+        "queue": item.queue.as_str(),
+        "state": item.state.as_str(),
+        "again": again,
+        "cause": cause,
+    })
+}
+
+/// A line of the audit log.
+pub(super) fn audit(entry: &AuditEntry) -> Value {
+    json!({
+        "number": entry.number,
+        "at": entry.at.to_string(),
+        "who": entry.who,
+        "from": entry.from,
+        "verb": entry.verb,
+        "target": entry.target,
+        "why": entry.why,
+        "hash": entry.hash.to_string(),
+    })
+}

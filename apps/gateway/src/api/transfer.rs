@@ -1,0 +1,153 @@
+//! Dead letters out as lines of JSON, and in again.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Query, Request, State},
+    response::{IntoResponse, Response},
+};
+use bezoar::{
+    DeadLetterId,
+    catalogue::{Catalogue, CatalogueError, Filter, Listing, Record, Verb},
+    ops::{read_line, write_line},
+};
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use http::header;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Problem, caller::Caller, filter, input, input::Input};
+use crate::{app::App, config::Role};
+
+/// How many are listed at a time; each is read and sent by itself, so that bodies do not gather.
+const PAGE: u32 = 200;
+const NDJSON: &str = "application/x-ndjson";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExportInput {
+    reason: String,
+    #[serde(default)]
+    filter: Map<String, Value>,
+}
+
+pub(super) async fn export(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Input(wanted): Input<ExportInput>,
+) -> Result<Response, Problem> {
+    caller.needs(Role::Admin, None)?;
+    let reason = input::reason(&wanted.reason)?;
+    let filter = filter::from_object(&wanted.filter, &caller, app.now())?;
+    app.covers(&filter).await?;
+    let count = app.catalogue().count(&filter).await?;
+    let about = if count.exact { "" } else { "at least " };
+    let target = format!("{about}{} dead letters", count.count);
+    let act = caller.act(Verb::Export, target, reason);
+    app.catalogue().log(&act).await?;
+    let lines = lines(app.catalogue().clone(), app.origin(&act).await?, filter);
+    Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+}
+
+/// What an export goes through: pages of a list, each dead letter read when its turn comes.
+struct Walk {
+    catalogue: Arc<dyn Catalogue>,
+    origin: String,
+    filter: Filter,
+    page: Listing,
+    ids: Vec<bezoar::DeadLetterId>,
+}
+
+fn lines(
+    catalogue: Arc<dyn Catalogue>,
+    origin: String,
+    filter: Filter,
+) -> impl Stream<Item = Result<Bytes, Problem>> {
+    let page = Listing { before: None, limit: PAGE };
+    let walk = Walk { catalogue, origin, filter, page, ids: Vec::new() };
+    stream::try_unfold(
+        walk,
+        |mut walk| async move { Ok(walk.next().await?.map(|line| (line, walk))) },
+    )
+}
+
+impl Walk {
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            if let Some(id) = self.ids.pop() {
+                let record = match self.catalogue.record(id).await {
+                    // Replayed or discarded meanwhile: it is no longer there to be exported.
+                    Err(CatalogueError::NoDeadLetter(_)) => continue,
+                    record => record?,
+                };
+                let line = write_line(&self.origin, &record).map_err(|_| {
+                    Problem::bad_request(format!("dead letter {id} cannot be written"))
+                })?;
+                return Ok(Some(format!("{line}\n").into()));
+            }
+            let rows = self.catalogue.list(&self.filter, &self.page).await?;
+            let Some(last) = rows.last() else { return Ok(None) };
+            self.page.before = Some(last.id);
+            self.ids = rows.iter().rev().map(|row| row.id).collect();
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImportQuery {
+    reason: String,
+}
+
+/// Every line or none: a line that is wrong is named, and nothing is imported.
+pub(super) async fn import(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    query: Result<Query<ImportQuery>, axum::extract::rejection::QueryRejection>,
+    request: Request,
+) -> Result<Json<Value>, Problem> {
+    caller.needs(Role::Admin, None)?;
+    let Query(query) =
+        query.map_err(|_| Problem::bad_request("give a reason: ?reason=…, and nothing else"))?;
+    let reason = input::reason(&query.reason)?;
+    let body = input::read(request, &app).await?;
+    let text =
+        std::str::from_utf8(&body).map_err(|_| Problem::bad_request("the lines are not UTF-8"))?;
+    let mut records: Vec<(String, Record)> = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let read = read_line(line).map_err(|error| {
+            Problem::bad_request(format!("line {}: {error}; nothing was imported", number + 1))
+        })?;
+        caller.needs(Role::Admin, Some(&read.1.entry.queue))?;
+        app.known(&read.1.entry.queue, |queue| caller.sees(queue))?;
+        records.push(read);
+    }
+    let asked = records.len();
+    let act = caller.act(Verb::Import, format!("{asked} dead letters"), reason);
+    let records = elsewhere(&app, records, &app.origin(&act).await?).await?;
+    let imported = app.catalogue().import(records, &act).await?;
+    Ok(Json(json!({ "imported": imported, "known_already": asked as u64 - imported })))
+}
+
+/// Those that are not here: one that this store exported itself, and still has, is known.
+async fn elsewhere(
+    app: &App,
+    records: Vec<(String, Record)>,
+    origin: &str,
+) -> Result<Vec<(String, Record)>, Problem> {
+    let mut missing = Vec::with_capacity(records.len());
+    for (stamp, record) in records {
+        let ours = stamp.strip_prefix(origin).and_then(|rest| rest.strip_prefix('/')?.parse().ok());
+        let known = match ours.map(DeadLetterId) {
+            Some(id) => app.catalogue().record(id).await.is_ok(),
+            None => false,
+        };
+        if !known {
+            missing.push((stamp, record));
+        }
+    }
+    Ok(missing)
+}

@@ -1,0 +1,36 @@
+//! `[dead_letters]`: what may be done with what was set aside, and how long it is kept.
+
+use std::time::Duration;
+
+use bezoar::{QueueName, ops::Retention};
+
+use crate::config::reader::{Reader, Section};
+
+/// What may be done with dead letters, and how long they are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetters {
+    /// How long they are kept; for ever if not set.
+    pub keep: Option<Duration>,
+    /// How long before they are removed somebody is warned.
+    pub warn: Duration,
+    /// The queues whose dead letters may be edited.
+    pub editable: Vec<QueueName>,
+    /// Whether somebody else must approve an edit.
+    pub approval: bool,
+}
+
+impl DeadLetters {
+    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+        Self {
+            keep: reader.optional(section, "keep"),
+            warn: reader.or_default(section, "warn"),
+            editable: reader.optional(section, "editable").unwrap_or_default(),
+            approval: reader.or_default(section, "approval"),
+        }
+    }
+
+    /// How long they are kept, if not for ever.
+    pub fn retention(&self) -> Option<Retention> {
+        self.keep.map(|keep| Retention { keep, warn: self.warn })
+    }
+}

@@ -1,0 +1,343 @@
+//! What operators do about dead letters, by the HTTP API.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use bezoar_gateway::{Gateway, telemetry::Metrics};
+use http::StatusCode;
+use serde_json::{Value, json};
+use support::{Endpoint, Lab, PATIENCE, route};
+use tokio::time::timeout;
+
+const CANARY: &str = "CANARY-patient-doe";
+
+/// A lab with so many dead letters, whose endpoint takes everything from now on.
+async fn lab_with_dead(count: usize, more: &str) -> (Lab, Endpoint) {
+    let endpoint = Endpoint::start().await;
+    endpoint.answers(std::iter::repeat_n(422, count));
+    let lab = Lab::start(&(route(endpoint.port, "") + more)).await;
+    for number in 0..count {
+        let headers = [("bezoar-header-name", CANARY), ("bezoar-id", &format!("m-{number}"))];
+        lab.send("lab", &headers, &format!("{CANARY} {number}")).await;
+        lab.until("lab", |row| row["dead"] == number + 1).await;
+    }
+    (lab, endpoint)
+}
+
+async fn ask(lab: &Lab, path: &str, body: Value) -> (StatusCode, Value) {
+    lab.post(path, &[], &body.to_string()).await
+}
+
+/// Waits until an operation is in a state.
+async fn until(lab: &Lab, operation: &Value, state: &str) -> Value {
+    let path = format!("/v1/replays/{}", operation["id"]);
+    let looking = async {
+        loop {
+            let (_, operation) = lab.get(&path).await;
+            if operation["state"] == state {
+                return operation;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, looking).await.expect("the operation gets there")
+}
+
+async fn audited(lab: &Lab) -> Vec<String> {
+    let (_, log) = lab.get("/v1/audit").await;
+    let line = |entry: &Value| {
+        format!("{} {}", entry["verb"].as_str().unwrap(), entry["target"].as_str().unwrap())
+    };
+    log["entries"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn dead_letters_are_found_by_what_is_known_of_them_and_grouped_by_cause() {
+    let (lab, _) = lab_with_dead(3, "").await;
+    let (_, all) = lab.get("/v1/dead-letters").await;
+    assert_eq!(all["matching"], json!({ "count": 3, "exact": true }));
+    let ids: Vec<_> = all["dead_letters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["message_id"].clone())
+        .collect();
+    assert_eq!(ids, ["m-2", "m-1", "m-0"]);
+    for (query, expected) in [
+        ("queue=lab&kind=permanent&code=http.422&type=message", 3),
+        ("kind=transient", 0),
+        ("message_id=m-1", 1),
+        ("since=1h&state=open&replayed=false&min_attempts=1", 3),
+        ("until=1h", 0),
+    ] {
+        let (status, found) = lab.get(&format!("/v1/dead-letters?{query}")).await;
+        assert_eq!(status, StatusCode::OK, "{query}: {found}");
+        assert_eq!(found["dead_letters"].as_array().unwrap().len(), expected, "{query}");
+    }
+    let (_, causes) = lab.get("/v1/causes").await;
+    let cause = &causes["causes"][0];
+    assert_eq!((&cause["count"], &cause["this_hour"]), (&json!(3), &json!(3)));
+    assert_eq!(cause["title"], "http.422 (permanent) of message in lab");
+    let path = format!("/v1/causes/{}", cause["id"].as_str().unwrap());
+    let (_, marked) = ask(&lab, &path, json!({ "state": "acknowledged", "note": "seen" })).await;
+    assert_eq!(
+        (&marked["state"], &marked["note"]["text"]),
+        (&json!("acknowledged"), &json!("seen"))
+    );
+}
+
+#[tokio::test]
+async fn pages_go_through_all_once() {
+    let (lab, _) = lab_with_dead(5, "").await;
+    let (mut seen, mut next) = (Vec::new(), String::new());
+    loop {
+        let (_, page) = lab.get(&format!("/v1/dead-letters?limit=2{next}")).await;
+        seen.extend(page["dead_letters"].as_array().unwrap().iter().map(|row| row["id"].clone()));
+        match page["next"].as_i64() {
+            Some(after) => next = format!("&after={after}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, [5, 4, 3, 2, 1]);
+}
+
+#[tokio::test]
+async fn what_is_sensitive_is_shown_only_when_revealed_and_that_is_written_down() {
+    let (lab, _) = lab_with_dead(1, "").await;
+    for path in ["/v1/dead-letters", "/v1/dead-letters/1", "/v1/causes", "/v1/audit", "/v1/replays"]
+    {
+        let (status, answer) = lab.get(path).await;
+        assert!(status.is_success() && !answer.to_string().contains(CANARY), "{path}: {answer}");
+    }
+    let wanted = json!({ "reason": "ticket 7", "what": ["body", "headers", "details"] });
+    let (_, revealed) = ask(&lab, "/v1/dead-letters/1/reveal", wanted).await;
+    assert_eq!(revealed["headers"]["name"], CANARY);
+    assert!(revealed["body_base64"].is_string() && revealed["details"].is_array(), "{revealed}");
+    assert_eq!(audited(&lab).await, ["reveal dead letter 1: body, headers, details"]);
+    let (_, log) = lab.get("/v1/audit").await;
+    assert_eq!(log["entries"][0]["who"], "local");
+    assert_eq!(log["entries"][0]["from"], "127.0.0.1");
+    assert_eq!(log["entries"][0]["why"], "ticket 7");
+}
+
+#[tokio::test]
+async fn a_replay_sends_each_once_and_knows_what_became_of_them() {
+    let (lab, endpoint) = lab_with_dead(4, "").await;
+    endpoint.answers([200, 200, 200, 422]);
+    let wanted = json!({ "reason": "mended", "filter": { "queue": "lab" }, "expect": 4 });
+    let (status, replay) = ask(&lab, "/v1/replays", wanted).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{replay}");
+    let ended = until(&lab, &replay, "ended").await;
+    let counts = ["total", "done", "completed", "failed", "in_flight"].map(|it| ended[it].clone());
+    assert_eq!(counts, [4, 4, 3, 1, 0]);
+    let (_, messages) = lab.get(&format!("/v1/replays/{}/messages", replay["id"])).await;
+    let states = |state: &str| {
+        messages["messages"].as_array().unwrap().iter().filter(|it| it["state"] == state).count()
+    };
+    assert_eq!((states("completed"), states("failed again")), (3, 1));
+    let requests = endpoint.requests(8).await;
+    let replayed: Vec<_> =
+        requests.iter().filter(|(head, _)| head.contains_key("bezoar-replay")).collect();
+    assert_eq!(replayed.len(), 4);
+    assert!(replayed.iter().all(|(head, _)| head["bezoar-attempt"] == "1"));
+}
+
+#[tokio::test]
+async fn the_rest_goes_only_after_the_canary_completed() {
+    let (lab, endpoint) = lab_with_dead(5, "").await;
+    endpoint.answers([422]);
+    let wanted = json!({ "reason": "try one", "filter": {}, "canary": 1 });
+    let (_, replay) = ask(&lab, "/v1/replays", wanted).await;
+    let stopped = until(&lab, &replay, "stopped").await;
+    assert_eq!((&stopped["done"], &stopped["failed"]), (&json!(1), &json!(1)));
+    assert!(stopped["stopped"].as_str().unwrap().contains("1 of 1 failed"), "{stopped}");
+    let path = format!("/v1/replays/{}", replay["id"]);
+    let (_, cancelled) = ask(&lab, &path, json!({ "order": "cancel", "reason": "no" })).await;
+    assert_eq!(cancelled["state"], "cancelled");
+    let (_, replay) =
+        ask(&lab, "/v1/replays", json!({ "reason": "again", "filter": {}, "canary": 2 })).await;
+    let ended = until(&lab, &replay, "ended").await;
+    assert_eq!((&ended["total"], &ended["completed"]), (&json!(5), &json!(5)));
+}
+
+#[tokio::test]
+async fn a_plan_is_frozen_and_nobody_else_gets_what_is_in_it() {
+    let (lab, endpoint) = lab_with_dead(2, "").await;
+    let (status, plan) =
+        ask(&lab, "/v1/replays", json!({ "reason": "look", "filter": {}, "plan": true })).await;
+    assert_eq!(
+        (status, &plan["state"], &plan["total"]),
+        (StatusCode::OK, &json!("planned"), &json!(2))
+    );
+    endpoint.answers([422]);
+    lab.send("lab", &[("bezoar-id", "late")], "x").await;
+    lab.until("lab", |row| row["dead"] == 3).await;
+    let (status, other) = ask(&lab, "/v1/replays", json!({ "reason": "me too", "ids": [1] })).await;
+    assert!(status == StatusCode::CONFLICT || other["refused"] == 1, "{status} {other}");
+    let wanted = json!({ "reason": "all", "filter": {}, "expect": 3 });
+    let (status, refused) = ask(&lab, "/v1/discards", wanted).await;
+    assert_eq!((status, &refused["found"]), (StatusCode::CONFLICT, &json!(1)), "{refused}");
+    let path = format!("/v1/replays/{}", plan["id"]);
+    ask(&lab, &path, json!({ "order": "run", "reason": "go" })).await;
+    assert_eq!(until(&lab, &plan, "ended").await["completed"], 2);
+    lab.until("lab", |row| row["dead"] == 1).await;
+}
+
+#[tokio::test]
+async fn discarding_needs_the_right_number() {
+    let (lab, _) = lab_with_dead(3, "").await;
+    let (status, problem) =
+        ask(&lab, "/v1/discards", json!({ "reason": "old", "filter": {}, "expect": 2 })).await;
+    assert_eq!((status, &problem["found"]), (StatusCode::CONFLICT, &json!(3)));
+    let (_, discard) =
+        ask(&lab, "/v1/discards", json!({ "reason": "old", "filter": {}, "expect": 3 })).await;
+    assert_eq!(until(&lab, &discard, "ended").await["done"], 3);
+    lab.until("lab", |row| row["dead"] == 0).await;
+}
+
+#[tokio::test]
+async fn an_edit_is_a_new_version_that_somebody_else_approves() {
+    let rules = r#"
+        [dead_letters]
+        editable = ["lab"]
+        approval = true
+        [[token]]
+        name = "ann"
+        role = "admin"
+        secret = "token-of-ann-0123"
+        [[token]]
+        name = "bob"
+        role = "admin"
+        secret = "token-of-bob-0123"
+    "#;
+    let endpoint = Endpoint::start().await;
+    endpoint.answers([422]);
+    let lab = Lab::start(&(route(endpoint.port, "") + rules)).await.with_token("token-of-ann-0123");
+    lab.send("lab", &[("content-type", "application/json")], r#"{"patient": 7}"#).await;
+    lab.until("lab", |row| row["dead"] == 1).await;
+    let patch = json!([{ "op": "replace", "path": "/patient", "value": 8 }]);
+    let (status, made) =
+        ask(&lab, "/v1/dead-letters/1/edits", json!({ "reason": "typo", "patch": patch })).await;
+    assert_eq!(
+        (status, &made["state"], &made["edited_from"]),
+        (StatusCode::OK, &json!("unapproved"), &json!(1)),
+        "{made}"
+    );
+    let path = format!("/v1/dead-letters/{}/approve", made["id"]);
+    let (status, own) = ask(&lab, &path, json!({ "reason": "fine" })).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{own}");
+    let lab = lab.with_token("token-of-bob-0123");
+    let (_, approved) = ask(&lab, &path, json!({ "reason": "fine" })).await;
+    assert_eq!(approved["state"], "open");
+    let (_, replay) =
+        ask(&lab, "/v1/replays", json!({ "reason": "go", "ids": [made["id"]] })).await;
+    assert_eq!(until(&lab, &replay, "ended").await["completed"], 1);
+    let requests = endpoint.requests(2).await;
+    assert_eq!(requests[1].1, r#"{"patient":8}"#);
+    let (_, original) = lab.get("/v1/dead-letters/1").await;
+    assert_eq!(original["state"], "edited");
+}
+
+#[tokio::test]
+async fn where_edits_are_not_allowed_there_are_none() {
+    let (lab, _) = lab_with_dead(1, "").await;
+    let wanted = json!({ "reason": "typo", "headers": { "a": "b" } });
+    let (status, problem) = ask(&lab, "/v1/dead-letters/1/edits", wanted).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(problem["detail"].as_str().unwrap().contains("dead_letters.editable"), "{problem}");
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
+    let (lab, _) = lab_with_dead(1, "").await;
+    for (path, body, part) in [
+        ("/v1/replays", json!({ "reason": "x" }), "either ids, or a filter"),
+        ("/v1/replays", json!({ "reason": " ", "ids": [1] }), "give a reason"),
+        ("/v1/replays", json!({ "reason": "x", "ids": [1], "filter": {} }), "either ids"),
+        ("/v1/replays", json!({ "reason": "x", "ids": [99] }), "no dead letter 99"),
+        ("/v1/replays", json!({ "reason": "x", "ids": [1], "rate": 0 }), "above 0"),
+        ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "only these"),
+        ("/v1/replays", json!({ "reason": "x", "filter": { "queue": "lba" } }), "no queue"),
+        ("/v1/replays", json!({ "reason": "x", "filter": { "cause": "7" } }), "v1:"),
+        ("/v1/replays", json!({ "resaon": "x" }), "line 1"),
+        ("/v1/discards", json!({ "reason": "x", "filter": {} }), "line 1"),
+        ("/v1/replays/99", json!({ "order": "run", "reason": "x" }), "no replay or discard 99"),
+        ("/v1/dead-letters/99/reveal", json!({ "reason": "x" }), "no dead letter 99"),
+        ("/v1/causes/v1:0123456789abcdef", json!({ "state": "resolved" }), "no cause"),
+        ("/v1/imports?reason=x", json!({ "form": CANARY }), "line 1"),
+    ] {
+        let (status, problem) = ask(&lab, path, body.clone()).await;
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(
+            status.is_client_error() && detail.contains(part),
+            "{path} {body}: {status} {problem}"
+        );
+        assert!(!detail.contains(CANARY), "{detail}");
+    }
+    assert_eq!(audited(&lab).await, Vec::<String>::new());
+    lab.until("lab", |row| row["dead"] == 1).await;
+}
+
+#[tokio::test]
+async fn an_export_is_imported_once_and_whole() {
+    let (lab, endpoint) = lab_with_dead(2, "").await;
+    let lines = lab.text("/v1/exports", &json!({ "reason": "archive" }).to_string()).await;
+    assert_eq!(lines.lines().count(), 2);
+    let (_, same) = lab.post("/v1/imports?reason=again", &[], &lines).await;
+    assert_eq!((&same["imported"], &same["known_already"]), (&json!(0), &json!(2)), "its own");
+    let (other, _) = lab_with_dead(0, "").await;
+    for (imported, known) in [(2, 0), (0, 2)] {
+        let (status, answer) = other.post("/v1/imports?reason=move", &[], &lines).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert_eq!(
+            (&answer["imported"], &answer["known_already"]),
+            (&json!(imported), &json!(known))
+        );
+    }
+    let (_, there) = other.get("/v1/dead-letters").await;
+    assert_eq!(there["matching"]["count"], 2);
+    let (_, replay) = ask(&other, "/v1/replays", json!({ "reason": "go", "filter": {} })).await;
+    assert_eq!(until(&other, &replay, "ended").await["completed"], 2);
+    drop(endpoint);
+}
+
+#[tokio::test]
+async fn a_pause_and_a_running_replay_outlive_a_restart() {
+    let (lab, endpoint) = lab_with_dead(3, "").await;
+    let (status, _) = lab.post("/v1/routes/results/pause", &[], "").await;
+    assert_eq!(status, StatusCode::OK);
+    let (_, replay) = ask(&lab, "/v1/replays", json!({ "reason": "go", "filter": {} })).await;
+    let config = lab.config(&route(endpoint.port, ""));
+    let lab = lab.restart(config).await;
+    let row = lab.until("lab", |row| row["ready"] == 3).await;
+    assert_eq!(row["route"]["paused"], "paused by an operator");
+    lab.post("/v1/routes/results/resume", &[], "").await;
+    assert_eq!(until(&lab, &replay, "ended").await["completed"], 3);
+    let acts = audited(&lab).await;
+    assert!(acts.contains(&"pause route results".to_owned()), "{acts:?}");
+}
+
+impl Lab {
+    /// The text of an answer.
+    async fn text(&self, path: &str, body: &str) -> String {
+        let url = format!("http://{}{path}", self.gateway.address());
+        let request = http::Request::post(url)
+            .header("authorization", format!("Bearer {}", self.token()))
+            .body(http_body_util::Full::new(bytes::Bytes::copy_from_slice(body.as_bytes())));
+        let client =
+            hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new());
+        let reply = client.build_http().request(request.unwrap()).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::OK);
+        let body = http_body_util::BodyExt::collect(reply.into_body()).await.unwrap().to_bytes();
+        String::from_utf8(body.to_vec()).unwrap()
+    }
+
+    /// The same store, with another gateway.
+    async fn restart(self, config: bezoar_gateway::config::Config) -> Self {
+        let Self { gateway, folder, token } = self;
+        gateway.stop().await;
+        let gateway = Gateway::start(config, Metrics::local()).await.unwrap();
+        Self { gateway, folder, token }
+    }
+}

@@ -91,6 +91,7 @@ fn report_product(report: &mut Report, rounds: &Rounds, [short, long]: &[Seen; 2
     let (accept, process) = (rounds.median(product::ACCEPT)?, rounds.median(product::PROCESS)?);
     report.compare(&accept, &rounds.median(limit::INSERT_BATCHED)?, Some(0.6));
     report.compare(&process, &rounds.median(limit::PROCESS_BATCHED)?, Some(0.6));
+    report.compare(&rounds.median(product::SET_ASIDE)?, &process, Some(0.5));
     let (few, many) = (short.claim_micros, long.claim_micros);
     report.at_most("claim and complete 16: long backlog / short one", many / few, 1.3);
     report.at_most("memory with the long backlog, MiB", long.resident_mib, 100.0);

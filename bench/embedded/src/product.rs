@@ -11,14 +11,15 @@ use std::{
 use anyhow::{Result, ensure};
 use bench_support::{Measurement, Place};
 use bezoar::{
-    Bezoar, Body, Clock as _, Destination, Message, MessageId, MessageType, QueueName, Router,
-    Shutdown, State, SystemClock, Worker,
+    Bezoar, Body, Clock as _, Destination, Failure, Message, MessageId, MessageType, QueueName,
+    Router, Shutdown, State, SystemClock, Worker,
 };
 
 use crate::options::Sizes;
 
 pub(crate) const ACCEPT: &str = "bezoar: accept, 256 producers";
 pub(crate) const PROCESS: &str = "bezoar: worker, one by one";
+pub(crate) const SET_ASIDE: &str = "bezoar: worker, every one set aside";
 
 pub(crate) const QUEUE: &str = "bench";
 const PRODUCERS: u64 = 256;
@@ -32,8 +33,15 @@ pub(crate) fn round(place: &Place, sizes: &Sizes) -> Result<Vec<Measurement>> {
     let count = sizes.messages / PRODUCERS * PRODUCERS;
     let accepted =
         Measurement::of(ACCEPT, count, || runtime.block_on(accept(&bezoar, count, PRODUCERS, 1)))?;
-    let processed = Measurement::of(PROCESS, count, || runtime.block_on(process(&bezoar, count)))?;
-    Ok(vec![accepted, processed])
+    let processed = Measurement::of(PROCESS, count, || {
+        runtime.block_on(process(&bezoar, count, |router| router.on("nothing", nothing), 0))
+    })?;
+    let fewer = count / 10 / PRODUCERS * PRODUCERS;
+    runtime.block_on(accept(&bezoar, fewer, PRODUCERS, 1))?;
+    let set_aside = Measurement::of(SET_ASIDE, fewer, || {
+        runtime.block_on(process(&bezoar, fewer, |router| router.on("nothing", refuse), fewer))
+    })?;
+    Ok(vec![accepted, processed, set_aside])
 }
 
 pub(crate) async fn open(directory: &Path) -> Result<Bezoar> {
@@ -80,14 +88,21 @@ async fn produce(bezoar: Bezoar, sends: u64, batch: usize) -> Result<()> {
     Ok(())
 }
 
-async fn process(bezoar: &Bezoar, count: u64) -> Result<()> {
+/// Works on all messages, of which so many end as dead letters.
+async fn process(
+    bezoar: &Bezoar,
+    count: u64,
+    on: impl FnOnce(Router<Tally>) -> Router<Tally>,
+    dead: u64,
+) -> Result<()> {
     let tally = Tally { left: Arc::new(AtomicU64::new(count)), shutdown: Shutdown::default() };
-    let router = Router::with_state(tally.clone()).on("nothing", nothing);
-    let worker = Worker::new(QUEUE, router)?.concurrency(CONCURRENCY);
+    let router = on(Router::with_state(tally.clone()));
+    // Not the log: who sets everything aside would mostly write lines about it.
+    let worker = Worker::new(QUEUE, router)?.concurrency(CONCURRENCY).without_observers();
     bezoar.run_until(worker, tally.shutdown).await?;
     let depth = bezoar.admin().depth(&QueueName::new(QUEUE)?).await?;
     ensure!(
-        (depth.ready, depth.leased, depth.dead) == (Some(0), Some(0), Some(0)),
+        (depth.ready, depth.leased, depth.dead) == (Some(0), Some(0), Some(dead)),
         "left over: {depth:?}"
     );
     Ok(())
@@ -99,8 +114,19 @@ struct Tally {
     shutdown: Shutdown,
 }
 
-async fn nothing(State(tally): State<Tally>) {
-    if tally.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-        tally.shutdown.drain();
+impl Tally {
+    fn count(&self) {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.shutdown.drain();
+        }
     }
+}
+
+async fn nothing(State(tally): State<Tally>) {
+    tally.count();
+}
+
+async fn refuse(State(tally): State<Tally>) -> Result<(), Failure> {
+    tally.count();
+    Err(Failure::permanent("no patient 17"))
 }

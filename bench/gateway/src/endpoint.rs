@@ -4,14 +4,14 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -39,6 +39,7 @@ struct State {
     /// When each message arrived first, in microseconds after the epoch; 0 if it did not.
     arrivals: Vec<AtomicU32>,
     arrived: AtomicU64,
+    refuses: AtomicBool,
     more: Notify,
 }
 
@@ -48,8 +49,8 @@ impl Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let arrivals = (0..count).map(|_| AtomicU32::new(0)).collect();
-        let (arrived, more) = (AtomicU64::new(0), Notify::new());
-        let state = Arc::new(State { epoch, arrivals, arrived, more });
+        let (arrived, refuses, more) = <_>::default();
+        let state = Arc::new(State { epoch, arrivals, arrived, refuses, more });
         tokio::spawn(serve(listener, state.clone()));
         Ok(Self { port, state })
     }
@@ -58,6 +59,11 @@ impl Endpoint {
     pub(crate) fn target(&self) -> Target {
         let address = format!("127.0.0.1:{}", self.port);
         Target { address, path: "/".to_owned(), token: None }
+    }
+
+    /// Whether it answers 422 to everything from now on, and takes nothing.
+    pub(crate) fn set_refusing(&self, refuses: bool) {
+        self.state.refuses.store(refuses, Ordering::Relaxed);
     }
 
     /// Waits until so many messages have arrived.
@@ -95,10 +101,15 @@ async fn take(
     request: Request<Incoming>,
     state: &State,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
-    if let Ok(body) = request.into_body().collect().await {
-        state.took(&body.to_bytes());
+    let mut response = Response::new(Empty::new());
+    match request.into_body().collect().await {
+        Ok(_) if state.refuses.load(Ordering::Relaxed) => {
+            *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+        }
+        Ok(body) => state.took(&body.to_bytes()),
+        Err(_) => {}
     }
-    Ok(Response::new(Empty::new()))
+    Ok(response)
 }
 
 impl State {

@@ -68,22 +68,26 @@ impl Gateway {
         Target { address: self.address.clone(), path, token: Some(self.token.clone()) }
     }
 
-    /// Waits until a queue has nothing that is ready, delayed or in flight.
-    pub(crate) async fn drained(&self, queue: &str) -> Result<()> {
+    /// Waits until a queue has nothing that is ready, delayed or in flight, and so many dead letters.
+    pub(crate) async fn drained(&self, queue: &str, dead: u64) -> Result<()> {
+        let drained = |queues: &Value| {
+            let row = queues.as_array()?.iter().find(|row| row["queue"] == queue)?;
+            let empty = ["ready", "delayed", "in_flight"].iter().all(|state| row[state] == 0);
+            Some(empty && row["dead"] == dead)
+        };
+        self.until("/v1/queues", |queues| drained(queues) == Some(true)).await
+    }
+
+    /// Waits until an answer looks like this.
+    pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Result<()> {
         let mut client = Client::connect(&self.at("/".to_owned())).await?;
-        let drained = async {
-            loop {
-                let queues: Value = serde_json::from_slice(&client.get("/v1/queues").await?)?;
-                let rows = queues.as_array().context("no list of queues")?;
-                let row = rows.iter().find(|row| row["queue"] == queue).context("no such queue")?;
-                ensure!(row["dead"] == 0, "there are dead letters: {row}");
-                if ["ready", "delayed", "in_flight"].iter().all(|state| row[state] == 0) {
-                    return Ok(());
-                }
+        let looking = async {
+            while !fits(&serde_json::from_slice(&client.get(path).await?)?) {
                 sleep(Duration::from_millis(5)).await;
             }
+            Ok(())
         };
-        timeout(PATIENCE, drained).await.context("the queue did not become empty")?
+        timeout(PATIENCE, looking).await.with_context(|| format!("{path} did not get there"))?
     }
 
     /// Memory that it holds now.

@@ -71,6 +71,7 @@ async fn measure_rounds(place: &Place, times: usize, count: u64) -> Result<(Roun
         rounds.add([limit::cycle(place, count)?, measures::bare_client(count).await?]);
         rounds.add([measures::bare_gateway(place, count).await?]);
         rounds.add([measures::beside_a_hanging_one(place, count).await?.rate]);
+        rounds.add(measures::replay(place, count / 3).await?);
         let seen = measures::end_to_end(place, count).await?;
         rounds.add([seen.rate.clone()]);
         last = Some(seen);
@@ -88,6 +89,9 @@ fn report_rates(report: &mut Report, rounds: &Rounds) -> Result<()> {
         report.compare(&product, &limit, needed);
     }
     report.compare(&rounds.median(measures::BESIDE)?, &product, Some(0.9));
+    let deliver = rounds.median(measures::DELIVER)?;
+    report.rate(&deliver);
+    report.compare(&rounds.median(measures::REPLAY)?, &deliver, Some(0.5));
     Ok(())
 }
 

@@ -1,10 +1,14 @@
 //! What is measured.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bench_support::{Measurement, Place};
+use bytes::Bytes;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -19,6 +23,8 @@ use crate::{
 pub(crate) const CLIENT: &str = "limit: bare HTTP client to the endpoint";
 pub(crate) const BARE: &str = "limit: bare HTTP, SQLite and HTTP";
 pub(crate) const END_TO_END: &str = "bezoar: accept, deliver, done";
+pub(crate) const DELIVER: &str = "bezoar: deliver what waits, done";
+pub(crate) const REPLAY: &str = "bezoar: replay dead letters, done";
 pub(crate) const BESIDE: &str = "bezoar: the same beside a route whose endpoint hangs";
 
 const CONNECTIONS: u32 = 64;
@@ -77,7 +83,7 @@ async fn run(place: &Place, name: &str, count: u64, more: &str) -> Result<Seen> 
     let started = Instant::now();
     let sent = post_all(&gateway.target(QUEUE), CONNECTIONS, count, epoch).await?;
     endpoint.arrived(count).await?;
-    gateway.drained(QUEUE).await?;
+    gateway.drained(QUEUE, 0).await?;
     let rate = rate(name, count, started);
     drop(gateway);
     Ok(seen(rate, &sent, &endpoint))
@@ -88,6 +94,32 @@ fn seen(rate: Measurement, sent: &[Sent], endpoint: &Endpoint) -> Seen {
     let delivery =
         sent.iter().map(|it| endpoint.arrival(it.number).saturating_sub(it.begun)).collect();
     Seen { rate, acceptance, delivery }
+}
+
+/// Delivers so many that wait, and replays so many that are dead: until all are done.
+pub(crate) async fn replay(place: &Place, count: u64) -> Result<[Measurement; 2]> {
+    let folder = place.scratch()?;
+    let endpoint = Endpoint::start(Instant::now(), 2 * count).await?;
+    let gateway = Gateway::start(folder.path(), &route(QUEUE, endpoint.port)).await?;
+    let mut client = Client::connect(&gateway.at("/v1/routes/default/pause".to_owned())).await?;
+    client.post(Bytes::new()).await?;
+    fill(&gateway, 0..count).await?;
+    let started = Instant::now();
+    client.send("/v1/routes/default/resume", Bytes::new()).await?;
+    endpoint.arrived(count).await?;
+    gateway.drained(QUEUE, 0).await?;
+    let delivered = rate(DELIVER, count, started);
+    endpoint.set_refusing(true);
+    fill(&gateway, count..2 * count).await?;
+    gateway.drained(QUEUE, count).await?;
+    endpoint.set_refusing(false);
+    let started = Instant::now();
+    let wanted = json!({ "reason": "benchmark", "filter": {}, "expect": count });
+    client.send("/v1/replays", wanted.to_string().into()).await?;
+    gateway.until("/v1/replays/1", |replay| replay["state"] == "ended").await?;
+    let replayed = rate(REPLAY, count, started);
+    endpoint.arrived(2 * count).await?;
+    Ok([delivered, replayed])
 }
 
 /// From the start of the process to the arrival of a message that was waiting.
@@ -109,7 +141,7 @@ pub(crate) async fn start(place: &Place) -> Result<Duration> {
 pub(crate) async fn memory(place: &Place, backlog: u64, delivered: u64) -> Result<f64> {
     let folder = place.scratch()?;
     let gateway = Gateway::start(folder.path(), NO_ROUTE).await?;
-    fill(&gateway, backlog).await?;
+    fill(&gateway, 0..backlog).await?;
     gateway.stop().await?;
     let endpoint = Endpoint::start(Instant::now(), backlog).await?;
     let gateway = Gateway::start(folder.path(), &route(QUEUE, endpoint.port)).await?;
@@ -117,11 +149,11 @@ pub(crate) async fn memory(place: &Place, backlog: u64, delivered: u64) -> Resul
     gateway.resident_mib()
 }
 
-async fn fill(gateway: &Gateway, backlog: u64) -> Result<()> {
+async fn fill(gateway: &Gateway, all: Range<u64>) -> Result<()> {
     const BATCH: u64 = 1_000;
     let mut client = Client::connect(&gateway.at(format!("/v1/queues/{QUEUE}/batches"))).await?;
-    for first in (0..backlog).step_by(usize::try_from(BATCH)?) {
-        let numbers = first..backlog.min(first + BATCH);
+    for first in all.clone().step_by(usize::try_from(BATCH)?) {
+        let numbers = first..all.end.min(first + BATCH);
         let items = numbers.map(|number| json!({ "body_base64": STANDARD.encode(body(number)) }));
         client.post(serde_json::to_vec(&items.collect::<Vec<_>>())?.into()).await?;
     }

@@ -109,7 +109,14 @@ impl Client {
         self.exchange(Request::from_parts(head, Full::new(body))).await
     }
 
-    /// Asks for something else.
+    /// Sends a body somewhere else.
+    pub(crate) async fn send(&mut self, path: &str, body: Bytes) -> Result<Bytes> {
+        let (mut head, ()) = self.template.clone().into_parts();
+        head.uri = path.parse()?;
+        self.exchange(Request::from_parts(head, Full::new(body))).await
+    }
+
+    /// Asks for something.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Bytes> {
         let (mut head, ()) = self.template.clone().into_parts();
         head.method = http::Method::GET;

@@ -15,6 +15,9 @@ const MEASURE_EVERY: Duration = Duration::from_secs(15);
 /// How many dead letters are grouped anew at a time, and how long others have their turn in between.
 const REGROUP: (u32, Duration) = (500, Duration::from_millis(5));
 
+/// How long to wait after trouble with the store.
+const TROUBLE: Duration = Duration::from_secs(10);
+
 /// Starts all of it. It ends when it is dropped: nothing of it is lost by that.
 pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
     let mut running = JoinSet::new();
@@ -50,8 +53,8 @@ async fn regroup(catalogue: Arc<dyn Catalogue>) {
             Ok(0) => break,
             Ok(some) => all += some,
             Err(error) => {
-                tracing::warn!(%error, "dead letters are not all grouped by cause");
-                break;
+                tracing::warn!(%error, "dead letters are not all grouped by cause yet");
+                sleep(TROUBLE).await;
             }
         }
         sleep(REGROUP.1).await;

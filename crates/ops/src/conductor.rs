@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bezoar_core::catalogue::{
-    Catalogue, CatalogueError, Next, Operation, OperationId, OperationState, Task,
-};
+use bezoar_core::catalogue::{Catalogue, CatalogueError, Next, Operation, OperationId, Task};
 use bezoar_runtime::Shutdown;
 use tokio::{sync::Notify, time::sleep};
 
@@ -23,7 +21,7 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How long to wait after trouble with the store.
 const TROUBLE: Duration = Duration::from_secs(2);
 /// How many operations go on at a time; the others wait for their turn.
-const AT_ONCE: u32 = 64;
+const AT_ONCE: u32 = 1_000;
 
 /// Carries on every operation that runs. What an operation has done is in the store and nowhere else, so that one
 /// which was cut off goes on where it was: nothing is done twice, nothing is left out.
@@ -69,13 +67,16 @@ impl Conductor {
         &self,
         paces: &mut HashMap<OperationId, Pace>,
     ) -> Result<Duration, CatalogueError> {
-        let running: Vec<_> = self.catalogue.operations(true, AT_ONCE).await?;
-        let running: Vec<_> =
-            running.into_iter().filter(|it| it.state == OperationState::Running).collect();
+        let running = self.catalogue.running(AT_ONCE).await?;
         paces.retain(|id, _| running.iter().any(|operation| operation.id == *id));
         let mut pause = IDLE;
         for operation in &running {
-            pause = pause.min(self.step(operation, paces).await?);
+            // One that cannot go on is no reason for the others to wait.
+            let step = self.step(operation, paces).await.unwrap_or_else(|error| {
+                tracing::warn!(operation = %operation.id, %error, "a replay or discard waits");
+                TROUBLE
+            });
+            pause = pause.min(step);
         }
         Ok(pause)
     }
@@ -92,8 +93,8 @@ impl Conductor {
             Next::Go(left) => {
                 let most = u32::try_from(left).unwrap_or(u32::MAX).min(STEP);
                 let Some(per_second) = rate(operation) else {
-                    self.catalogue.advance(operation.id, most).await?;
-                    return Ok(Duration::ZERO);
+                    let advance = self.catalogue.advance(operation.id, most).await?;
+                    return Ok(if advance.done > 0 { Duration::ZERO } else { LOOK });
                 };
                 let pace = paces
                     .entry(operation.id)

@@ -2,7 +2,11 @@
 
 use bezoar_core::{Body, Invalid, Message};
 use json_patch::Patch;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+/// How many operations a patch may have.
+const PATCH_LIMIT: usize = 1_000;
 
 /// What is to be different.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +41,14 @@ pub enum EditError {
     /// The patch does not fit.
     #[error("the patch does not fit the body: operation {0} fails")]
     Patch(usize),
+    /// The patch is too long.
+    #[error("a patch has at most {0} operations")]
+    TooLong(usize),
+    /// The body has something in it that a patch would change though it does not name it.
+    #[error(
+        "the body has numbers or names that cannot be kept as they are while it is patched; give another body"
+    )]
+    NotFaithful,
     /// The body is too large.
     #[error("the new body has {actual} bytes, at most {limit} are accepted")]
     TooLarge {
@@ -62,7 +74,7 @@ impl Edit {
             message.body = body.clone();
         }
         if let Some(patch) = &self.patch {
-            message.body = patched(&message.body, patch)?;
+            message.body = patched(&message.body, patch, limit)?;
         }
         if message.body.len() > limit {
             return Err(EditError::TooLarge { actual: message.body.len(), limit });
@@ -81,13 +93,70 @@ impl Edit {
     }
 }
 
-/// A patch is applied whole or not at all.
-fn patched(body: &Body, patch: &Patch) -> Result<Body, EditError> {
-    let mut value: serde_json::Value =
-        serde_json::from_slice(body.reveal()).map_err(|_| EditError::NotJson)?;
-    json_patch::patch(&mut value, patch).map_err(|error| EditError::Patch(error.operation))?;
-    let text = serde_json::to_vec(&value).map_err(|_| EditError::NotJson)?;
-    Ok(text.into())
+/// A patch is applied whole or not at all, step by step: a document that copies itself into itself doubles each time.
+fn patched(body: &Body, patch: &Patch, limit: usize) -> Result<Body, EditError> {
+    let mut value = faithful(body)?;
+    if patch.0.len() > PATCH_LIMIT {
+        return Err(EditError::TooLong(PATCH_LIMIT));
+    }
+    for (place, step) in patch.0.iter().enumerate() {
+        let step = Patch(vec![step.clone()]);
+        json_patch::patch(&mut value, &step).map_err(|_| EditError::Patch(place))?;
+        let actual = written(&value)?.len();
+        if actual > limit {
+            return Err(EditError::TooLarge { actual, limit });
+        }
+    }
+    Ok(written(&value)?.into())
+}
+
+fn written(value: &Value) -> Result<Vec<u8>, EditError> {
+    serde_json::to_vec(value).map_err(|_| EditError::NotJson)
+}
+
+/// The body as JSON, if all that is in it would be written again as it is: a number with more digits than can be
+/// kept, or a name that is there twice, must not change because something else is patched.
+fn faithful(body: &Body) -> Result<Value, EditError> {
+    let text = std::str::from_utf8(body.reveal()).map_err(|_| EditError::NotJson)?;
+    let value = serde_json::from_str(text).map_err(|_| EditError::NotJson)?;
+    let again = written(&value)?;
+    let again = String::from_utf8_lossy(&again);
+    if bare_words(text) == bare_words(&again) { Ok(value) } else { Err(EditError::NotFaithful) }
+}
+
+/// Everything outside of texts: numbers, names of constants, and how many texts there are; in any order.
+fn bare_words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c == '"' || c.is_ascii_alphanumeric() || c == '-') {
+        rest = &rest[start..];
+        let end = if rest.starts_with('"') {
+            words.push("\"");
+            text_end(rest)
+        } else {
+            let is_end = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.'));
+            let end = rest.find(is_end).unwrap_or(rest.len());
+            words.push(&rest[..end]);
+            end
+        };
+        rest = &rest[end..];
+    }
+    words.sort_unstable();
+    words
+}
+
+/// Where a text in quotes ends.
+fn text_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (place, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return place + 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 fn summary(before: &Message, after: &Message) -> String {
@@ -175,6 +244,17 @@ mod tests {
             assert!(error.to_string().contains(part), "{error}");
             assert!(!format!("{error:?} {error}").contains("CANARY"), "{error:?}");
         }
+        let exact =
+            Message { body: r#"{"id": 12345678901234567890123, "a": 1}"#.into(), ..original() };
+        let twice = Message { body: r#"{"a": 1, "a": 2}"#.into(), ..original() };
+        for odd in [exact, twice] {
+            let error = patch(r#"[{"op": "remove", "path": "/a"}]"#).apply(&odd, LIMIT);
+            assert_eq!(error.unwrap_err(), EditError::NotFaithful);
+        }
+        let copies: Vec<_> =
+            (0..40).map(|n| format!(r#"{{"op": "copy", "from": "", "path": "/a{n}"}}"#)).collect();
+        let bomb = patch(&format!("[{}]", copies.join(",")));
+        assert!(matches!(bomb.apply(&original(), LIMIT), Err(EditError::TooLarge { .. })));
         let text = Message { body: "no JSON".into(), ..original() };
         assert_eq!(patch("[]").apply(&text, LIMIT).unwrap_err(), EditError::NotJson);
     }

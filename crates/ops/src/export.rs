@@ -46,6 +46,8 @@ struct Line {
     /// Where it comes from, and which one it is there: it is imported once.
     stamp: String,
     queue: String,
+    /// `edited` and `unapproved` ones are not replayed elsewhere either.
+    state: String,
     at: Timestamp,
     reason: Why,
     message: Envelope,
@@ -107,6 +109,7 @@ pub fn write_line(origin: &str, record: &Record) -> Result<String, ExportError> 
         form: FORM.to_owned(),
         stamp: format!("{origin}/{}", entry.id),
         queue: entry.queue.to_string(),
+        state: entry.state.as_str().to_owned(),
         at: entry.at,
         reason: Why { code: reason.code().to_string(), text: reason.to_string() },
         message: envelope(message),
@@ -161,14 +164,28 @@ pub fn read_line(line: &str) -> Result<(String, Record), ImportError> {
     if line.form != FORM {
         return Err(ImportError::Version);
     }
-    let reason = Reason::new(Code::new(line.reason.code)?, line.reason.text);
+    let reason = Reason::new(Code::new(line.reason.code)?, words(line.reason.text)?);
     let history = line.history.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let Counts { acquired, failed, released, replayed } = line.ledger;
     let mut message = message(line.message)?;
     message.ledger = Ledger::restored(acquired, failed, released, replayed, history);
-    let entry = entry(&message, QueueName::new(&line.queue)?, &reason, line.at)?;
+    let mut entry = entry(&message, QueueName::new(&line.queue)?, &reason, line.at)?;
+    entry.state = match line.state.as_str() {
+        "edited" => EntryState::Edited,
+        "unapproved" => EntryState::Unapproved,
+        _ => EntryState::Open,
+    };
     let (lineage, operations) = (Vec::new(), Vec::new());
     Ok((line.stamp, Record { entry, message, reason, lineage, operations }))
+}
+
+/// Everybody sees a reason in lists.
+fn words(text: String) -> Result<String, Invalid> {
+    const LIMIT_CHARS: usize = 200;
+    if text.chars().count() > LIMIT_CHARS || text.contains(char::is_control) {
+        return Err(Invalid::new("reason", "is not a line of at most 200 characters"));
+    }
+    Ok(text)
 }
 
 fn message(envelope: Envelope) -> Result<Message, ImportError> {

@@ -54,7 +54,10 @@ impl Retention {
         }
     }
 
-    /// Removes what is too old at `now`, and counts what soon will be.
+    /// Removes what is too old at `now` and was warned of for long enough, and counts what soon will be.
+    ///
+    /// What is removed was announced at least [`warn`](Self::warn) before: also if the time to keep was
+    /// shortened, or nobody looked for a while.
     ///
     /// # Errors
     ///
@@ -64,7 +67,11 @@ impl Retention {
         catalogue: &dyn Catalogue,
         now: Timestamp,
     ) -> Result<Warned, CatalogueError> {
-        let removed = match before(now, self.keep) {
+        let mut warnings = Warnings::read(catalogue).await?;
+        if warnings.pass(now, self) {
+            warnings.keep(catalogue).await?;
+        }
+        let removed = match before(now, self.keep).min(warnings.allowed) {
             Some(end) => self.remove(catalogue, end).await?,
             None => 0,
         };
@@ -81,11 +88,11 @@ impl Retention {
         end: Timestamp,
     ) -> Result<u64, CatalogueError> {
         let act = Act {
-            who: "retention".to_owned(),
-            from: "bezoar".to_owned(),
-            verb: Verb::Expire,
             target: format!("dead letters of before {end}"),
-            why: format!("kept for {} days", self.keep.as_secs() / 86_400),
+            ..act(&format!(
+                "kept for {:?}",
+                jiff::SignedDuration::try_from(self.keep).unwrap_or_default()
+            ))
         };
         let mut removed = 0;
         loop {
@@ -102,14 +109,69 @@ impl Retention {
             tracing::warn!(removed = warned.removed, "dead letters were removed: they are too old");
         }
         if warned.soon.count > 0 {
-            let days = self.warn.as_secs() / 86_400;
-            let soon = warned.soon.count;
+            let (soon, exact) = (warned.soon.count, warned.soon.exact);
             tracing::warn!(
                 soon,
-                days,
+                exact,
+                within_seconds = self.warn.as_secs(),
                 "dead letters will be removed soon: replay, export or discard them"
             );
         }
+    }
+}
+
+/// What was announced, kept in the store: whoever comes after a restart must know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Warnings {
+    /// What was set aside before this was announced long enough ago to be removed.
+    allowed: Option<Timestamp>,
+    /// What was set aside before this is announced, and since when.
+    announced: Option<(Timestamp, Timestamp)>,
+}
+
+impl Warnings {
+    const SETTING: &str = "retention";
+
+    /// An announcement that is old enough becomes a leave, and the next one begins; whether anything changed.
+    fn pass(&mut self, now: Timestamp, retention: &Retention) -> bool {
+        let old_enough = |since| before(now, retention.warn).is_some_and(|end| since <= end);
+        match self.announced {
+            Some((_, since)) if !old_enough(since) => return false,
+            Some((end, _)) => self.allowed = Some(end),
+            None => {}
+        }
+        let soon = before(now, retention.keep.saturating_sub(retention.warn));
+        self.announced = soon.map(|end| (end, now));
+        true
+    }
+
+    async fn read(catalogue: &dyn Catalogue) -> Result<Self, CatalogueError> {
+        let text = catalogue.setting(Self::SETTING).await?.unwrap_or_default();
+        let mut times = text.split(' ').map(|time| time.parse().ok());
+        let mut next = || times.next().flatten();
+        let (allowed, end, since) = (next(), next(), next());
+        Ok(Self { allowed, announced: end.zip(since) })
+    }
+
+    async fn keep(&self, catalogue: &dyn Catalogue) -> Result<(), CatalogueError> {
+        let text = |time: Option<Timestamp>| time.map_or("-".to_owned(), |time| time.to_string());
+        let (end, since) = self.announced.unzip();
+        let value = [self.allowed, end, since].map(text).join(" ");
+        let act = Act {
+            target: format!("dead letters of before {} will be removed", text(end)),
+            ..act("announced")
+        };
+        catalogue.set(Self::SETTING, Some(&value), &act).await
+    }
+}
+
+fn act(why: &str) -> Act {
+    Act {
+        who: "retention".to_owned(),
+        from: "bezoar".to_owned(),
+        verb: Verb::Expire,
+        target: String::new(),
+        why: why.to_owned(),
     }
 }
 

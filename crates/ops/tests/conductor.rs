@@ -176,6 +176,24 @@ async fn what_is_too_old_is_removed_after_a_warning_and_written_down() {
     assert_eq!(look(7).await, (0, 0));
     assert_eq!(look(9).await, (3, 0));
     assert_eq!(look(11).await, (0, 3));
+}
+
+#[tokio::test]
+async fn nothing_is_removed_that_was_not_announced_long_enough_before() {
+    let lab = Lab::with_dead(3).await;
+    let (all, first) = (Filter::default(), Listing { before: None, limit: 1 });
+    let died = lab.store.list(&all, &first).await.unwrap()[0].at;
+    let day = Duration::from_secs(86_400);
+    let retention = Retention { keep: 10 * day, warn: 2 * day };
+    let look = async |hours: i64| {
+        let now = died + jiff::SignedDuration::from_hours(hours);
+        let seen = retention.look(&lab.store, now).await.unwrap();
+        (seen.soon.count, seen.removed)
+    };
+    // Nobody looked for a month: what is long too old is announced, and removed two days later.
+    assert_eq!(look(30 * 24).await, (3, 0));
+    assert_eq!(look(30 * 24 + 47).await, (3, 0));
+    assert_eq!(look(30 * 24 + 49).await, (0, 3));
     let (log, _) = lab.store.audit(0, 10).await.unwrap();
     assert_eq!(log.last().unwrap().verb, "expire");
 }

@@ -95,7 +95,8 @@ impl Envelope {
         put("bezoar-id", id.as_str());
         self.named().for_each(|(name, text)| put(&format!("bezoar-{name}"), text));
         self.headers.iter().for_each(|(name, text)| put(&format!("bezoar-header-{name}"), text));
-        let guessed = as_json(body).map(|_| "application/json");
+        // A file or a pipe mostly ends with a line's end, which changes nothing about what it is.
+        let guessed = as_json(body.trim_ascii()).map(|_| "application/json");
         if let Some(content_type) = self.content_type.as_deref().or(guessed) {
             put(header::CONTENT_TYPE.as_str(), content_type);
         }
@@ -129,12 +130,10 @@ impl Envelope {
     }
 }
 
-/// An object or array is taken for JSON, also with a line's end after it. `7` and `true` are JSON too, but as a line
-/// of text they mean nothing.
+/// An object or array is taken for JSON. `7` and `true` are too, but as a line of text they mean nothing.
 fn as_json(body: &[u8]) -> Option<&RawValue> {
-    let text = body.trim_ascii();
     let is_whole =
-        matches!((text.first(), text.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')));
+        matches!((body.first(), body.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')));
     if is_whole { serde_json::from_slice(body).ok() } else { None }
 }
 

@@ -67,9 +67,7 @@ pub(super) async fn mark(
     if !found.iter().any(|cause| caller.sees(&cause.queue)) {
         return Err(CatalogueError::NoCause(cause).into());
     }
-    let before = found.first().and_then(|cause| cause.note.as_ref());
-    let note = mark.note.or_else(|| before.map(|(text, ..)| text.clone())).unwrap_or_default();
-    if note.chars().count() > NOTE_LIMIT_CHARS {
+    if mark.note.as_ref().is_some_and(|note| note.chars().count() > NOTE_LIMIT_CHARS) {
         let detail = format!("a note has at most {NOTE_LIMIT_CHARS} characters");
         return Err(Problem::bad_request(detail));
     }
@@ -79,6 +77,6 @@ pub(super) async fn mark(
         Opinion::Resolved => CauseState::Resolved,
     };
     let act = caller.act(Verb::Mark, format!("cause {cause}: {}", state.as_str()), String::new());
-    let marked = app.catalogue().mark(&cause, state, &note, &act).await?;
+    let marked = app.catalogue().mark(&cause, state, mark.note.as_deref(), &act).await?;
     Ok(Json(shown::cause(&marked)))
 }

@@ -105,6 +105,9 @@ pub(super) async fn reveal(
 ) -> Result<Json<Value>, Problem> {
     let record = seen(&app, &caller, &id, Role::Operator).await?;
     let reason = input::reason(&wanted.reason)?;
+    if wanted.what.is_empty() {
+        return Err(Problem::bad_request("what is some of body, headers, details"));
+    }
     let words: Vec<_> = wanted.what.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
     let target = format!("dead letter {}: {}", record.entry.id, words.join(", "));
     app.catalogue().log(&caller.act(Verb::Reveal, target, reason)).await?;

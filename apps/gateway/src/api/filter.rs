@@ -74,6 +74,33 @@ pub(super) fn from_object(
     from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, now)
 }
 
+/// A filter in words, for the audit log: all that it holds is safe to show.
+pub(super) fn words(filter: &Filter) -> String {
+    fn part(name: &str, value: Option<impl ToString>) -> Option<String> {
+        value.map(|value| format!("{name} {}", value.to_string()))
+    }
+    let queues = filter.queues.as_ref().map(|queues| {
+        let names: Vec<_> = queues.iter().map(QueueName::as_str).collect();
+        names.join(", ")
+    });
+    let parts = [
+        part("queue", queues),
+        part("type", filter.message_type.as_ref()),
+        part("kind", filter.kind),
+        part("code", filter.code.as_ref()),
+        part("cause", filter.cause.as_ref()),
+        part("correlation id", filter.correlation_id.as_ref()),
+        part("message id", filter.message_id.as_ref()),
+        part("since", filter.since),
+        part("until", filter.until),
+        part("attempts at least", filter.min_attempts),
+        part("replayed", filter.replayed),
+        part("state", filter.state),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "any".to_owned() } else { parts.join(", ") }
+}
+
 fn kind(text: &str) -> Result<FailureKind, Problem> {
     text.replace('-', " ").parse().map_err(|_| {
         let known = FailureKind::ALL.map(FailureKind::as_str).join(", ");

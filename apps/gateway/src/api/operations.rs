@@ -22,6 +22,8 @@ use crate::{app::App, config::Role};
 
 /// How many ids one request may name.
 const IDS_LIMIT: usize = 10_000;
+/// How many ids are named in the audit log.
+const NAMED: usize = 100;
 /// The rows of a list of operations, and of one's messages.
 const OPERATIONS: u32 = 100;
 const ITEMS: u32 = 1_000;
@@ -66,6 +68,9 @@ pub(super) async fn replay(
     if wanted.rate.is_some_and(|rate| !(rate > 0.0 && rate <= RATE_LIMIT)) {
         return Err(Problem::bad_request("rate is so many a second, above 0"));
     }
+    if wanted.stop_after == Some(0) {
+        return Err(Problem::bad_request("stop_after is from 1"));
+    }
     let task = Task::Replay {
         canary: wanted.canary,
         per_second: wanted.rate,
@@ -74,7 +79,7 @@ pub(super) async fn replay(
     };
     let pick = pick(&app, &caller, wanted.ids, wanted.filter).await?;
     let plan = Plan { task, pick, expect: wanted.expect };
-    begin(&app, &caller, plan, Verb::Replay, reason, wanted.plan).await
+    begin(app, caller, plan, Verb::Replay, reason, wanted.plan).await
 }
 
 pub(super) async fn discard(
@@ -86,7 +91,7 @@ pub(super) async fn discard(
     let reason = input::reason(&wanted.reason)?;
     let pick = pick(&app, &caller, wanted.ids, wanted.filter).await?;
     let plan = Plan { task: Task::Discard, pick, expect: Some(wanted.expect) };
-    begin(&app, &caller, plan, Verb::Discard, reason, false).await
+    begin(app, caller, plan, Verb::Discard, reason, false).await
 }
 
 /// Which dead letters; of those that are named, each must be one that the caller may see.
@@ -122,33 +127,55 @@ async fn pick(
     }
 }
 
+/// In a task of its own: a client that goes away meanwhile leaves no selection behind that is planned and never run.
 async fn begin(
-    app: &App,
-    caller: &Caller,
+    app: Arc<App>,
+    caller: Caller,
     plan: Plan,
     verb: Verb,
     reason: String,
     only_plan: bool,
 ) -> Result<Response, Problem> {
-    let act = caller.act(verb, target(&plan), reason.clone());
-    let planned = app.catalogue().plan(&plan, &act).await?;
-    if only_plan || planned.total == 0 {
-        return Ok((StatusCode::OK, Json(shown::operation(&planned))).into_response());
-    }
-    let act = caller.act(verb, format!("operation {}: run", planned.id), reason);
-    let running = app.catalogue().order(planned.id, Order::Run, &act).await?;
-    app.conductor.wake();
-    Ok((StatusCode::ACCEPTED, Json(shown::operation(&running))).into_response())
+    let begun = tokio::spawn(async move {
+        let (status, operation) = run(&app, &caller, &plan, verb, reason, only_plan).await?;
+        Ok((status, Json(shown::operation(&operation))).into_response())
+    });
+    let ended = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ended", "the gateway is ending");
+    begun.await.unwrap_or_else(|_| Err(ended()))
 }
 
+async fn run(
+    app: &App,
+    caller: &Caller,
+    plan: &Plan,
+    verb: Verb,
+    reason: String,
+    only_plan: bool,
+) -> Result<(StatusCode, Operation), Problem> {
+    let act = caller.act(verb, target(plan), reason.clone());
+    let planned = app.catalogue().plan(plan, &act).await?;
+    if only_plan || planned.total == 0 {
+        return Ok((StatusCode::OK, planned));
+    }
+    let target = format!("operation {}, {} dead letters: run", planned.id, planned.total);
+    let act = caller.act(verb, target, reason);
+    let running = app.catalogue().order(planned.id, Order::Run, &act).await?;
+    app.conductor.wake();
+    Ok((StatusCode::ACCEPTED, running))
+}
+
+/// Which dead letters, for the audit log.
 fn target(plan: &Plan) -> String {
     match &plan.pick {
-        Pick::Ids(ids) if ids.len() == 1 => format!("dead letter {}", ids[0]),
-        Pick::Ids(ids) => format!("{} dead letters by id", ids.len()),
-        Pick::Matching(filter) => match &filter.cause {
-            Some(cause) => format!("dead letters of cause {cause}"),
-            None => "dead letters by filter".to_owned(),
-        },
+        Pick::Ids(ids) => {
+            let named: Vec<_> = ids.iter().take(NAMED).map(ToString::to_string).collect();
+            let more = match ids.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("dead letters {}{more}", named.join(", "))
+        }
+        Pick::Matching(filter) => format!("dead letters with {}", filter::words(filter)),
     }
 }
 
@@ -157,7 +184,7 @@ pub(super) async fn list(
     caller: Caller,
 ) -> Result<Json<Value>, Problem> {
     caller.needs(Role::Viewer, None)?;
-    let all = app.catalogue().operations(false, OPERATIONS).await?;
+    let all = app.catalogue().operations(OPERATIONS).await?;
     let seen = all.iter().filter(|operation| sees(&caller, operation));
     Ok(Json(json!({ "operations": seen.map(shown::operation).collect::<Vec<_>>() })))
 }

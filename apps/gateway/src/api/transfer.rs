@@ -45,7 +45,7 @@ pub(super) async fn export(
     app.covers(&filter).await?;
     let count = app.catalogue().count(&filter).await?;
     let about = if count.exact { "" } else { "at least " };
-    let target = format!("{about}{} dead letters", count.count);
+    let target = format!("{about}{} dead letters with {}", count.count, filter::words(&filter));
     let act = caller.act(Verb::Export, target, reason);
     app.catalogue().log(&act).await?;
     let lines = lines(app.catalogue().clone(), app.origin(&act).await?, filter);
@@ -142,7 +142,10 @@ async fn elsewhere(
     for (stamp, record) in records {
         let ours = stamp.strip_prefix(origin).and_then(|rest| rest.strip_prefix('/')?.parse().ok());
         let known = match ours.map(DeadLetterId) {
-            Some(id) => app.catalogue().record(id).await.is_ok(),
+            Some(id) => match app.catalogue().record(id).await {
+                Err(CatalogueError::NoDeadLetter(_)) => false,
+                record => record.map(|_| true)?,
+            },
             None => false,
         };
         if !known {

@@ -152,7 +152,7 @@ static KEYS: &[Key] = &[
 
     Key::new("dead_letters", Kind::Table, "What may be done with dead letters, and how long they are kept."),
     Key::new("dead_letters.keep", Kind::Duration(HOUR, Duration::from_secs(3_650 * 24 * 60 * 60)), "How long they are kept; for ever if not set.").restart(),
-    Key::new("dead_letters.warn", Kind::Duration(Duration::ZERO, Duration::from_secs(365 * 24 * 60 * 60)), "How long before they are removed the log warns of it.").or("7d").restart(),
+    Key::new("dead_letters.warn", Kind::Duration(HOUR, Duration::from_secs(365 * 24 * 60 * 60)), "How long before they are removed the log warns of it.").or("7d").restart(),
     Key::new("dead_letters.editable", Kind::Queues, "The queues whose dead letters may be edited; none if not set."),
     Key::new("dead_letters.approval", Kind::Boolean, "Whether somebody else must approve an edit before it can be replayed.").or("false"),
 

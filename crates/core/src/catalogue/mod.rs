@@ -51,13 +51,13 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     /// none any more.
     async fn causes(&self, filter: &Filter, limit: u32) -> Result<Vec<Cause>, CatalogueError>;
 
-    /// Says what people think of a cause; an empty note leaves none. A new dead letter turns a resolved one into
+    /// Says what people think of a cause. Without a note the one that is there stays; an empty one removes it. A new dead letter turns a resolved one into
     /// a regressed one.
     async fn mark(
         &self,
         cause: &CauseId,
         state: CauseState,
-        note: &str,
+        note: Option<&str>,
         act: &Act,
     ) -> Result<Cause, CatalogueError>;
 
@@ -88,9 +88,11 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     /// An operation, and how far it is.
     async fn operation(&self, operation: OperationId) -> Result<Operation, CatalogueError>;
 
-    /// Operations, the latest first; only those that have not ended, if asked for.
-    async fn operations(&self, unended: bool, limit: u32)
-    -> Result<Vec<Operation>, CatalogueError>;
+    /// Operations, the latest first.
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>, CatalogueError>;
+
+    /// Operations that run, the oldest first.
+    async fn running(&self, limit: u32) -> Result<Vec<Operation>, CatalogueError>;
 
     /// What became of each message of an operation, in order, after a place.
     async fn items(

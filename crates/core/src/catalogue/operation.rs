@@ -230,13 +230,19 @@ pub enum Next {
     Go(u64),
     /// Wait for the outcomes of those that went first.
     AwaitCanary,
-    /// Everything is sent; wait for the outcomes.
+    /// Everything is sent, or as much as may be in flight; wait for outcomes.
     AwaitOutcomes,
     /// Stop: too many failed.
     Stop,
 }
 
 impl Operation {
+    /// How many may be in flight: who stops after some failures has to hear of them before everything is sent.
+    fn window(&self) -> Option<u64> {
+        let Task::Replay { stop_after, .. } = self.task else { return None };
+        stop_after.map(|most| (u64::from(most) * 4).max(64))
+    }
+
     /// What it may do next. The rate is not part of this.
     pub fn next(&self) -> Next {
         let left = self.total - self.done.min(self.total);
@@ -250,7 +256,11 @@ impl Operation {
             (_, canary) if self.done < canary => Next::Go(canary - self.done),
             (_, canary) if self.done == canary && canary > 0 && self.failed > 0 => Next::Stop,
             (_, canary) if self.done == canary && self.completed < canary => Next::AwaitCanary,
-            (left, _) => Next::Go(left),
+            (left, _) => match self.window().map(|most| most.saturating_sub(self.in_flight())) {
+                Some(0) => Next::AwaitOutcomes,
+                Some(room) => Next::Go(left.min(room)),
+                None => Next::Go(left),
+            },
         }
     }
 }
@@ -301,6 +311,14 @@ mod tests {
         assert_eq!(replay(0, Some(2), [10, 4, 0, 2]).next(), Next::Stop);
         assert_eq!(replay(0, Some(2), [10, 10, 0, 2]).next(), Next::AwaitOutcomes);
         assert_eq!(replay(0, Some(0), [10, 0, 0, 0]).next(), Next::Go(10));
+    }
+
+    #[test]
+    fn who_stops_after_failures_has_only_so_many_in_flight() {
+        assert_eq!(replay(0, Some(20), [10_000, 0, 0, 0]).next(), Next::Go(80));
+        assert_eq!(replay(0, Some(20), [10_000, 80, 30, 0]).next(), Next::Go(30));
+        assert_eq!(replay(0, Some(20), [10_000, 80, 0, 0]).next(), Next::AwaitOutcomes);
+        assert_eq!(replay(0, None, [10_000, 80, 0, 0]).next(), Next::Go(9_920));
     }
 
     #[test]

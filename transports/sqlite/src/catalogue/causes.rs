@@ -21,7 +21,7 @@ use crate::{row, session::Session};
 /// How many of the latest dead letters a cause shows.
 const SAMPLES: u32 = 5;
 /// How many rows are looked at to tell which causes have some that fit.
-const LOOK_LIMIT: u64 = 50_000;
+const LOOK_LIMIT: u64 = 20_000;
 
 /// Causes of dead letters that fit, the largest first. One that is asked for by its id is shown even if it has none.
 pub(super) fn causes(
@@ -131,29 +131,28 @@ fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
     })
 }
 
-/// An empty note leaves none.
+/// Without a note the one that is there stays, with its author; an empty one leaves none.
 pub(super) fn mark(
     session: &mut Session,
     connection: &Connection,
-    (id, state, note): (&CauseId, CauseState, &str),
+    (id, state, note): (&CauseId, CauseState, Option<&str>),
     act: &Act,
 ) -> rusqlite::Result<Result<Cause, CatalogueError>> {
     let Some(number) = number(connection, id)? else {
         return Ok(Err(CatalogueError::NoCause(id.clone())));
     };
     let now = session.now_millis();
-    let note = Some(note).filter(|note| !note.is_empty());
     connection
-        .prepare_cached(
-            "UPDATE bezoar_causes SET state = ?2, note = ?3, note_by = ?4, note_at = ?5 WHERE number = ?1",
-        )?
-        .execute(params![
-            number,
-            state.as_str(),
-            note,
-            note.map(|_| &act.who),
-            note.map(|_| now)
-        ])?;
+        .prepare_cached("UPDATE bezoar_causes SET state = ?2 WHERE number = ?1")?
+        .execute(params![number, state.as_str()])?;
+    if let Some(note) = note {
+        let note = Some(note).filter(|note| !note.is_empty());
+        connection
+            .prepare_cached(
+                "UPDATE bezoar_causes SET note = ?2, note_by = ?3, note_at = ?4 WHERE number = ?1",
+            )?
+            .execute(params![number, note, note.map(|_| &act.who), note.map(|_| now)])?;
+    }
     audit::append(session, connection, act)?;
     cause(connection, number, now).map(Ok)
 }

@@ -15,7 +15,7 @@ use crate::row;
 /// The longest page.
 pub(super) const PAGE_LIMIT: u32 = 1_000;
 /// How many rows are looked at to count them.
-const LOOK_LIMIT: u64 = 50_000;
+const LOOK_LIMIT: u64 = 20_000;
 
 pub(super) fn list(
     connection: &Connection,

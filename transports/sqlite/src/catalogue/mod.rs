@@ -116,14 +116,16 @@ impl Catalogue for SqliteTransport {
         &self,
         cause: &CauseId,
         state: CauseState,
-        note: &str,
+        note: Option<&str>,
         act: &Act,
     ) -> Result<Cause, CatalogueError> {
         audit::check(act)?;
-        audit::check_texts(&[("note", note)])?;
-        let (cause, note, act) = (cause.clone(), note.to_owned(), act.clone());
-        self.act("mark", move |session, it| causes::mark(session, it, (&cause, state, &note), &act))
-            .await
+        audit::check_texts(&[("note", note.unwrap_or_default())])?;
+        let (cause, note, act) = (cause.clone(), note.map(str::to_owned), act.clone());
+        self.act("mark", move |session, it| {
+            causes::mark(session, it, (&cause, state, note.as_deref()), &act)
+        })
+        .await
     }
 
     async fn regroup(&self, limit: u32) -> Result<u32, CatalogueError> {
@@ -164,12 +166,12 @@ impl Catalogue for SqliteTransport {
         self.read("operation", move |it| operations::operation(it, operation)).await?
     }
 
-    async fn operations(
-        &self,
-        unended: bool,
-        limit: u32,
-    ) -> Result<Vec<Operation>, CatalogueError> {
-        Ok(self.read("operations", move |it| operations::operations(it, unended, limit)).await?)
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>, CatalogueError> {
+        Ok(self.read("operations", move |it| operations::operations(it, limit)).await?)
+    }
+
+    async fn running(&self, limit: u32) -> Result<Vec<Operation>, CatalogueError> {
+        Ok(self.read("running", move |it| operations::running(it, limit)).await?)
     }
 
     async fn items(

@@ -38,16 +38,17 @@ pub(super) fn operation(connection: &Connection, id: OperationId) -> Found<Opera
 }
 
 /// The latest first.
-pub(super) fn operations(
-    connection: &Connection,
-    unended: bool,
-    limit: u32,
-) -> rusqlite::Result<Vec<Operation>> {
-    let states =
-        if unended { "('freezing', 'void', 'cancelled', 'ended')" } else { "('freezing', 'void')" };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM bezoar_operations WHERE state NOT IN {states} ORDER BY id DESC LIMIT ?1"
-    );
+pub(super) fn operations(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
+    some(connection, "state NOT IN ('freezing', 'void') ORDER BY id DESC", limit)
+}
+
+/// Those that run, the oldest first: none waits behind one that came later.
+pub(super) fn running(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
+    some(connection, "state = 'running' ORDER BY id", limit)
+}
+
+fn some(connection: &Connection, which: &str, limit: u32) -> rusqlite::Result<Vec<Operation>> {
+    let sql = format!("SELECT {COLUMNS} FROM bezoar_operations WHERE {which} LIMIT ?1");
     let mut found: Vec<Operation> = connection
         .prepare_cached(&sql)?
         .query_map([limit.clamp(1, PAGE_LIMIT)], read)?

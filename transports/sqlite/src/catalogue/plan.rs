@@ -20,7 +20,7 @@ use crate::{SqliteTransport, error::error, session::Session, writer::Writer};
 /// How many are taken in one transaction.
 const PIECE: usize = 5_000;
 /// Who has not gone on with freezing for so long never will.
-const PATIENCE_MILLIS: i64 = 60_000;
+const PATIENCE_MILLIS: i64 = 10_000;
 /// How many items of void operations are removed with each plan.
 const SWEEP_LIMIT: u32 = 20_000;
 

@@ -107,12 +107,12 @@ async fn what_only_served_expired_dead_letters_goes_with_them() {
     for table in ["bezoar_stamps", "bezoar_causes"] {
         assert_eq!(ward.one(&format!("SELECT count(*) FROM {table}")), 0, "{table}");
     }
-    let left = ward.store.operations(false, 9).await.unwrap();
+    let left = ward.store.operations(9).await.unwrap();
     assert_eq!(left.iter().map(|it| it.id).collect::<Vec<_>>(), [flying], "one is in flight");
     ward.settle_all("lab", &dead("other")).await;
     ward.store.expire(now, 100, &act(Verb::Expire)).await.unwrap();
     ward.store.expire(now, 100, &act(Verb::Expire)).await.unwrap();
-    assert_eq!(ward.store.operations(false, 9).await.unwrap(), []);
+    assert_eq!(ward.store.operations(9).await.unwrap(), []);
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_items"), 0);
     census::check(&ward);
 }

@@ -35,7 +35,10 @@ async fn every_act_is_in_the_log_once_and_in_order() {
     let message = ward.store.record(ids[0]).await.unwrap().message;
     let version = ward.store.edit(ids[0], message, true, &act(Verb::Edit)).await.unwrap();
     ward.store.approve(version.id, &act_of("bob", Verb::Approve)).await.unwrap();
-    ward.store.mark(&version.cause, CauseState::Resolved, "", &act(Verb::Mark)).await.unwrap();
+    ward.store
+        .mark(&version.cause, CauseState::Resolved, Some(""), &act(Verb::Mark))
+        .await
+        .unwrap();
     ward.store.set("a", Some("b"), &act(Verb::Pause)).await.unwrap();
     ward.store.import(Vec::new(), &act(Verb::Import)).await.unwrap();
     let planned = ward.plan(Task::Discard, Pick::Ids(vec![ids[1]])).await.id;

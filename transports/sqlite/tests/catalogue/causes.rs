@@ -67,8 +67,9 @@ async fn a_resolved_cause_regresses_with_a_new_dead_letter_and_keeps_its_note() 
     let ward = Ward::new().await;
     let id = ward.kill("lab", message("a"), "boom").await;
     let cause = ward.latest().await.cause;
-    let mark =
-        async |state| ward.store.mark(&cause, state, "mended the pump", &act(Verb::Mark)).await;
+    let mark = async |state| {
+        ward.store.mark(&cause, state, Some("mended the pump"), &act(Verb::Mark)).await
+    };
     let marked = mark(CauseState::Resolved).await.unwrap();
     assert_eq!(marked.state, CauseState::Resolved);
     let note = ("mended the pump".to_owned(), "ann".to_owned(), ward.clock.now());
@@ -92,7 +93,7 @@ async fn a_resolved_cause_regresses_with_a_new_dead_letter_and_keeps_its_note() 
 async fn a_cause_that_is_not_there_cannot_be_marked() {
     let ward = Ward::new().await;
     let missing = CauseId::new("v1:0123456789abcdef").unwrap();
-    let refused = ward.store.mark(&missing, CauseState::Resolved, "", &act(Verb::Mark)).await;
+    let refused = ward.store.mark(&missing, CauseState::Resolved, Some(""), &act(Verb::Mark)).await;
     assert!(matches!(refused, Err(CatalogueError::NoCause(id)) if id == missing));
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_audit"), 0);
 }

@@ -133,7 +133,7 @@ async fn a_large_plan_that_is_given_up_takes_nothing() {
     let refused = ward.store.plan(&plan, &act(Verb::Replay)).await.unwrap_err();
     assert!(matches!(refused, CatalogueError::NoDeadLetter(DeadLetterId(12_001))), "{refused}");
     ward.store.provision(&queue("lab")).await.unwrap(); // whatever was in line is done
-    assert_eq!(ward.store.operations(false, 9).await.unwrap(), []);
+    assert_eq!(ward.store.operations(9).await.unwrap(), []);
     let again = ward.plan(replay(), everything()).await;
     assert_eq!((again.total, again.refused), (12_000, 0));
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_items"), 12_000, "what was left is swept");
@@ -168,7 +168,7 @@ async fn what_a_process_that_died_was_freezing_is_free_after_a_minute() {
     ward.kill_many("lab", 2, "boom").await;
     ward.plan(replay(), everything()).await;
     ward.sql("UPDATE bezoar_operations SET state = 'freezing'");
-    assert_eq!(ward.store.operations(false, 9).await.unwrap(), []);
+    assert_eq!(ward.store.operations(9).await.unwrap(), []);
     assert_eq!(ward.plan(replay(), everything()).await.refused, 2);
     ward.clock.advance(std::time::Duration::from_secs(61));
     assert_eq!(ward.plan(replay(), everything()).await.total, 2);

@@ -15,7 +15,10 @@ async fn neither_debug_nor_any_table_of_the_catalogue_shows_a_body_a_header_or_a
     let operation = ward.run(replay(), everything()).await;
     ward.settle_all("lab", &dead(CANARY)).await;
     let cause = ward.latest().await.cause;
-    ward.store.mark(&cause, CauseState::Acknowledged, "seen", &act(Verb::Mark)).await.unwrap();
+    ward.store
+        .mark(&cause, CauseState::Acknowledged, Some("seen"), &act(Verb::Mark))
+        .await
+        .unwrap();
     let shown = format!(
         "{:?} {:?} {record:#?} {version:?} {operation:?} {:?} {:?} {:?} {:?}",
         ward.list(&Filter::default()).await,

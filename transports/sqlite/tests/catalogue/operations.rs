@@ -3,8 +3,8 @@
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
     catalogue::{
-        Catalogue, CatalogueError, Filter, Ids, ItemState, OperationId, OperationState, Order,
-        Pick, Task, Verb,
+        Catalogue, CatalogueError, Filter, Ids, ItemState, Operation, OperationId, OperationState,
+        Order, Pick, Task, Verb,
     },
 };
 
@@ -165,12 +165,11 @@ async fn operations_are_listed_the_latest_first_and_those_that_go_on_apart() {
     let ids = ward.kill_many("lab", 2, "boom").await;
     let ended = ward.run(Task::Discard, Pick::Ids(vec![ids[0]])).await.id;
     let planned = ward.plan(replay(), everything()).await.id;
-    let listed = async |unended| {
-        let all = ward.store.operations(unended, 9).await.unwrap();
-        all.iter().map(|it| it.id).collect::<Vec<_>>()
-    };
-    assert_eq!(listed(false).await, [planned, ended]);
-    assert_eq!(listed(true).await, [planned]);
+    let ids = |all: Vec<Operation>| all.iter().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(ids(ward.store.operations(9).await.unwrap()), [planned, ended]);
+    assert_eq!(ids(ward.store.running(9).await.unwrap()), []);
+    ward.order(planned, Order::Run).await;
+    assert_eq!(ids(ward.store.running(9).await.unwrap()), [planned]);
 }
 
 #[tokio::test]

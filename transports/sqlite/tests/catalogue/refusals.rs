@@ -45,7 +45,7 @@ async fn an_act_that_cannot_be_written_to_the_log_does_not_happen() {
     let (store, it) = (&ward.store, act_of("bob", Verb::Discard));
     let plan = Plan { task: Task::Discard, pick: everything(), expect: None };
     let mut refused = vec![
-        store.mark(&cause, CauseState::Resolved, "", &it).await.is_err(),
+        store.mark(&cause, CauseState::Resolved, Some(""), &it).await.is_err(),
         store.plan(&plan, &it).await.is_err(),
         store.order(planned, Order::Run, &it).await.is_err(),
         store.edit(ids[0], record.message.clone(), false, &it).await.is_err(),

@@ -135,8 +135,8 @@ async fn plan_some(ward: &Ward, random: &mut StdRng) {
 }
 
 async fn steer(ward: &Ward, random: &mut StdRng) {
-    let unended = ward.store.operations(true, 100).await.unwrap();
-    for operation in unended {
+    let all = ward.store.operations(100).await.unwrap();
+    for operation in all.into_iter().filter(|it| !it.state.has_ended()) {
         match random.random_range(0..10) {
             0 => drop(ward.store.order(operation.id, Order::Pause, &act(Verb::Replay)).await),
             1 => drop(ward.order(operation.id, Order::Cancel).await),
@@ -187,7 +187,7 @@ async fn mark_or_regroup(ward: &Ward, random: &mut StdRng) {
     }
     for cause in ward.store.causes(&Filter::default(), 2).await.unwrap() {
         let state = CauseState::ALL[random.random_range(0..4)];
-        ward.store.mark(&cause.id, state, "seen", &act(Verb::Mark)).await.unwrap();
+        ward.store.mark(&cause.id, state, Some("seen"), &act(Verb::Mark)).await.unwrap();
     }
 }
 

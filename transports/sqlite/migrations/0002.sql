@@ -21,6 +21,7 @@ CREATE INDEX bezoar_dead_by_correlation ON bezoar_dead (correlation_id) WHERE co
 -- The few that are not as most are. Those that are pay nothing.
 CREATE INDEX bezoar_dead_replayed ON bezoar_dead (id) WHERE replayed > 0;
 CREATE INDEX bezoar_dead_taken ON bezoar_dead (id) WHERE operation IS NOT NULL;
+CREATE INDEX bezoar_dead_by_version ON bezoar_dead (edited_as) WHERE edited_as IS NOT NULL;
 CREATE INDEX bezoar_dead_versions ON bezoar_dead (id) WHERE edited_as IS NOT NULL OR unapproved = 1;
 
 -- Groups of dead letters that failed the same way. A number is never given twice.

@@ -1,7 +1,5 @@
 //! The operator's side. Reading has a connection of its own, so that a long list does not hold up the writer.
 
-use std::sync::PoisonError;
-
 use async_trait::async_trait;
 use bezoar_core::{
     Code, DeadLetter, DeadLetterId, Depth, ErrorKind, Finding, Page, QueueAdmin, QueueName, Reason,
@@ -119,19 +117,20 @@ impl QueueAdmin for SqliteTransport {
 }
 
 impl SqliteTransport {
-    /// Runs `work` on the reading connection, in one transaction so that its statements agree.
+    /// Runs `work` on a connection that reads, in one transaction so that its statements agree.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, TransportError> {
-        let (reader, identity, options) =
-            (self.reader.clone(), self.identity, self.options.clone());
+        let (readers, identity, options) =
+            (self.readers.clone(), self.identity, self.options.clone());
         let read = move || {
             identity.check(&options.path)?;
-            let mut connection = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let result = connection.transaction().and_then(|transaction| work(&transaction));
-            result.map_err(|source| from_sqlite(&source, operation))
+            let look = |connection: &mut Connection| {
+                connection.transaction().and_then(|transaction| work(&transaction))
+            };
+            readers.with(look).map_err(|source| from_sqlite(&source, operation))
         };
         tokio::task::spawn_blocking(read)
             .await

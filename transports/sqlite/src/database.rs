@@ -49,6 +49,7 @@ pub(crate) fn open_reader(options: &Options) -> Result<Connection, TransportErro
     // Opened for writing all the same: a reader of a write-ahead log takes part in its locks.
     connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .and_then(|connection| {
+            connection.pragma_update(None, "cache_size", -4_096)?; // KiB; there are several
             connection.pragma_update(None, "query_only", true).map(|()| connection)
         })
         .map_err(|source| from_sqlite(&source, "open"))

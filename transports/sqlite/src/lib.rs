@@ -23,6 +23,7 @@ mod catalogue;
 mod database;
 mod error;
 mod options;
+mod readers;
 mod row;
 mod session;
 mod settle;

@@ -1,11 +1,6 @@
 //! Sending and receiving.
 
-use std::{
-    num::NonZeroU32,
-    ops::Range,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
@@ -21,6 +16,7 @@ use crate::{
     Options,
     database::{self, Identity},
     error::{TRANSPORT, error, may_be_of_one, no_queue},
+    readers::Readers,
     session::{Claimed, Session},
     steady::Steady,
     wake::Bells,
@@ -35,9 +31,9 @@ const PART_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 /// Queues in a SQLite database. Cheap to clone: all clones share one writer.
 #[derive(Debug, Clone)]
 pub struct SqliteTransport {
-    /// Before the writer, so that it is closed first: of two that close at the same time each thinks that
+    /// Before the writer, so that they are closed first: of two that close at the same time each thinks that
     /// the other is still there, and neither brings the log into the file.
-    pub(crate) reader: Arc<Mutex<Connection>>,
+    pub(crate) readers: Arc<Readers>,
     pub(crate) writer: Writer,
     pub(crate) options: Arc<Options>,
     pub(crate) identity: Identity,
@@ -56,11 +52,11 @@ impl SqliteTransport {
         options.clock = Arc::new(steady(&options, &connection)?);
         let identity = Identity::of(&options.path)
             .map_err(|source| database::cannot_open(&options.path, &source))?;
-        let reader = Arc::new(Mutex::new(database::open_reader(&options)?));
+        let readers = Arc::new(Readers::open(&options)?);
         let (options, bells) = (Arc::new(options), Bells::default());
         let writer = Writer::start(connection, identity, options.clone(), bells.clone())
             .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
-        Ok(Self { reader, writer, options, identity, bells })
+        Ok(Self { readers, writer, options, identity, bells })
     }
 
     fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {

@@ -4,7 +4,7 @@ use bezoar_core::{
     DeadLetterId, Message,
     catalogue::{Act, CatalogueError, Entry, EntryState},
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
     audit,
@@ -109,6 +109,20 @@ pub(super) fn approve(
         .execute([id.0])?;
     audit::append(session, connection, act)?;
     Ok(entry(connection, id.0)?.ok_or(CatalogueError::NoDeadLetter(id)))
+}
+
+/// A version that was replayed and died again is still the version of its original, under its new id.
+pub(super) fn carry_on(connection: &Connection, before: i64, now: i64) -> rusqlite::Result<()> {
+    let original: Option<i64> = connection
+        .prepare_cached("UPDATE bezoar_dead SET edited_as = ?2 WHERE edited_as = ?1 RETURNING id")?
+        .query_row([before, now], |row| row.get(0))
+        .optional()?;
+    if let Some(original) = original {
+        connection
+            .prepare_cached("UPDATE bezoar_dead SET edited_from = ?2 WHERE id = ?1")?
+            .execute([now, original])?;
+    }
+    Ok(())
 }
 
 /// The original of a version that is removed for good can be worked with again.

@@ -6,7 +6,7 @@ use bezoar_core::catalogue::{CauseId, FINGERPRINT_VERSION, Fingerprint, Operatio
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::catalogue::operations;
+use crate::catalogue::{edit, operations};
 
 const HOUR_MILLIS: i64 = 60 * 60 * 1_000;
 
@@ -140,15 +140,16 @@ impl Tally {
         dead: i64,
         cause: &CauseId,
     ) -> rusqlite::Result<()> {
-        let operation = connection
+        let item = connection
             .prepare_cached(
                 "UPDATE bezoar_items SET state = 'failed again', again = ?2, cause = ?3
-                 WHERE seq = ?1 AND state = 'in flight' RETURNING operation",
+                 WHERE seq = ?1 AND state = 'in flight' RETURNING operation, dead",
             )?
-            .query_row(params![seq, dead, cause.as_str()], |row| row.get(0))
+            .query_row(params![seq, dead, cause.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        if let Some(operation) = operation {
+        if let Some((operation, before)) = item {
             self.outcomes.entry(operation).or_default().1 += 1;
+            edit::carry_on(connection, before, dead)?;
         }
         Ok(())
     }

@@ -40,6 +40,22 @@ async fn a_version_takes_the_place_of_its_original_which_stays() {
 }
 
 #[tokio::test]
+async fn a_version_that_is_replayed_and_dies_again_is_still_the_version() {
+    let ward = Ward::new().await;
+    let original = ward.kill("lab", message("a"), "boom").await;
+    edit(&ward, original, false).await;
+    ward.run(replay(), everything()).await;
+    ward.settle_all("lab", &dead("boom once more")).await;
+    let again = ward.latest().await.id;
+    let record = ward.store.record(again).await.unwrap();
+    assert_eq!((record.entry.edited_from, record.lineage), (Some(original), vec![original]));
+    assert_eq!(ward.store.record(original).await.unwrap().lineage, [again]);
+    ward.run(Task::Discard, Pick::Ids(vec![again])).await;
+    assert_eq!(ward.store.record(original).await.unwrap().entry.state, EntryState::Open);
+    census::check(&ward);
+}
+
+#[tokio::test]
 async fn the_original_takes_part_in_no_operation_and_no_redrive() {
     let ward = Ward::new().await;
     let original = ward.kill("lab", message("a"), "boom").await;

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `traffic.rs` | what is sent |
 //! | `archive.rs` | the endpoint, and what it answers |
+//! | `operator.rs` | who replays what was set aside |
 //! | `watcher.rs` | what the gateway's API shows meanwhile |
 //! | `account.rs` | how many messages are where |
 //! | `narrator.rs` | how it is told |
@@ -12,6 +13,7 @@
 mod account;
 mod archive;
 mod narrator;
+mod operator;
 mod traffic;
 mod watcher;
 
@@ -24,7 +26,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use bezoar::Shutdown;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::{account::Account, archive::Archive, narrator::Narrator};
 use crate::{client::Client, endpoint::Endpoint, route, sandbox::Sandbox};
@@ -106,7 +108,7 @@ async fn tell(
     let end = stop.child();
     let story = async {
         tokio::select! {
-            () = act(archive, narrator, seconds) => (),
+            () = act(client, archive, narrator, seconds) => (),
             () = stop.draining() => narrator.say("■", "stopping: no more messages are sent"),
         }
         end.drain();
@@ -125,7 +127,7 @@ async fn tell(
 }
 
 /// What happens to the archive, in rounds; without an end if there is none.
-async fn act(archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
+async fn act(client: &Client, archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
     let round = seconds.map_or(ROUND, |seconds| Duration::from_secs(seconds.into()));
     loop {
         sleep(round.mul_f64(0.25)).await;
@@ -134,7 +136,10 @@ async fn act(archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
         sleep(round.mul_f64(0.25)).await;
         narrator.say("▲", "the archive is back");
         archive.come_back();
-        sleep(round.mul_f64(0.5)).await;
+        let rest = Instant::now() + round.mul_f64(0.5);
+        sleep(round.mul_f64(0.2)).await;
+        operator::replay(client, narrator).await;
+        sleep_until(rest).await;
         if seconds.is_some() {
             return narrator.say("■", "the end: no more messages are sent");
         }

@@ -47,7 +47,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch a gateway deal with retries, poison messages and an outage, and try it by hand
+    /// Watch a gateway deal with retries, poison messages, an outage and a replay, and try it by hand
     Demo(demo::Arguments),
     /// Run the gateway: with no file on an embedded store in ./bezoar-data
     Up(up::Arguments),

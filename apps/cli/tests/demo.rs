@@ -75,7 +75,7 @@ impl Demo {
 }
 
 #[test]
-fn the_demo_tells_of_retries_an_outage_and_dead_letters_and_adds_up() {
+fn the_demo_tells_of_retries_an_outage_dead_letters_and_a_replay_and_adds_up() {
     let mut demo = Demo::start(4);
     demo.until("set aside");
     let queues: Value = serde_json::from_str(&demo.other_terminal(&["queues", "--json"])).unwrap();
@@ -90,7 +90,7 @@ fn the_demo_tells_of_retries_an_outage_and_dead_letters_and_adds_up() {
 
     let (story, [accepted, delivered, waiting, dead]) = demo.end();
     assert_eq!(accepted, delivered + waiting + dead, "{story}");
-    assert!(accepted > 20 && delivered > 20 && dead > 0, "{story}");
+    assert!(accepted > 20 && delivered > 20, "{story}");
     for part in [
         "503, come again in 1 s",
         "delivered by attempt 2",
@@ -98,7 +98,8 @@ fn the_demo_tells_of_retries_an_outage_and_dead_letters_and_adds_up() {
         "the breaker opens: messages wait, and use up no retries",
         "the archive is back",
         "the breaker closes",
-        "× non-retryable error: permanent (problems/unknown-analyte)",
+        "an operator replays",
+        "0 failed again",
     ] {
         assert!(story.contains(part), "{part:?} is missing in:\n{story}");
     }

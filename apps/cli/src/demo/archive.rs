@@ -69,7 +69,11 @@ impl Archive {
 
         let attempt = text("bezoar-attempt").and_then(|it| it.parse().ok()).unwrap_or(1);
         let record = serde_json::from_slice(&body).unwrap_or_default();
-        let decision = decide(&record, attempt, self.is_down.load(Ordering::Relaxed));
+        let is_replayed = head.headers.contains_key("bezoar-replay");
+        let decision = match self.is_down.load(Ordering::Relaxed) {
+            true => Decision::Down,
+            false => decide(&record, attempt, is_replayed),
+        };
         let (id, kind) = (text("bezoar-id").unwrap_or("?"), text("bezoar-type").unwrap_or("?"));
         match decision {
             Decision::Take if attempt > 1 => self.narrator.taken_at_last(id, kind, attempt),
@@ -81,10 +85,10 @@ impl Archive {
     }
 }
 
-fn decide(record: &Record, attempt: u32, is_down: bool) -> Decision {
+/// What was refused is taken when it is replayed: somebody has made a place for it by then.
+fn decide(record: &Record, attempt: u32, is_replayed: bool) -> Decision {
     match record {
-        _ if is_down => Decision::Down,
-        Record { analyte, .. } if analyte == UNKNOWN_ANALYTE => Decision::Refuse,
+        Record { analyte, .. } if analyte == UNKNOWN_ANALYTE && !is_replayed => Decision::Refuse,
         Record { busy: true, .. } if attempt == 1 => Decision::ComeAgain,
         _ => Decision::Take,
     }
@@ -120,16 +124,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_busy_once_refuses_what_it_does_not_know_and_may_be_down() {
+    fn it_is_busy_once_and_refuses_what_it_does_not_know_until_that_is_replayed() {
         let record = |analyte: &str, busy| Record { analyte: analyte.to_owned(), busy };
-        for (record, attempt, is_down, expected) in [
+        for (record, attempt, is_replayed, expected) in [
             (record("", false), 1, false, Decision::Take),
             (record("haemoglobin", true), 1, false, Decision::ComeAgain),
             (record("haemoglobin", true), 2, false, Decision::Take),
             (record(UNKNOWN_ANALYTE, true), 1, false, Decision::Refuse),
-            (record(UNKNOWN_ANALYTE, false), 1, true, Decision::Down),
+            (record(UNKNOWN_ANALYTE, false), 1, true, Decision::Take),
         ] {
-            assert_eq!(decide(&record, attempt, is_down), expected, "{record:?}");
+            assert_eq!(decide(&record, attempt, is_replayed), expected, "{record:?}");
         }
         assert_eq!(Decision::ComeAgain.reply().headers()["retry-after"], "1");
         assert_eq!(Decision::Refuse.reply().status(), 422);

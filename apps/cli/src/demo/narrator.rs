@@ -60,7 +60,7 @@ impl Narrator {
              {program} queues\n  \
              {program} dead list\n  \
              {program} send lab --body 'by hand'\n  \
-             {curl}/v1/queues/lab/messages -d '{{\"by\": \"hand\"}}'\n"
+             {curl}/v1/queues/lab/messages -H 'Content-Type: application/json' -d '{{\"by\": \"hand\"}}'\n"
         );
         self.line(&introduction);
         self.status.enable_steady_tick(Duration::from_millis(100));

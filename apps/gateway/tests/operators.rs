@@ -66,6 +66,7 @@ async fn dead_letters_are_found_by_what_is_known_of_them_and_grouped_by_cause() 
     assert_eq!(ids, ["m-2", "m-1", "m-0"]);
     for (query, expected) in [
         ("queue=lab&kind=permanent&code=http.422&type=message", 3),
+        ("route=results", 3),
         ("kind=transient", 0),
         ("message_id=m-1", 1),
         ("since=1h&state=open&replayed=false&min_attempts=1", 3),

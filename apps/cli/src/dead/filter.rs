@@ -16,6 +16,9 @@ pub(super) struct Filter {
     /// Only those of this queue
     #[arg(long, help_heading = HEADING)]
     queue: Option<QueueName>,
+    /// Only those of the queue of this route
+    #[arg(long, help_heading = HEADING)]
+    route: Option<String>,
     /// Only messages of this type
     #[arg(long = "type", value_name = "T", help_heading = HEADING)]
     message_type: Option<MessageType>,
@@ -98,6 +101,7 @@ impl Filter {
         };
         let all = [
             ("queue", self.queue.as_ref().map(ToString::to_string)),
+            ("route", self.route.clone()),
             ("type", self.message_type.as_ref().map(ToString::to_string)),
             ("kind", self.kind.as_ref().map(ToString::to_string)),
             ("code", self.code.as_ref().map(ToString::to_string)),

@@ -30,7 +30,7 @@ pub(super) async fn list(
         None => PAGE.0,
     };
     let pairs = rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let filter = filter::from_pairs(pairs, &caller, app.now())?;
+    let filter = filter::from_pairs(pairs, &caller, &app)?;
     app.covers(&filter).await?;
     let causes = app.catalogue().causes(&filter, limit).await?;
     let seen = causes.iter().filter(|cause| caller.sees(&cause.queue));

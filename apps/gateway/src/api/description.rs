@@ -8,7 +8,7 @@ pub(super) async fn openapi() -> Json<Value> {
 }
 
 /// The filters of lists.
-const FILTER: &str = "?queue=&type=&kind=&code=&cause=&correlation_id=&message_id=&since=&until=&min_attempts=&replayed=&state=";
+const FILTER: &str = "?queue=&route=&type=&kind=&code=&cause=&correlation_id=&message_id=&since=&until=&min_attempts=&replayed=&state=";
 
 fn description() -> Value {
     json!({

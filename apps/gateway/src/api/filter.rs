@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 use super::{Problem, caller::Caller};
-use crate::config::human::duration;
+use crate::{app::App, config::human::duration};
 
-const KNOWN: &str = "queue, type, kind, code, cause, correlation_id, message_id, since, until, \
+const KNOWN: &str = "queue, route, type, kind, code, cause, correlation_id, message_id, since, until, \
                      min_attempts, replayed, state";
 
 /// A query as it came.
@@ -33,13 +33,14 @@ pub(super) fn pairs(query: Pairs) -> Result<Vec<(String, String)>, Problem> {
 pub(super) fn from_pairs<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     caller: &Caller,
-    now: Timestamp,
+    app: &App,
 ) -> Result<Filter, Problem> {
-    let mut filter = Filter::default();
-    let mut queue = None;
+    let (mut filter, now) = (Filter::default(), app.now());
+    let (mut queue, mut route) = (None, None);
     for (name, value) in pairs {
         match name {
             "queue" => queue = Some(QueueName::new(value)?),
+            "route" => route = Some(app.route(value, |route| caller.sees(route.queue()))?),
             "type" => filter.message_type = Some(MessageType::new(value)?),
             "kind" => filter.kind = Some(kind(value)?),
             "code" => filter.code = Some(Code::new(value)?),
@@ -54,7 +55,11 @@ pub(super) fn from_pairs<'a>(
             _ => return Err(Problem::bad_request(format!("a filter has only these: {KNOWN}"))),
         }
     }
-    filter.queues = caller.limited(queue)?;
+    let routed = route.map(|route| route.queue().clone());
+    if queue.is_some() && routed.is_some() && queue != routed {
+        return Err(Problem::bad_request("that route is of another queue"));
+    }
+    filter.queues = caller.limited(queue.or(routed))?;
     Ok(filter)
 }
 
@@ -62,7 +67,7 @@ pub(super) fn from_pairs<'a>(
 pub(super) fn from_object(
     object: &Map<String, Value>,
     caller: &Caller,
-    now: Timestamp,
+    app: &App,
 ) -> Result<Filter, Problem> {
     let text = |(name, value): (&String, &Value)| match value {
         Value::String(text) => Ok((name.clone(), text.clone())),
@@ -71,7 +76,7 @@ pub(super) fn from_object(
         _ => Err(Problem::bad_request("a filter's values are texts, numbers or booleans")),
     };
     let pairs = object.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, now)
+    from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, app)
 }
 
 /// A filter in words, for the audit log: all that it holds is safe to show.

@@ -119,7 +119,7 @@ async fn pick(
             Ok(Pick::Ids(ids))
         }
         (None, Some(object)) => {
-            let filter = filter::from_object(&object, caller, app.now())?;
+            let filter = filter::from_object(&object, caller, app)?;
             app.covers(&filter).await?;
             Ok(Pick::Matching(filter))
         }

@@ -41,7 +41,7 @@ pub(super) async fn export(
 ) -> Result<Response, Problem> {
     caller.needs(Role::Admin, None)?;
     let reason = input::reason(&wanted.reason)?;
-    let filter = filter::from_object(&wanted.filter, &caller, app.now())?;
+    let filter = filter::from_object(&wanted.filter, &caller, &app)?;
     app.covers(&filter).await?;
     let count = app.catalogue().count(&filter).await?;
     let about = if count.exact { "" } else { "at least " };

@@ -187,8 +187,8 @@ impl Gateway {
             }
         };
         if tokio::time::timeout(grace, all).await.is_err() {
+            routes.iter().for_each(|route| route.abort());
             for route in &routes {
-                route.abort();
                 route.stopped().await;
             }
         }

@@ -1,13 +1,13 @@
 //! A running route: a worker on a queue, an endpoint, and what holds messages back between them.
 
-use std::{
-    num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{num::NonZeroU32, sync::Arc};
 
 use async_trait::async_trait;
 use bezoar::{Bezoar, Event, Gate, Message, Observer, QueueName, Shutdown, TransportError, Worker};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{Mutex, watch},
+    task::JoinHandle,
+};
 
 use crate::{
     config,
@@ -63,22 +63,23 @@ impl Route {
 
     /// Whether every message that was in hand is settled or handed back.
     pub(crate) fn has_stopped(&self) -> bool {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.as_ref().is_none_or(JoinHandle::is_finished)
+        self.running
+            .try_lock()
+            .is_ok_and(|running| running.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Waits until every message in hand is settled or handed back.
+    /// Waits until every message in hand is settled or handed back. Who gives up waiting may wait again.
     pub(crate) async fn stopped(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(running) = running {
-            match running.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(route = self.name(), %error, "the route ended"),
-                Err(error) => {
-                    tracing::error!(route = self.name(), %error, "the route ended by a defect")
-                }
+        let mut running = self.running.lock().await;
+        let Some(handle) = running.as_mut() else { return };
+        match handle.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(route = self.name(), %error, "the route ended"),
+            Err(error) => {
+                tracing::error!(route = self.name(), %error, "the route ended by a defect")
             }
         }
+        *running = None;
     }
 
     /// Its name.

@@ -149,3 +149,21 @@ async fn a_route_that_changes_does_not_wait_for_a_delivery_that_hangs() {
     assert_eq!(endpoint.requests(1).await[0].1, "second");
     assert!(started.elapsed() < std::time::Duration::from_secs(10), "below the route's timeout");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_hangs_when_the_gateway_stops_is_handed_back_and_not_left_to_its_lease() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = "[server]\ndrain = \"100ms\"\n";
+    let routes = route(silent.local_addr().unwrap().port(), "lease = \"10m\"");
+    let lab = Lab::start(&(server.to_owned() + &routes)).await;
+    lab.send("lab", &[], "x").await;
+    lab.until("lab", |row| row["in_flight"] == 1).await;
+    let config = lab.config("[[queue]]\nname = \"lab\"");
+    let Lab { gateway, folder, token } = lab;
+    gateway.stop().await;
+    let metrics = bezoar_gateway::telemetry::Metrics::local();
+    let gateway = bezoar_gateway::Gateway::start(config, metrics).await.unwrap();
+    let lab = Lab { gateway, folder, token };
+    let row = lab.until("lab", |_| true).await;
+    assert_eq!((&row["ready"], &row["in_flight"]), (&1.into(), &0.into()), "{row}");
+}

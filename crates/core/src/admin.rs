@@ -1,11 +1,11 @@
 //! The operator's side of the contract.
 
-use std::{fmt::Debug, num::NonZeroU32};
+use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::{DeadLetter, DeadLetterId, QueueName, TransportError};
+use crate::{DeadLetter, DeadLetterId, Message, QueueName, TransportError};
 
 /// What operators do with queues.
 #[async_trait]
@@ -40,6 +40,34 @@ pub trait QueueAdmin: Debug + Send + Sync + 'static {
 
     /// Removes dead letters for good. Returns how many; one that is no longer there is passed over.
     async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError>;
+
+    /// Opens a queue's dead letters for being taken elsewhere; `None` where they are in a store with a catalogue
+    /// anyway.
+    async fn dead_letter_feed(
+        &self,
+        _queue: &QueueName,
+    ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
+        Ok(None)
+    }
+}
+
+/// Dead letters on a broker, on their way to a catalogue and back.
+#[async_trait]
+pub trait DeadLetterFeed: Debug + Send + Sync {
+    /// Up to `max`, waiting at most `wait` for the first. They stay on the broker until they are removed: what is
+    /// not removed comes again, at the latest to whoever opens the next feed. Dropping the future loses nothing.
+    async fn next(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<DeadLetter>, TransportError>;
+
+    /// Removes letters that are kept elsewhere now. One that cannot be removed comes again.
+    async fn remove(&self, letters: &[DeadLetterId]) -> Result<(), TransportError>;
+
+    /// Sends messages that had been taken back to where they came from, with their ledgers; one result each, in
+    /// order. `Ok` means durable and routed.
+    async fn give_back(&self, messages: &[Message]) -> Vec<Result<(), TransportError>>;
 }
 
 /// How many messages are where; what a transport cannot tell is unknown, never 0.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::{Code, Message, QueueName};
 
@@ -31,6 +32,19 @@ pub struct DeadLetter {
     pub at: Timestamp,
 }
 
+impl DeadLetter {
+    /// What tells copies of one letter from two letters that have the same id by chance, or because somebody forged
+    /// it. Equal for copies.
+    pub fn digest(&self) -> u64 {
+        let mut hash = Sha256::new();
+        hash.update(self.message.id.as_str());
+        hash.update([0]);
+        hash.update(self.message.body.reveal());
+        let digest = hash.finalize();
+        u64::from_be_bytes(std::array::from_fn(|place| digest[place]))
+    }
+}
+
 /// Why something was decided: a code to group by, and words for a person. Both are safe to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
@@ -47,6 +61,9 @@ impl Reason {
     pub const NOT_RETRYABLE: Code = Code::from_static("not-retryable");
     /// The code of a message that was handed out too often without an outcome.
     pub const MAX_DELIVERIES: Code = Code::from_static("max-deliveries");
+
+    /// The code of a message that a broker set aside because somebody rejected it.
+    pub const REJECTED: Code = Code::from_static("rejected");
 
     /// A reason in words that are safe to show: numbers, names from configuration, never an error's text.
     pub fn new(code: Code, text: impl Into<String>) -> Self {

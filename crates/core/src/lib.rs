@@ -29,7 +29,7 @@ mod policy;
 mod sensitive;
 mod transport;
 
-pub use admin::{Depth, Finding, Page, QueueAdmin, Selection, Severity};
+pub use admin::{DeadLetterFeed, Depth, Finding, Page, QueueAdmin, Selection, Severity};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
 pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
 pub use error::{ErrorKind, TransportError};

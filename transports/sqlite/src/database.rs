@@ -19,8 +19,11 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../migrations/0001.sql"),
+    include_str!("../migrations/0002.sql"),
+    include_str!("../migrations/0003.sql"),
+];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;
 

@@ -90,7 +90,7 @@ pub(crate) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Opti
     }
 }
 
-fn read_ledger(
+pub(crate) fn read_ledger(
     connection: &Connection,
     row: &Row<'_>,
     seq: i64,

@@ -5,6 +5,7 @@
 mod catalogue {
     mod acts;
     mod audit;
+    mod brokers;
     mod causes;
     mod frozen;
     mod hidden;

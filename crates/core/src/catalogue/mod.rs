@@ -29,7 +29,7 @@ pub use operation::{
     Advance, Ids, Item, ItemState, Next, Operation, OperationId, OperationState, Order, Plan, Task,
 };
 
-use crate::{DeadLetterId, Message};
+use crate::{DeadLetter, DeadLetterId, Message, MessageId, QueueName, Reason};
 
 /// Every dead letter in one place, and what operators do about them.
 ///
@@ -122,6 +122,33 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
         records: Vec<(String, Record)>,
         act: &Act,
     ) -> Result<u64, CatalogueError>;
+
+    /// Makes a queue of a broker known here, under a name of its own. Its dead letters are taken in by
+    /// [`take_in`](Self::take_in); what is replayed waits in a queue of that name for whoever gives it back to the
+    /// broker, and its outcome is what [`take_in`](Self::take_in) or [`completed`](Self::completed) say.
+    async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError>;
+
+    /// Adds dead letters of an adopted queue; how many were new. One that was taken in within the last 30 days, as
+    /// its id tells, is passed over. One that a replay of this catalogue had sent has failed again.
+    async fn take_in(
+        &self,
+        queue: &QueueName,
+        letters: Vec<DeadLetter>,
+    ) -> Result<u64, CatalogueError>;
+
+    /// Says why a broker is about to set messages of an adopted queue aside by itself, which carries neither reason
+    /// nor ledger. When such a letter is taken in within 30 days, known by its message's id, it has these.
+    async fn announce(
+        &self,
+        queue: &QueueName,
+        dying: Vec<(Message, Reason)>,
+    ) -> Result<(), CatalogueError>;
+
+    /// Says that messages which were replayed to a broker are done there. What is not waited for is passed over.
+    async fn completed(
+        &self,
+        messages: Vec<(OperationId, MessageId)>,
+    ) -> Result<(), CatalogueError>;
 
     /// Removes up to `limit` dead letters that were set aside before a time and that no operation has; how many
     /// there were. What only served older ones (causes that nobody has spoken of, stamps of imports, operations that

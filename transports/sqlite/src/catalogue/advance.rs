@@ -177,7 +177,9 @@ fn send(
     let was = Some(row.seq).filter(|was| *was != seq);
     connection
         .prepare_cached(
-            "UPDATE bezoar_items SET state = 'in flight', seq = ?3, was = ?4
+            "UPDATE bezoar_items SET state = 'in flight', seq = ?3, was = ?4,
+                 away = CASE (SELECT remote FROM bezoar_queues AS q WHERE q.id = bezoar_items.queue)
+                        WHEN 1 THEN (SELECT m.id FROM bezoar_messages AS m WHERE m.seq = ?3) END
              WHERE operation = ?1 AND place = ?2",
         )?
         .execute(params![operation, place, seq, was])?;

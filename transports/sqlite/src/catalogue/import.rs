@@ -72,7 +72,7 @@ fn set_aside(
     Ok(())
 }
 
-fn queue(
+pub(super) fn queue(
     session: &mut Session,
     connection: &Connection,
     name: &QueueName,

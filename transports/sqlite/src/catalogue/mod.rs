@@ -9,9 +9,11 @@
 //! | `list.rs` `record.rs` `causes.rs` | what operators look at |
 //! | `pick.rs` `plan.rs` `advance.rs` `operations.rs` | replays and discards |
 //! | `edit.rs` `import.rs` `expire.rs` | versions, dead letters from elsewhere, old ones |
+//! | `take_in.rs` `announced.rs` | dead letters of brokers, and what is replayed to them; what brokers cannot say of them |
 //! | `audit.rs` | who did what, and settings |
 
 mod advance;
+mod announced;
 mod audit;
 mod bounds;
 mod causes;
@@ -24,12 +26,13 @@ mod operations;
 mod pick;
 mod plan;
 mod record;
+mod take_in;
 mod tally;
 mod walk;
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetterId, ErrorKind, Invalid, Message,
+    DeadLetter, DeadLetterId, ErrorKind, Invalid, Message, MessageId, QueueName, Reason,
     catalogue::{
         Act, Advance, AuditEntry, AuditHead, Catalogue, CatalogueError, Cause, CauseId, CauseState,
         Count, Entry, Filter, Item, Listing, Operation, OperationId, Order, Plan, Record,
@@ -211,6 +214,44 @@ impl Catalogue for SqliteTransport {
         self.check_import(&records)?;
         let act = act.clone();
         self.act("import", move |session, it| import::import(session, it, &records, &act).map(Ok))
+            .await
+    }
+
+    async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError> {
+        let queue = queue.clone();
+        self.act("adopt", move |session, it| take_in::adopt(session, it, &queue).map(|_| Ok(())))
+            .await
+    }
+
+    async fn take_in(
+        &self,
+        queue: &QueueName,
+        letters: Vec<DeadLetter>,
+    ) -> Result<u64, CatalogueError> {
+        let queue = queue.clone();
+        self.act("take in", move |session, it| {
+            take_in::take_in(session, it, &queue, &letters).map(Ok)
+        })
+        .await
+    }
+
+    async fn announce(
+        &self,
+        queue: &QueueName,
+        dying: Vec<(Message, Reason)>,
+    ) -> Result<(), CatalogueError> {
+        let queue = queue.clone();
+        self.act("announce", move |session, it| {
+            announced::announce(session, it, &queue, &dying).map(Ok)
+        })
+        .await
+    }
+
+    async fn completed(
+        &self,
+        messages: Vec<(OperationId, MessageId)>,
+    ) -> Result<(), CatalogueError> {
+        self.act("completed", move |session, it| take_in::completed(session, it, &messages).map(Ok))
             .await
     }
 

@@ -2,11 +2,18 @@
 
 use std::collections::HashMap;
 
-use bezoar_core::catalogue::{CauseId, FINGERPRINT_VERSION, Fingerprint, OperationId, StoreKey};
+use bezoar_core::{
+    MessageId,
+    catalogue::{CauseId, FINGERPRINT_VERSION, Fingerprint, OperationId, StoreKey},
+};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::catalogue::{edit, operations};
+
+/// One message of an operation that a broker has. Ids of foreign messages may repeat.
+const ONE_AWAY: &str = "WHERE operation = ?1 AND place =
+    (SELECT place FROM bezoar_items WHERE operation = ?1 AND away = ?2 AND state = 'in flight' LIMIT 1)";
 
 const HOUR_MILLIS: i64 = 60 * 60 * 1_000;
 
@@ -117,17 +124,56 @@ impl Tally {
         self.causes.entry(cause).or_default().count -= 1;
     }
 
-    /// A message that had been replayed is done.
+    /// A message that had been replayed is done. One that was on its way back to a broker is only there now.
     pub(crate) fn completed(&mut self, connection: &Connection, seq: i64) -> rusqlite::Result<()> {
         let operation = connection
             .prepare_cached(
-                "UPDATE bezoar_items SET state = 'completed' WHERE seq = ?1 AND state = 'in flight'
-                 RETURNING operation",
+                "UPDATE bezoar_items SET state = 'completed'
+                 WHERE seq = ?1 AND state = 'in flight' AND away IS NULL RETURNING operation",
             )?
             .query_row([seq], |row| row.get(0))
             .optional()?;
         if let Some(operation) = operation {
             self.outcomes.entry(operation).or_default().0 += 1;
+        }
+        Ok(())
+    }
+
+    /// A message that had been replayed to a broker is done there.
+    pub(super) fn completed_away(
+        &mut self,
+        connection: &Connection,
+        operation: OperationId,
+        message: &MessageId,
+    ) -> rusqlite::Result<()> {
+        let done = connection
+            .prepare_cached(&format!(
+                "UPDATE bezoar_items SET state = 'completed', away = NULL {ONE_AWAY}"
+            ))?
+            .execute(params![operation.0, message.as_str()])?;
+        self.outcomes.entry(operation.0).or_default().0 += done as i64;
+        Ok(())
+    }
+
+    /// A message that had been replayed to a broker was set aside there again.
+    pub(super) fn came_back(
+        &mut self,
+        connection: &Connection,
+        (operation, message): (OperationId, &MessageId),
+        (dead, cause): (i64, &CauseId),
+    ) -> rusqlite::Result<()> {
+        let before = connection
+            .prepare_cached(&format!(
+                "UPDATE bezoar_items SET state = 'failed again', away = NULL, again = ?3, cause = ?4
+                 {ONE_AWAY} RETURNING dead"
+            ))?
+            .query_row(params![operation.0, message.as_str(), dead, cause.as_str()], |row| {
+                row.get(0)
+            })
+            .optional()?;
+        if let Some(before) = before {
+            self.outcomes.entry(operation.0).or_default().1 += 1;
+            edit::carry_on(connection, before, dead)?;
         }
         Ok(())
     }
@@ -142,7 +188,7 @@ impl Tally {
     ) -> rusqlite::Result<()> {
         let item = connection
             .prepare_cached(
-                "UPDATE bezoar_items SET state = 'failed again', again = ?2, cause = ?3
+                "UPDATE bezoar_items SET state = 'failed again', away = NULL, again = ?2, cause = ?3
                  WHERE seq = ?1 AND state = 'in flight' RETURNING operation, dead",
             )?
             .query_row(params![seq, dead, cause.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))

@@ -1,0 +1,115 @@
+//! Tells a catalogue what a broker cannot: that messages which were replayed are done, and why messages are rejected.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Capabilities, Delivery, Destination, Outgoing, QueueName, Settlement, SubscribeOptions,
+    Subscription, Transport, TransportError,
+    catalogue::{Catalogue, CatalogueError},
+};
+
+/// A transport whose workers tell a catalogue when a message that was replayed is done, and why one is rejected.
+///
+/// The catalogue hears of it before the broker does: who dies in between does the message again, flagged as
+/// redelivered, and nobody waits for an outcome that was lost. Messages that were not replayed cost nothing.
+#[derive(Debug, Clone)]
+pub struct Reporting {
+    inner: Arc<dyn Transport>,
+    catalogue: Arc<dyn Catalogue>,
+    announces: bool,
+}
+
+impl Reporting {
+    /// The same transport, reporting to `catalogue`.
+    pub fn new(inner: Arc<dyn Transport>, catalogue: Arc<dyn Catalogue>) -> Self {
+        Self { inner, catalogue, announces: false }
+    }
+
+    /// For a transport that sets messages aside without reason and ledger: the catalogue is told before.
+    pub fn announcing(self) -> Self {
+        Self { announces: true, ..self }
+    }
+}
+
+#[async_trait]
+impl Transport for Reporting {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        self.inner.send(to, batch).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let inner = self.inner.subscribe(queue, options).await?;
+        let (to, queue) = (self.clone(), queue.clone());
+        Ok(Box::new(Reported { inner, to, queue }))
+    }
+}
+
+#[derive(Debug)]
+struct Reported {
+    inner: Box<dyn Subscription>,
+    to: Reporting,
+    queue: QueueName,
+}
+
+impl Reported {
+    async fn report(&self, batch: &[(Delivery, Settlement)]) -> Result<(), CatalogueError> {
+        let (mut done, mut dying) = (Vec::new(), Vec::new());
+        for (Delivery { message, .. }, settlement) in batch {
+            match settlement {
+                Settlement::Complete => {
+                    done.extend(message.ledger.replay.map(|replay| (replay, message.id.clone())));
+                }
+                Settlement::DeadLetter { reason, attempts } if self.to.announces => {
+                    let mut message = message.clone();
+                    message.ledger.fail(attempts.clone());
+                    dying.push((message, reason.clone()));
+                }
+                _ => (),
+            }
+        }
+        if !dying.is_empty() {
+            self.to.catalogue.announce(&self.queue, dying).await?;
+        }
+        if !done.is_empty() {
+            self.to.catalogue.completed(done).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Subscription for Reported {
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        self.inner.receive(max, wait).await
+    }
+
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+        if let Err(error) = self.report(&batch).await {
+            // The messages are settled all the same. A replay may wait for what it was not told, which somebody can
+            // see and cancel; a rejected message has the reason that its broker knows.
+            tracing::warn!(queue = %self.queue, %error, "the catalogue was not told what became of messages");
+        }
+        self.inner.settle(batch).await
+    }
+
+    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
+        self.inner.extend(delivery, lease).await
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), TransportError> {
+        self.inner.close().await
+    }
+}

@@ -1,0 +1,97 @@
+//! Dead letters of brokers, and what becomes of those that are replayed to them.
+
+use std::time::Duration;
+
+use bezoar_core::{DeadLetter, MessageId, QueueName, Reason, catalogue::OperationId, to_millis};
+use rusqlite::{Connection, params};
+
+use super::{
+    announced,
+    dying::{Arrival, Dying, last_failure},
+    edit::counts,
+    import,
+};
+use crate::{row, session::Session};
+
+/// For how long it is remembered what was taken in, and how many such memories are forgotten at a time.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const FORGOTTEN_AT_ONCE: i64 = 1_000;
+
+/// Makes a queue of a broker known; its number.
+pub(super) fn adopt(
+    session: &mut Session,
+    connection: &Connection,
+    name: &QueueName,
+) -> rusqlite::Result<i64> {
+    let queue = import::queue(session, connection, name)?;
+    connection
+        .prepare_cached("UPDATE bezoar_queues SET remote = 1 WHERE id = ?1 AND remote = 0")?
+        .execute([queue])?;
+    Ok(queue)
+}
+
+/// Adds those that are new; how many.
+pub(super) fn take_in(
+    session: &mut Session,
+    connection: &Connection,
+    name: &QueueName,
+    letters: &[DeadLetter],
+) -> rusqlite::Result<u64> {
+    let queue = adopt(session, connection, name)?;
+    forget(session, connection)?;
+    let mut added = 0;
+    for letter in letters {
+        let is_new = connection
+            .prepare_cached(
+                "INSERT INTO bezoar_taken VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+            )?
+            .execute([queue, letter.id.0, letter.digest().cast_signed(), session.now_millis()])?;
+        if is_new == 1 {
+            let mut letter = letter.clone();
+            if *letter.reason.code() == Reason::REJECTED {
+                announced::complete(connection, queue, &mut letter)?;
+            }
+            add(session, connection, (name, queue), &letter)?;
+            added += 1;
+        }
+    }
+    Ok(added)
+}
+
+fn add(
+    session: &mut Session,
+    connection: &Connection,
+    (name, queue): (&QueueName, i64),
+    letter: &DeadLetter,
+) -> rusqlite::Result<()> {
+    let DeadLetter { message, reason, .. } = letter;
+    let seq = row::insert_message(connection, message)?;
+    row::insert_attempts(connection, seq, message.ledger.history())?;
+    let last = last_failure(&message.ledger, &[], reason);
+    let dying = Dying { place: (name, queue, seq), message, reason, counts: counts(message), last };
+    let (dead, cause) = session.insert_dead(connection, &dying, Arrival::Died)?;
+    let Some(replay) = message.ledger.replay else { return Ok(()) };
+    session.tally.came_back(connection, (replay, &message.id), (dead, &cause))
+}
+
+/// Notes that messages are done which a broker was given back.
+pub(super) fn completed(
+    session: &mut Session,
+    connection: &Connection,
+    messages: &[(OperationId, MessageId)],
+) -> rusqlite::Result<()> {
+    messages
+        .iter()
+        .try_for_each(|(replay, id)| session.tally.completed_away(connection, *replay, id))
+}
+
+pub(super) fn forget(session: &Session, connection: &Connection) -> rusqlite::Result<()> {
+    let before = session.now_millis().saturating_sub(to_millis(REMEMBERED));
+    connection
+        .prepare_cached(
+            "DELETE FROM bezoar_taken WHERE (queue, letter, digest) IN
+             (SELECT queue, letter, digest FROM bezoar_taken WHERE at < ?1 LIMIT ?2)",
+        )?
+        .execute(params![before, FORGOTTEN_AT_ONCE])?;
+    announced::forget(connection, before, FORGOTTEN_AT_ONCE)
+}

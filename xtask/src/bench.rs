@@ -4,15 +4,30 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::{cargo, run as run_command};
+use crate::{
+    install,
+    process::{cargo, run as run_command},
+    servers::{Installation, RabbitMq},
+};
+
+/// The one benchmark that needs a broker, which lives as long as the run.
+const WITH_BROKER: &str = "rabbitmq";
 
 /// Builds the benchmark for release and runs it with `arguments`.
 pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
     ensure_known(name, &known(&root.join("bench"))?)?;
     let package = format!("bench-{name}");
+    let mut build = cargo(root);
+    // Before the broker is started, so that the two do not get in each other's way.
+    run_command(build.args(["build", "--release", "--package", &package]))?;
     let mut command = cargo(root);
     command.args(["run", "--release", "--package", &package, "--"]).args(arguments);
-    run_command(&mut command)
+    if name != WITH_BROKER {
+        return run_command(&mut command);
+    }
+    install::run()?;
+    let broker = RabbitMq::start(root, Installation::of_this_machine())?;
+    run_command(command.envs(broker.environment()))
 }
 
 fn ensure_known(name: &str, known: &[String]) -> Result<()> {

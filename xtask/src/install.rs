@@ -28,6 +28,16 @@ const NEEDS: &[Need] = &[
         packages: &["sqlite3"],
         purpose: "reads our database in tests, as other programs would",
     },
+    Need {
+        program: "rabbitmq-server",
+        packages: &["rabbitmq-server"],
+        purpose: "is the broker that tests of transports/rabbitmq start for themselves",
+    },
+    Need {
+        program: "openssl",
+        packages: &["openssl"],
+        purpose: "makes the certificates of tests with encrypted connections",
+    },
 ];
 
 /// Installs what is missing where it may, and otherwise fails with what to install.
@@ -49,8 +59,21 @@ fn missing(needs: &'static [Need], present: impl Fn(&str) -> bool) -> Vec<&'stat
     needs.iter().filter(|need| !present(need.program)).collect()
 }
 
+/// Installs a program that only some tests need, unless it is there.
+pub(crate) fn ensure_program(program: &str, package: &str) -> Result<()> {
+    if on_path(program) {
+        return Ok(());
+    }
+    ensure!(may_install(), "{program} is missing, and installing needs root and apt-get");
+    apt_install(&[package])
+}
+
 fn may_install() -> bool {
-    on_path("apt-get") && output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+    on_path("apt-get") && is_root()
+}
+
+pub(crate) fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
 fn apt_install(packages: &[&str]) -> Result<()> {
@@ -88,7 +111,7 @@ mod tests {
 
     #[test]
     fn only_what_is_absent_is_installed() {
-        let lacking = missing(NEEDS, |program| program == "cc");
+        let lacking = missing(NEEDS, |program| program != "sqlite3");
         assert_eq!(programs(&lacking), "sqlite3");
         assert_eq!(packages(&lacking), ["sqlite3"]);
         assert!(missing(NEEDS, |_| true).is_empty());
@@ -98,6 +121,10 @@ mod tests {
     fn the_advice_names_program_purpose_and_command() {
         let advice = advice(&missing(NEEDS, |_| false));
         assert!(advice.contains("\n  cc: compiles the bundled SQLite"), "{advice}");
-        assert!(advice.ends_with("--no-install-recommends gcc libc6-dev sqlite3"), "{advice}");
+        assert!(
+            advice
+                .ends_with("--no-install-recommends gcc libc6-dev sqlite3 rabbitmq-server openssl"),
+            "{advice}"
+        );
     }
 }

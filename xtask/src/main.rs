@@ -1,7 +1,7 @@
 //! The chores of this workspace, run as `cargo xtask <chore>`.
 //!
 //! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `dist.rs`: one file per chore
-//! - `tidy/`: one file per structural check
+//! - `tidy/`: one file per structural check; `servers/`: one file per server that tests start
 //! - `process.rs`, `steps.rs`, `say.rs`: how chores start programs, time their steps and speak
 
 mod bench;
@@ -9,6 +9,7 @@ mod dist;
 mod install;
 mod process;
 mod say;
+mod servers;
 mod steps;
 mod test;
 mod tidy;

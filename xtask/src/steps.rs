@@ -10,6 +10,8 @@ use crate::say::say;
 #[derive(Default)]
 pub(crate) struct Steps {
     finished: Vec<(&'static str, Duration)>,
+    /// With the reason.
+    ignored: Vec<(&'static str, String)>,
 }
 
 impl Steps {
@@ -26,11 +28,19 @@ impl Steps {
         outcome.with_context(|| format!("step `{name}` failed"))
     }
 
-    /// A line per step with its time, and their sum.
+    /// Says that a step cannot be done here, and why. It is no failure, and is not forgotten.
+    pub(crate) fn ignore(&mut self, name: &'static str, reason: String) {
+        say(format_args!("\n==> {name}: ignored, {reason}"));
+        self.ignored.push((name, reason));
+    }
+
+    /// A line per step with its time, their sum, and what was ignored.
     pub(crate) fn summary(&self) -> String {
         let total = self.finished.iter().map(|(_, took)| *took).sum();
         let lines = self.finished.iter().copied().chain([("together", total)]);
-        lines.map(|(name, took)| format!("{:>8.1} s  {name}\n", took.as_secs_f64())).collect()
+        let lines = lines.map(|(name, took)| format!("{:>8.1} s  {name}\n", took.as_secs_f64()));
+        let ignored = self.ignored.iter();
+        lines.chain(ignored.map(|(name, why)| format!("   ignored  {name}: {why}\n"))).collect()
     }
 }
 
@@ -52,7 +62,9 @@ mod tests {
     fn the_summary_adds_up() {
         let finished =
             vec![("tidy", Duration::from_millis(200)), ("tests", Duration::from_secs(61))];
-        let summary = Steps { finished }.summary();
-        assert_eq!(summary, "     0.2 s  tidy\n    61.0 s  tests\n    61.2 s  together\n");
+        let ignored = vec![("more", "no root".to_owned())];
+        let summary = Steps { finished, ignored }.summary();
+        let expected = "     0.2 s  tidy\n    61.0 s  tests\n    61.2 s  together\n   ignored  more: no root\n";
+        assert_eq!(summary, expected);
     }
 }

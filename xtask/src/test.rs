@@ -8,6 +8,7 @@ use crate::{
     install,
     process::{cargo, run as run_command, succeeds},
     say::say,
+    servers::{Installation, RabbitMq},
     steps::Steps,
     tidy,
 };
@@ -20,14 +21,30 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
     outcome
 }
 
-/// A server that tests need is started between tidy and the suites, which run while it lives.
+/// A server that tests need lives while their suite runs. One after the other: each has the machine to itself.
 fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.run("install", install::run)?;
     steps.run("tidy", || tidy::run(root))?;
-    for suite in suites(Runner::available(root)) {
-        steps.run(suite.name, || suite.run(root, filters))?;
+    let runner = Runner::available(root);
+    for suite in suites(runner) {
+        steps.run(suite.name, || suite.run(root, filters, &[]))?;
     }
-    Ok(())
+    let suite = rabbitmq_suite(runner);
+    steps.run("tests with RabbitMQ", || {
+        let broker = RabbitMq::start(root, Installation::of_this_machine())?;
+        suite.run(root, filters, &broker.environment())
+    })?;
+    steps.run(FAULTS.name, || FAULTS.run(root, filters, &[]))?;
+    match steps.run("fetch RabbitMQ 4.0", || Ok(Installation::four(root)))? {
+        Ok(four) => steps.run("tests with RabbitMQ 4.0", || {
+            let broker = RabbitMq::start(root, four)?;
+            suite.run(root, filters, &broker.environment())
+        }),
+        Err(reason) => {
+            steps.ignore("tests with RabbitMQ 4.0", format!("it cannot be had: {reason:#}"));
+            Ok(())
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -51,15 +68,66 @@ struct Suite {
 
 impl Suite {
     /// Filters go behind `--`, where all runners accept more than one.
-    fn run(&self, root: &Path, filters: &[String]) -> Result<()> {
+    fn run(
+        &self,
+        root: &Path,
+        filters: &[String],
+        environment: &[(&'static str, String)],
+    ) -> Result<()> {
         let mut command = cargo(root);
-        command.args(self.arguments);
+        command.args(self.arguments).envs(environment.iter().cloned());
         if !filters.is_empty() {
-            command.arg("--").args(filters);
+            let dashes = (!self.arguments.contains(&"--")).then_some("--");
+            command.args(dashes).args(filters);
         }
         run_command(&mut command)
     }
 }
+
+/// What needs a broker is ignored elsewhere, and is all that runs here: the tests of these targets, because other ones
+/// have tests that are ignored for other reasons.
+fn rabbitmq_suite(runner: Runner) -> Suite {
+    let arguments: &[&str] = match runner {
+        // They mostly wait: for delays, and for the broker.
+        Runner::Nextest => {
+            with_broker!["nextest", "run", "--run-ignored=only", "--test-threads=4"; ]
+        }
+        Runner::Cargo => with_broker!["test"; "--", "--ignored"],
+    };
+    Suite { name: "tests with RabbitMQ", arguments }
+}
+
+/// What starts a broker of its own and kills it, one test at a time: a machine that is busy with several brokers makes
+/// all of them late.
+const FAULTS: Suite = Suite {
+    name: "tests that kill RabbitMQ",
+    arguments: &[
+        "test",
+        "-p=bezoar-rabbitmq",
+        "--test=faults",
+        "--",
+        "--ignored",
+        "--test-threads=1",
+    ],
+};
+
+macro_rules! with_broker {
+    ($($before:literal),*; $($after:literal),*) => {
+        &[
+            $($before,)*
+            "-p=bezoar-rabbitmq",
+            "--test=conformance",
+            "--test=broker",
+            "--test=privacy",
+            "-p=bezoar-gateway",
+            "--test=rabbitmq",
+            "-p=bezoar-cli",
+            "--test=canary",
+            $($after,)*
+        ]
+    };
+}
+use with_broker;
 
 /// Nextest is faster and isolates tests, but runs no doctests: these get a suite of their own.
 fn suites(runner: Runner) -> &'static [Suite] {
@@ -87,5 +155,13 @@ mod tests {
     fn doctests_run_with_either_runner() {
         check(Runner::Nextest, &["nextest run --workspace", "test --workspace --doc"]);
         check(Runner::Cargo, &["test --workspace"]);
+    }
+
+    #[test]
+    fn what_needs_a_broker_runs_with_either_runner() {
+        for runner in [Runner::Nextest, Runner::Cargo] {
+            let arguments = rabbitmq_suite(runner).arguments;
+            assert!(arguments.iter().any(|it| it.contains("ignored")), "{arguments:?}");
+        }
     }
 }

@@ -1,17 +1,15 @@
 //! Other embedded queues: each fills its own database and times its own worker, in a process of
 //! its own, and prints one line of JSON.
 
-mod apalis;
-mod process;
-mod python;
-
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
-use bench_support::{Measurement, Place, progress};
-use serde::Deserialize;
+use anyhow::{Result, anyhow};
+use bench_support::{
+    Measurement, Place,
+    peers::{Line, cargo, process, python, reason},
+    progress,
+};
 
 use crate::options::Sizes;
 
@@ -128,7 +126,7 @@ impl Variant {
 /// How each program is started, or why it cannot be.
 #[derive(Debug)]
 struct Installed {
-    apalis: Result<apalis::Binary, String>,
+    apalis: Result<cargo::Binary, String>,
     python: Result<python::Interpreter, String>,
 }
 
@@ -140,62 +138,19 @@ impl Installed {
 
     fn install(place: &Place) -> Installed {
         Installed {
-            apalis: apalis::build(place).map_err(|error| reason(&error)),
-            python: python::install(place).map_err(|error| reason(&error)),
+            apalis: cargo::build(place, "apalis").map_err(|error| reason(&error)),
+            python: python::install(place, "", "bench-venv").map_err(|error| reason(&error)),
         }
     }
 
     fn command(&self, program: Program) -> Result<Command> {
         match program {
-            Program::Apalis => self.apalis.as_ref().map(apalis::Binary::command),
+            Program::Apalis => self.apalis.as_ref().map(cargo::Binary::command),
             Program::Huey => self.python.as_ref().map(|p| p.command("huey_peer.py")),
             Program::PersistQueue => {
                 self.python.as_ref().map(|p| p.command("persist_queue_peer.py"))
             }
         }
         .map_err(|reason| anyhow!("{reason}"))
-    }
-}
-
-/// What every peer prints.
-#[derive(Debug, Deserialize)]
-struct Line {
-    processed_per_second: f64,
-    settings: String,
-}
-
-impl Line {
-    fn parse(output: &str) -> Result<Line> {
-        let last = output.lines().last().context("it printed nothing")?;
-        serde_json::from_str(last).with_context(|| format!("it printed {last:?}"))
-    }
-}
-
-/// One line: it goes into a table.
-fn reason(error: &anyhow::Error) -> String {
-    format!("{error:#}").lines().collect::<Vec<_>>().join(" ")
-}
-
-/// A peer's file must be there: a missing one is our mistake, not the network's.
-fn existing(path: &Path) -> Result<&Path> {
-    path.try_exists()?.then_some(path).with_context(|| format!("{} is missing", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_line_is_the_result() {
-        let output =
-            "warming up\n{\"peer\":\"p\",\"processed_per_second\":2.5,\"settings\":\"s\"}\n";
-        assert_eq!(Line::parse(output).unwrap().processed_per_second, 2.5);
-    }
-
-    #[test]
-    fn anything_else_is_an_error_not_a_number() {
-        for output in ["", "done\n", "{\"peer\":\"p\"}"] {
-            assert!(Line::parse(output).is_err(), "{output:?}");
-        }
     }
 }

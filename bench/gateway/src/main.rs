@@ -8,7 +8,6 @@ mod bare;
 mod endpoint;
 mod gateway;
 mod measures;
-mod percentiles;
 mod producers;
 
 use std::{

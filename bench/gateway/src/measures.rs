@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bench_support::{Measurement, Place};
+use bench_support::{Measurement, Percentiles, Place};
 use bytes::Bytes;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -16,7 +16,6 @@ use crate::{
     bare,
     endpoint::Endpoint,
     gateway::Gateway,
-    percentiles::Percentiles,
     producers::{Client, Sent, body, post_all},
 };
 

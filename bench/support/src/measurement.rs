@@ -49,6 +49,22 @@ impl Rounds {
         Ok(Measurement::new(name, per_second))
     }
 
+    /// The median of how many times as fast `subject` was as `baseline`, round by round: both had the same moment
+    /// of the machine.
+    pub fn ratio(&self, subject: &str, baseline: &str) -> Result<f64> {
+        let of = |name: &str| -> Vec<f64> {
+            self.0.iter().filter(|m| m.name == name).map(|m| m.per_second).collect()
+        };
+        let mut ratios: Vec<f64> = of(subject)
+            .iter()
+            .zip(of(baseline))
+            .map(|(subject, baseline)| subject / baseline)
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let median = ratios.get(ratios.len() / 2).copied();
+        median.with_context(|| format!("no round has both {subject:?} and {baseline:?}"))
+    }
+
     /// A warning for each measurement that differs from round to round by more than it should.
     pub fn unsteady(&self) -> Vec<String> {
         let names: BTreeSet<&str> = self.0.iter().map(|m| m.name.as_str()).collect();
@@ -86,6 +102,16 @@ mod tests {
         rounds.add([rate("a", 10.0)]);
         rounds.add([rate("a", 20.0)]);
         assert_eq!(rounds.median("a").unwrap(), rate("a", 20.0));
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let mut rounds = Rounds::default();
+        for (ours, limit) in [(9.0, 10.0), (90.0, 100.0), (1.0, 2.0)] {
+            rounds.add([rate("ours", ours), rate("limit", limit)]);
+        }
+        assert_eq!(rounds.ratio("ours", "limit").unwrap(), 0.9);
+        assert!(rounds.ratio("ours", "another").is_err());
     }
 
     #[test]

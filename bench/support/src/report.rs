@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::Measurement;
+use anyhow::Result;
+
+use crate::{Measurement, Rounds};
 
 const HEADINGS: [&str; 5] = ["what", "per second", "ratio", "needed", "ok"];
 
@@ -45,6 +47,20 @@ impl Report {
         let comparison = Comparison { figure: subject.per_second / baseline.per_second, bound };
         let what = format!("{} / {}", subject.name, baseline.name);
         self.push(what, number(subject.per_second), Some(comparison));
+    }
+
+    /// The same, with a ratio that was taken round by round.
+    pub fn compare_rounds(
+        &mut self,
+        rounds: &Rounds,
+        [subject, baseline]: [&str; 2],
+        needed: Option<f64>,
+    ) -> Result<()> {
+        let figure = rounds.ratio(subject, baseline)?;
+        let bound = needed.map_or(Bound::None, Bound::AtLeast);
+        let rate = number(rounds.median(subject)?.per_second);
+        self.push(format!("{subject} / {baseline}"), rate, Some(Comparison { figure, bound }));
+        Ok(())
     }
 
     /// A figure that must not be larger.

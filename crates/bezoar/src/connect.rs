@@ -10,7 +10,8 @@ use bezoar_memory::MemoryTransport;
 use bezoar_runtime::{Host, Publisher, Shutdown, Worker};
 use serde::Serialize;
 
-/// Opens the queues behind `url`: `sqlite:PATH` or `memory:`.
+/// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, or with the feature `rabbitmq` `amqp://…`, whose broker
+/// is first spoken to when it is needed.
 ///
 /// # Errors
 ///
@@ -25,8 +26,16 @@ pub async fn connect(url: &str) -> Result<Bezoar, TransportError> {
             let opened = opened.await.map_err(|source| other("connect").with_source(source))??;
             Ok(Bezoar::new(opened.clone()).with_catalogue(Arc::new(opened)))
         }
+        #[cfg(feature = "rabbitmq")]
+        Some("amqp" | "amqps") => {
+            let options = bezoar_rabbitmq::Options::from_url(url).map_err(invalid)?;
+            Ok(Bezoar::new(bezoar_rabbitmq::RabbitTransport::open(options)?))
+        }
         Some("memory") => Ok(Bezoar::new(MemoryTransport::default())),
-        _ => Err(invalid(Invalid::new("url", "is none of sqlite:PATH, memory:"))),
+        _ => Err(invalid(Invalid::new(
+            "url",
+            "is none of sqlite:PATH, memory: and, with the feature rabbitmq, amqp://HOST",
+        ))),
     }
 }
 

@@ -6,7 +6,8 @@
 #![doc = include_str!("../examples/lab.rs")]
 //! ```
 //!
-//! - [`connect`] opens the queues behind a URL: `sqlite:lab.db` (durable), `memory:` (for tests).
+//! - [`connect`] opens the queues behind a URL: `sqlite:lab.db` (durable), `memory:` (for tests), and with
+//!   the feature `rabbitmq` also `amqp://…`.
 //! - A [`Router`] picks a handler by message type; handlers are plain async functions.
 //! - A [`Worker`] says how a queue is worked on: concurrency, policy, timeouts, any `tower::Layer`.
 //! - What fails is tried again by its [`RetryPolicy`]; what cannot succeed is set aside with its reason
@@ -32,13 +33,16 @@ struct DeadLettersGuide;
 pub use bezoar_core::catalogue;
 pub use bezoar_core::{
     Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
-    DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind, Failure, FailureKind,
-    Finding, HeaderValue, Headers, Invalid, Jitter, Ledger, Message, MessageId, MessageType,
-    Outgoing, Page, QueueAdmin, QueueName, Reason, RetryPolicy, Selection, Sensitive, Settlement,
-    SubscribeOptions, Subscription, SystemClock, Transport, TransportError, Verdict,
+    DeadLetterFeed, DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind,
+    Failure, FailureKind, Finding, HeaderValue, Headers, Invalid, Jitter, Ledger, Message,
+    MessageId, MessageType, Outgoing, Page, QueueAdmin, QueueName, Reason, RetryPolicy, Selection,
+    Sensitive, Settlement, Severity, SubscribeOptions, Subscription, SystemClock, Transport,
+    TransportError, Verdict,
 };
 pub use bezoar_memory as memory;
 pub use bezoar_ops as ops;
+#[cfg(feature = "rabbitmq")]
+pub use bezoar_rabbitmq as rabbitmq;
 pub use bezoar_runtime::{
     AttemptNumber, Context, CorrelationIds, Defect, Event, Failed, FromMessage, FromRef, Gate,
     Handler, HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher,

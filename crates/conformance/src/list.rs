@@ -42,7 +42,8 @@ pub fn all() -> Vec<Listed> {
 /// before it are put on every test, such as `#[ignore = "needs a broker"]`.
 #[macro_export]
 macro_rules! suite {
-    ($(#[$attribute:meta])* $harness:expr) => {
+    // A path, not an expression: that could begin with an attribute of its own.
+    ($(#[$attribute:meta])* $harness:path) => {
         $crate::for_each_case!([$crate::suite_modules] { [$(#[$attribute])*] $harness });
     };
 }

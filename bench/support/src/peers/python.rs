@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use bench_support::Place;
-
 use super::{existing, process};
+use crate::Place;
+use anyhow::{Context as _, Result};
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Python with the peers' packages.
 #[derive(Debug)]
-pub(super) struct Interpreter {
+pub struct Interpreter {
     python: PathBuf,
     scripts: PathBuf,
 }
 
 impl Interpreter {
-    pub(super) fn command(&self, script: &str) -> Command {
+    /// What runs one of the scripts.
+    pub fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.python);
         // Keeps `__pycache__` out of the sources.
         command.arg("-B").arg(self.scripts.join(script));
@@ -28,12 +28,12 @@ impl Interpreter {
     }
 }
 
-/// Makes the environment unless it is there with the same requirements.
-pub(super) fn install(place: &Place) -> Result<Interpreter> {
-    let scripts = place.peers();
+/// Makes the environment `name` for the scripts in `folder`, unless it is there with the same requirements.
+pub fn install(place: &Place, folder: &str, name: &str) -> Result<Interpreter> {
+    let scripts = place.peers().join(folder);
     let requirements = scripts.join("requirements.txt");
     let wanted = fs::read_to_string(existing(&requirements)?)?;
-    let environment = place.kept("bench-venv");
+    let environment = place.kept(name);
     let python = environment.join("bin/python");
     // Written last, so that an installation that broke off is done again.
     let stamp = environment.join("installed.txt");

@@ -4,11 +4,11 @@ use std::fmt;
 
 /// Times in microseconds, in order.
 #[derive(Debug)]
-pub(crate) struct Percentiles(Vec<u32>);
+pub struct Percentiles(Vec<u32>);
 
 impl Percentiles {
-    /// The time that this share of all did not exceed.
-    fn at(&self, share: f64) -> f64 {
+    /// The time that this share of all did not exceed, in milliseconds.
+    pub fn at(&self, share: f64) -> f64 {
         let last = self.0.len().saturating_sub(1);
         let micros = self.0.get((last as f64 * share).round() as usize).copied();
         f64::from(micros.unwrap_or_default()) / 1e3

@@ -1,4 +1,4 @@
-//! apalis-sqlite: a program of its own workspace, because two crates cannot both link sqlite3.
+//! Peers in Rust: programs of their own workspaces, because what they bring may not go with what we have.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,30 +6,31 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use bench_support::Place;
 
 use super::{existing, process};
+use crate::Place;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The built program.
 #[derive(Debug)]
-pub(super) struct Binary(PathBuf);
+pub struct Binary(PathBuf);
 
 impl Binary {
-    pub(super) fn command(&self) -> Command {
+    /// What runs it.
+    pub fn command(&self) -> Command {
         Command::new(&self.0)
     }
 }
 
-/// Builds it, which takes two minutes the first time.
-pub(super) fn build(place: &Place) -> Result<Binary> {
-    let manifest = place.peers().join("apalis/Cargo.toml");
+/// Builds the peer in `folder`, which takes two minutes the first time.
+pub fn build(place: &Place, folder: &str) -> Result<Binary> {
+    let manifest = place.peers().join(folder).join("Cargo.toml");
     let target = place.kept("bench-peers");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--release", "--locked", "--manifest-path"]).arg(existing(&manifest)?);
     command.arg("--target-dir").arg(&target);
     process::run(&mut command, BUILD_LIMIT, place.scratch()?.path()).context("cargo build")?;
-    Ok(Binary(target.join("release/peer-apalis")))
+    Ok(Binary(target.join(format!("release/peer-{folder}"))))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// What the program printed; an error says how it failed, with the last line of its complaints.
-pub(super) fn run(command: &mut Command, limit: Duration, scratch: &Path) -> Result<String> {
+pub fn run(command: &mut Command, limit: Duration, scratch: &Path) -> Result<String> {
     let complaints = scratch.join("stderr.txt");
     let mut child = command
         .stdin(Stdio::null())

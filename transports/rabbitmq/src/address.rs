@@ -1,0 +1,82 @@
+//! URLs with one host or several (pure).
+
+use bezoar_core::Invalid;
+use lapin::uri::{AMQPScheme, AMQPUri};
+
+/// One address for each host of `amqp://USER:PASSWORD@HOST:PORT,HOST:PORT/VHOST`, which share the rest. The
+/// error does not repeat the URL: it holds a password.
+pub(crate) fn parse(url: &str) -> Result<Vec<AMQPUri>, Invalid> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(refused)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (user, hosts) = match authority.rsplit_once('@') {
+        Some((user, hosts)) => (format!("{user}@"), hosts),
+        None => (String::new(), authority),
+    };
+    hosts.split(',').map(|host| one(&format!("{scheme}://{user}{host}{path}"), host)).collect()
+}
+
+fn one(url: &str, host: &str) -> Result<AMQPUri, Invalid> {
+    let mut uri: AMQPUri = url.parse().map_err(|_| refused())?;
+    // What it takes for no domain it takes for this machine.
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        uri.authority.host = address.to_owned();
+    } else if host.is_empty() || host.starts_with(':') {
+        return Err(Invalid::new("url", "names no host"));
+    }
+    if uri.vhost.is_empty() {
+        uri.vhost = "/".to_owned();
+    }
+    Ok(uri)
+}
+
+pub(crate) fn is_encrypted(uri: &AMQPUri) -> bool {
+    uri.scheme == AMQPScheme::AMQPS
+}
+
+fn refused() -> Invalid {
+    let expected = "is not amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…; several hosts are \
+                    separated by commas, and what is special in user, password or vhost is percent-encoded";
+    Invalid::new("url", expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(url: &str) -> Vec<(String, u16)> {
+        let addresses = parse(url).unwrap().into_iter().map(|uri| uri.authority);
+        addresses.map(|it| (it.host, it.port)).collect()
+    }
+
+    #[test]
+    fn one_host_or_several() {
+        assert_eq!(hosts("amqp://a"), [("a".to_owned(), 5672)]);
+        let several = hosts("amqps://me:pass@a,b:1,[::1]:2/v?heartbeat=7");
+        assert_eq!(several, [("a".to_owned(), 5671), ("b".to_owned(), 1), ("::1".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn all_share_user_vhost_and_query() {
+        for uri in parse("amqp://m%40e:p%2Fw@a,b/v%2Fw?heartbeat=7").unwrap() {
+            assert_eq!(uri.authority.userinfo.username, "m@e");
+            assert_eq!(uri.authority.userinfo.password, "p/w");
+            assert_eq!((uri.vhost.as_str(), uri.query.heartbeat), ("v/w", Some(7)));
+        }
+        assert_eq!(parse("amqp://a/").unwrap()[0].vhost, "/");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_repeating_it() {
+        for bad in [
+            "http://me:CANARY@a",
+            "amqp://me:CANARY@",
+            "amqp://me:CANARY@a,,b",
+            "CANARY",
+            "amqp://a:CANARY",
+        ] {
+            let refused = parse(bad).unwrap_err().to_string();
+            assert!(!refused.contains("CANARY"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The operator's side.
+
+use async_trait::async_trait;
+use bezoar_core::{
+    DeadLetter, DeadLetterFeed, Depth, ErrorKind, Finding, Invalid, Page, QueueAdmin, QueueName,
+    Selection, TransportError,
+};
+
+use crate::{RabbitTransport, error::error, feed::RabbitFeed, topology};
+
+#[async_trait]
+impl QueueAdmin for RabbitTransport {
+    async fn provision(&self, queue: &QueueName) -> Result<(), TransportError> {
+        self.create(queue).await
+    }
+
+    async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
+        self.examine(queue).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
+        let Some(management) = &self.inner.management else {
+            return Err(error(
+                ErrorKind::Unsupported("lists of queues without management_url"),
+                "queues",
+            ));
+        };
+        let names = management.queues("queues").await?;
+        let names = names.iter().filter(|name| !topology::is_inner(name));
+        let mut names: Vec<_> = names.filter_map(|name| QueueName::new(name).ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
+        let ready = self.inner.look(queue, queue.as_str(), "depth").await?;
+        let dead = self.look_beside(queue, topology::dead_queue(queue)).await?;
+        let alone = self.look_beside(queue, topology::alone_queue(queue)).await?;
+        let ready = Some(ready + alone.unwrap_or(0) + self.inner.waiting_here(queue));
+        Ok(Depth { ready, dead, ..Depth::default() })
+    }
+
+    async fn dead_letters(
+        &self,
+        queue: &QueueName,
+        page: Page,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        self.inner.page(queue, page).await
+    }
+
+    async fn redrive(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError> {
+        self.inner.redrive_dead(queue, selection).await
+    }
+
+    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
+        self.inner.purge_dead(queue, selection).await
+    }
+
+    async fn dead_letter_feed(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
+        let feed = RabbitFeed::open(self.inner.clone(), queue.clone()).await?;
+        Ok(Some(Box::new(feed)))
+    }
+}
+
+impl RabbitTransport {
+    /// How many messages a queue beside `queue` has, if it is there.
+    async fn look_beside(
+        &self,
+        queue: &QueueName,
+        beside: Result<String, Invalid>,
+    ) -> Result<Option<u64>, TransportError> {
+        let Ok(beside) = beside else { return Ok(None) };
+        match self.inner.look(queue, &beside, "depth").await {
+            Ok(count) => Ok(Some(count)),
+            Err(failed) if matches!(failed.kind, ErrorKind::QueueNotFound(_)) => Ok(None),
+            Err(failed) => Err(failed),
+        }
+    }
+}

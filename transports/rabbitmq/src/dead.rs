@@ -1,0 +1,165 @@
+//! Dead letters that stay on the broker: listed, sent back, removed.
+
+use std::collections::{BTreeMap, HashSet};
+
+use bezoar_core::{DeadLetter, DeadLetterId, Page, QueueName, Selection, TransportError};
+use lapin::options::QueuePurgeOptions;
+
+use crate::{
+    error::of_queue,
+    look::Fate,
+    publisher::Publication,
+    topology::DEAD_EXCHANGE,
+    transport::Inner,
+    wire::{self, Raw, origin},
+};
+
+/// The most bytes of bodies on a page; the first is shown whatever its size.
+const PAGE_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+impl Inner {
+    /// A page of dead letters, by id.
+    pub(crate) async fn page(
+        &self,
+        queue: &QueueName,
+        page: Page,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let after = page.after.unwrap_or(DeadLetterId(i64::MIN));
+        let mut found = BTreeMap::new();
+        let most = page.limit.get() as usize;
+        self.look_through(queue, "dead_letters", |raw| {
+            let (letter, stamp) = self.identify(queue, raw);
+            if letter.id > after {
+                found.insert(letter.id, letter);
+            }
+            if found.len() > most {
+                found.pop_last();
+            }
+            Fate::stamped(stamp)
+        })
+        .await?;
+        Ok(within_bytes(found.into_values()))
+    }
+
+    /// Sends the selected ones back to where they came from; says how many.
+    pub(crate) async fn redrive_dead(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError> {
+        let mut chosen = Chosen::new(selection);
+        self.look_through(queue, "redrive", |raw| {
+            let (mut letter, stamp) = self.identify(queue, raw);
+            match chosen.choose(&letter) {
+                Choice::No => Fate::stamped(stamp),
+                Choice::Again => Fate::Remove,
+                Choice::Yes => {
+                    letter.message.ledger.replay();
+                    let returning = origin::returning(raw, &letter.message, &self.user);
+                    Fate::Return(Box::new((returning, raw.body.clone())))
+                }
+            }
+        })
+        .await?;
+        Ok(chosen.count())
+    }
+
+    /// Removes the selected ones; says how many.
+    pub(crate) async fn purge_dead(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError> {
+        if *selection == Selection::All {
+            return self.purge_all(queue).await;
+        }
+        let mut chosen = Chosen::new(selection);
+        self.look_through(queue, "purge", |raw| {
+            let (letter, stamp) = self.identify(queue, raw);
+            match chosen.choose(&letter) {
+                Choice::No => Fate::stamped(stamp),
+                Choice::Yes | Choice::Again => Fate::Remove,
+            }
+        })
+        .await?;
+        Ok(chosen.count())
+    }
+
+    /// The broker does it at once, however many they are.
+    async fn purge_all(&self, queue: &QueueName) -> Result<u64, TransportError> {
+        let name = self.dead_name(queue, "purge")?;
+        let _turn = self.dead_turn.lock().await;
+        let channel = self.dead.channel("purge").await?;
+        let purge = channel.queue_purge(name.into(), QueuePurgeOptions::default());
+        let purged = self.dead.answered(purge, "purge").await?;
+        purged.map(u64::from).map_err(|source| of_queue(&source, queue, "purge"))
+    }
+
+    /// The letter; one that the broker has put there gets an id, and a copy that has it is to replace it.
+    pub(crate) fn identify(
+        &self,
+        queue: &QueueName,
+        raw: &Raw,
+    ) -> (DeadLetter, Option<Publication>) {
+        let now = self.options.clock.now();
+        if let Some(letter) = wire::read_dead(raw, queue, now) {
+            return (letter, None);
+        }
+        let ((reason, at), id) = (wire::brokers_reason(raw, now), self.ids.next(now));
+        let message = wire::read(raw, now);
+        let copy = Publication {
+            exchange: DEAD_EXCHANGE.into(),
+            key: queue.as_str().into(),
+            properties: wire::set_aside(raw, &message, (id, at, &reason)),
+            body: raw.body.clone(),
+        };
+        (DeadLetter { id, queue: queue.clone(), message, reason, at }, Some(copy))
+    }
+}
+
+/// A selection, and what of it was found.
+struct Chosen {
+    ids: Option<HashSet<DeadLetterId>>,
+    found: HashSet<(DeadLetterId, u64)>,
+}
+
+enum Choice {
+    Yes,
+    No,
+    /// A copy of one that was chosen before.
+    Again,
+}
+
+impl Chosen {
+    fn new(selection: &Selection) -> Self {
+        let ids = match selection {
+            Selection::All => None,
+            Selection::Ids(ids) => Some(ids.iter().copied().collect()),
+        };
+        Self { ids, found: HashSet::new() }
+    }
+
+    fn choose(&mut self, letter: &DeadLetter) -> Choice {
+        match self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id)) {
+            false => Choice::No,
+            true if self.found.insert((letter.id, letter.digest())) => Choice::Yes,
+            true => Choice::Again,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.found.len() as u64
+    }
+}
+
+fn within_bytes(letters: impl Iterator<Item = DeadLetter>) -> Vec<DeadLetter> {
+    let (mut bytes, mut listed) = (0, Vec::new());
+    for letter in letters {
+        bytes += letter.message.body.len();
+        if bytes > PAGE_LIMIT_BYTES && !listed.is_empty() {
+            break;
+        }
+        listed.push(letter);
+    }
+    listed
+}

@@ -1,0 +1,306 @@
+//! The broker doctor: reads back what is there, and says what is not as it should be.
+//!
+//! AMQP tells what is missing, and one argument that is another. The management API tells the rest. Who may
+//! not ask it learns from a note what could not be looked at.
+
+use std::collections::HashSet;
+
+use bezoar_core::{ErrorKind, Finding, QueueName, Severity, TransportError};
+use lapin::{
+    options::{ExchangeDeclareOptions, QueueDeclareOptions},
+    types::FieldTable,
+};
+
+use crate::{
+    RabbitTransport,
+    error::{from_lapin, is_not_found},
+    findings::{self, Role, SeenQueue, finding, missing},
+    management::Management,
+    provision::{declare_queue, kind},
+    routes::{self, Next},
+    topology::{Binding, Exchange, Queue, Target, Topology},
+};
+
+const VALIDATE: &str = "validate";
+/// How many exchanges and queues are followed to see whether dead letters come back.
+const FOLLOW_LIMIT: usize = 100;
+
+impl RabbitTransport {
+    /// Everything that is not as it should be with a queue and with the broker under it.
+    pub(crate) async fn examine(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
+        let topology = self.topology(queue, VALIDATE)?;
+        let ladder = Topology::of_delays();
+        let mut findings = Vec::new();
+        for exchange in topology.exchanges.iter().chain(&ladder.exchanges) {
+            findings.extend(self.check_exchange(exchange).await?);
+        }
+        for queue in &ladder.queues {
+            findings.extend(self.check_queue(queue).await?);
+        }
+        let doctor = match &self.inner.management {
+            Some(management) => Doctor { transport: self, management, queue },
+            None => {
+                for queue in &topology.queues {
+                    findings.extend(self.check_queue(queue).await?);
+                }
+                findings.push(unseen("bindings, policies, alarms and the version", NO_ADDRESS));
+                return Ok(findings);
+            }
+        };
+        findings.extend(doctor.topology(&topology).await?);
+        if findings.iter().all(|found| found.severity < Severity::Error) {
+            // Of what is not there, bindings are missing as well, and say nothing more.
+            findings.extend(doctor.bindings(&topology, &ladder).await?);
+        }
+        findings.extend(doctor.circle().await?);
+        findings.extend(doctor.broker().await?);
+        Ok(findings)
+    }
+
+    async fn check_exchange(&self, exchange: &Exchange) -> Result<Option<Finding>, TransportError> {
+        let channel = self.inner.asking.question(VALIDATE).await?;
+        let name = || exchange.name.as_str().into();
+        let checking = async {
+            let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
+            let (kind, none) = (kind(exchange), FieldTable::default());
+            channel.exchange_declare(name(), kind.clone(), passive, none.clone()).await?;
+            let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+            channel.exchange_declare(name(), kind, durable, none).await
+        };
+        let found = self.inner.asking.answered(checking, VALIDATE).await?;
+        self.inner.asking.keep(channel);
+        judged(found, "exchange", &exchange.name)
+    }
+
+    /// Looks whether it is there, and then declares it once more: that changes nothing, and the broker says
+    /// which argument is another.
+    pub(crate) async fn check_queue(
+        &self,
+        queue: &Queue,
+    ) -> Result<Option<Finding>, TransportError> {
+        let channel = self.inner.asking.question(VALIDATE).await?;
+        let checking = async {
+            let passive = QueueDeclareOptions { passive: true, ..Default::default() };
+            let none = FieldTable::default();
+            channel.queue_declare(queue.name.as_str().into(), passive, none).await?;
+            declare_queue(&channel, queue).await
+        };
+        let found = self.inner.asking.answered(checking, VALIDATE).await?;
+        self.inner.asking.keep(channel);
+        judged(found, "queue", &queue.name)
+    }
+}
+
+/// What is wrong, if the broker says so; other troubles are errors.
+fn judged(
+    found: lapin::Result<()>,
+    what: &'static str,
+    name: &str,
+) -> Result<Option<Finding>, TransportError> {
+    let Err(source) = found else { return Ok(None) };
+    if is_not_found(&source) {
+        return Ok(Some(missing(what, name)));
+    }
+    let failed = from_lapin(&source, VALIDATE);
+    match failed.kind {
+        ErrorKind::Unusable => {
+            let text = source.to_string();
+            let (argument, there, wanted) = findings::read_refusal(&text)
+                .unwrap_or_else(|| ("something".to_owned(), text, "another value".to_owned()));
+            let mut found = findings::drift(name, &argument, &there, &wanted);
+            found.problem = found.problem.replacen("queue", what, 1);
+            found.severity = Severity::Error;
+            Ok(Some(found))
+        }
+        ErrorKind::NotAuthorized => {
+            let what = format!("the arguments of {what} {name:?}");
+            Ok(Some(unseen(&what, "give the user the permission to configure it")))
+        }
+        _ => Err(failed),
+    }
+}
+
+const NO_ADDRESS: &str = "set management_url";
+
+/// What nobody looked at is not known to be sound.
+fn unseen(what: &str, remedy: &str) -> Finding {
+    finding(Severity::Note, format!("{what} could not be looked at"), remedy)
+}
+
+/// The part that needs the management API.
+struct Doctor<'a> {
+    transport: &'a RabbitTransport,
+    management: &'a Management,
+    queue: &'a QueueName,
+}
+
+/// What was seen, or a note that the user may not see it.
+enum Look<T> {
+    Seen(T),
+    Refused(Finding),
+}
+
+/// Not being allowed to look is a note; other troubles are errors.
+fn look<T>(looked: Result<T, TransportError>, what: &str) -> Result<Look<T>, TransportError> {
+    match looked {
+        Ok(seen) => Ok(Look::Seen(seen)),
+        Err(failed) if failed.kind == ErrorKind::NotAuthorized => {
+            let remedy = "give the user of management_url the tag `monitoring`";
+            Ok(Look::Refused(unseen(what, remedy)))
+        }
+        Err(failed) => Err(failed),
+    }
+}
+
+impl Doctor<'_> {
+    /// The queue and its dead-letter queue.
+    async fn topology(&self, topology: &Topology) -> Result<Vec<Finding>, TransportError> {
+        let handler = self.transport.inner.options.handler_timeout;
+        let mut findings = Vec::new();
+        for wanted in &topology.queues {
+            let name = wanted.name.as_str();
+            let role = if name == self.queue.as_str() { Role::Work } else { Role::Dead };
+            let seen = self.management.queue(name, VALIDATE).await;
+            match look(seen, &format!("policies of queue {name:?}"))? {
+                Look::Seen(Some(seen)) => {
+                    findings.extend(SeenQueue::new(name, role, &seen).judge(wanted, handler));
+                }
+                Look::Seen(None) => findings.push(missing("queue", name)),
+                Look::Refused(note) => {
+                    findings.extend(self.transport.check_queue(wanted).await?);
+                    findings.push(note);
+                }
+            }
+        }
+        Ok(findings)
+    }
+
+    /// Bindings that are missing.
+    async fn bindings(
+        &self,
+        topology: &Topology,
+        ladder: &Topology,
+    ) -> Result<Vec<Finding>, TransportError> {
+        let mut findings = Vec::new();
+        let exchanges: Vec<_> = topology.exchanges.iter().chain(&ladder.exchanges).collect();
+        let wanted: Vec<_> = topology.bindings.iter().chain(&ladder.bindings).collect();
+        for exchange in exchanges {
+            let there = self.management.bindings_from(&exchange.name, VALIDATE).await;
+            let there = match look(there, "bindings")? {
+                Look::Seen(there) => there,
+                Look::Refused(note) => return Ok(vec![note]),
+            };
+            let of_exchange = wanted.iter().filter(|binding| binding.from == exchange.name);
+            let is_there = |binding: &Binding| there.iter().any(|it| is_same(binding, it));
+            findings.extend(of_exchange.filter(|it| !is_there(it)).map(|it| unbound(it)));
+        }
+        Ok(findings)
+    }
+
+    /// Whether what is set aside comes back to the queue by itself, again and again.
+    async fn circle(&self) -> Result<Vec<Finding>, TransportError> {
+        let mut places = vec![Place::Queue(self.queue.to_string())];
+        let mut been = HashSet::new();
+        while let Some(place) = places.pop() {
+            if !been.insert(place.clone()) || been.len() > FOLLOW_LIMIT {
+                continue;
+            }
+            let next = match look(self.next(&place).await, "where dead letters go")? {
+                Look::Seen(next) => next,
+                Look::Refused(note) => return Ok(vec![note]),
+            };
+            if next.contains(&Place::Queue(self.queue.to_string())) {
+                let problem = format!(
+                    "dead letters of queue {:?} come back to it, by way of {place}: what fails goes in circles",
+                    self.queue.as_str()
+                );
+                let remedy = "remove the binding, or the dead-letter exchange of that queue";
+                return Ok(vec![finding(Severity::Error, problem, remedy)]);
+            }
+            places.extend(next);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Where messages go on to from a place when they are set aside there.
+    async fn next(&self, place: &Place) -> Result<Vec<Place>, TransportError> {
+        match place {
+            Place::Queue(name) => {
+                let Some(seen) = self.management.queue(name, VALIDATE).await? else {
+                    return Ok(Vec::new());
+                };
+                let dead = SeenQueue::new(name, Role::Work, &seen).dead_letter_exchange();
+                // Without a key of its own the queue keeps that of the message, which may be any.
+                Ok(dead.into_iter().map(|(exchange, key)| Place::Exchange(exchange, key)).collect())
+            }
+            Place::Exchange(name, key) if name.is_empty() => {
+                Ok(key.clone().map(Place::Queue).into_iter().collect())
+            }
+            Place::Exchange(name, key) => {
+                let Some(exchange) = self.management.exchange(name, VALIDATE).await? else {
+                    return Ok(Vec::new());
+                };
+                let kind = exchange["type"].as_str().unwrap_or_default();
+                let bindings = self.management.bindings_from(name, VALIDATE).await?;
+                let Some(key) = key else { return Ok(Vec::new()) };
+                let onward = |next| match next {
+                    Next::Queue(name) => Place::Queue(name),
+                    Next::Exchange(name) => Place::Exchange(name, Some(key.clone())),
+                };
+                Ok(routes::targets(kind, &bindings, key).into_iter().map(onward).collect())
+            }
+        }
+    }
+
+    /// The broker itself.
+    async fn broker(&self) -> Result<Vec<Finding>, TransportError> {
+        let mut findings = Vec::new();
+        match look(self.management.overview(VALIDATE).await, "the broker's version")? {
+            Look::Seen(overview) => findings.extend(findings::old_version(&overview)),
+            Look::Refused(note) => findings.push(note),
+        }
+        match look(self.management.nodes(VALIDATE).await, "alarms")? {
+            Look::Seen(nodes) => findings.extend(findings::troubles(&nodes)),
+            Look::Refused(note) => findings.push(note),
+        }
+        Ok(findings)
+    }
+}
+
+/// A stop on the way of a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Place {
+    Queue(String),
+    /// With the routing key, where it is known.
+    Exchange(String, Option<String>),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Queue(name) => write!(f, "queue {name:?}"),
+            Self::Exchange(name, _) => write!(f, "exchange {name:?}"),
+        }
+    }
+}
+
+fn is_same(binding: &Binding, there: &serde_json::Value) -> bool {
+    let (kind, name) = match &binding.to {
+        Target::Queue(name) => ("queue", name),
+        Target::Exchange(name) => ("exchange", name),
+    };
+    there["destination_type"] == kind
+        && there["destination"] == name.as_str()
+        && there["routing_key"] == binding.key.as_str()
+}
+
+fn unbound(binding: &Binding) -> Finding {
+    let (from, key) = (&binding.from, &binding.key);
+    let to = match &binding.to {
+        Target::Queue(name) => format!("queue {name:?}"),
+        Target::Exchange(name) => format!("exchange {name:?}"),
+    };
+    let problem =
+        format!("exchange {from:?} does not lead to {to} by key {key:?}: what goes there is lost");
+    finding(Severity::Error, problem, "provision the queue")
+}

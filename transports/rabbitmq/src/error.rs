@@ -1,0 +1,150 @@
+//! What lapin and the broker say, as the contract says it.
+
+use std::io;
+
+use bezoar_core::{ErrorKind, QueueName, TransportError};
+use lapin::{
+    ErrorKind as Lapin,
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
+};
+
+pub(crate) const TRANSPORT: &str = "rabbitmq";
+
+pub(crate) fn error(kind: ErrorKind, operation: &'static str) -> TransportError {
+    TransportError::new(kind, TRANSPORT, operation)
+}
+
+pub(crate) fn no_queue(queue: &QueueName, operation: &'static str) -> TransportError {
+    error(ErrorKind::QueueNotFound(queue.clone()), operation)
+}
+
+pub(crate) fn late(operation: &'static str, what: &'static str) -> TransportError {
+    error(ErrorKind::Unavailable, operation).with_source(what)
+}
+
+/// The one place where lapin's errors get their meaning. By AMQP code: lapin's own idea of what can be
+/// recovered from takes a missing queue for a passing trouble.
+pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> TransportError {
+    let (kind, remedy) = match source.kind() {
+        Lapin::ProtocolError(amqp) => match amqp.kind() {
+            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+                (ErrorKind::NotAuthorized, "the user lacks a permission here")
+            }
+            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => (
+                ErrorKind::Unusable,
+                "it exists with other arguments, which cannot be changed; delete it, or configure what it has",
+            ),
+            AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED) => {
+                (ErrorKind::Unavailable, "another connection has it for itself")
+            }
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
+                (ErrorKind::NotAuthorized, "the virtual host is missing or not for this user")
+            }
+            AMQPErrorKind::Hard(
+                AMQPHardError::CONNECTIONFORCED
+                | AMQPHardError::RESOURCEERROR
+                | AMQPHardError::INTERNALERROR,
+            ) => (ErrorKind::Unavailable, "the broker ended the connection"),
+            _ => (ErrorKind::Other, "unexpected"),
+        },
+        Lapin::IOError(_)
+        | Lapin::MissingHeartbeatError
+        | Lapin::InvalidConnectionState(_)
+        | Lapin::InvalidChannelState(..)
+        | Lapin::InvalidChannel(_) => (ErrorKind::Unavailable, "the connection is gone"),
+        Lapin::AuthProviderError(_) => (ErrorKind::NotAuthorized, "check user and password"),
+        Lapin::ChannelsLimitReached => {
+            (ErrorKind::Unavailable, "the connection has no channel left")
+        }
+        Lapin::ParsingError(_) | Lapin::InvalidProtocolVersion(_) => {
+            (ErrorKind::Unusable, "this does not speak AMQP 0-9-1")
+        }
+        _ => (ErrorKind::Other, "unexpected"),
+    };
+    error(kind, operation).with_source(format!("{remedy} ({source})"))
+}
+
+/// The same while connecting, where most troubles are with the address.
+pub(crate) fn while_connecting(
+    source: &lapin::Error,
+    address: &str,
+    operation: &'static str,
+) -> TransportError {
+    let (kind, remedy) = match source.kind() {
+        Lapin::IOError(io) => match io.kind() {
+            io::ErrorKind::ConnectionRefused => (
+                ErrorKind::Unavailable,
+                "nothing listens there; check host and port, and whether the broker runs",
+            ),
+            io::ErrorKind::InvalidData => (
+                ErrorKind::Unusable,
+                "no encrypted connection comes about; check tls_ca, tls_certificate and the host's name, \
+                 and that the port is one for amqps",
+            ),
+            _ => (
+                ErrorKind::Unavailable,
+                "the connection does not come about; check host and port, that it is a broker, and whether \
+                 it wants amqps or tls_certificate",
+            ),
+        },
+        Lapin::ProtocolError(amqp)
+            if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)) =>
+        {
+            (ErrorKind::NotAuthorized, "check user and password")
+        }
+        Lapin::ParsingError(_) | Lapin::InvalidProtocolVersion(_) => (
+            ErrorKind::Unusable,
+            "this does not speak AMQP 0-9-1; check host and port, and whether it wants amqps",
+        ),
+        _ => {
+            let failed = from_lapin(source, operation);
+            let reason = std::error::Error::source(&failed).map(ToString::to_string);
+            let reason = format!("{address}: {}", reason.unwrap_or_default());
+            return failed.with_source(reason);
+        }
+    };
+    error(kind, operation).with_source(format!("{address}: {remedy} ({source})"))
+}
+
+/// Whether the broker says that there is no such queue or exchange.
+pub(crate) fn is_not_found(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ProtocolError(amqp)
+        if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
+}
+
+/// Whether the broker says that somebody else consumes alone.
+pub(crate) fn is_taken(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ProtocolError(amqp)
+        if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED))
+            && amqp.get_message().as_str().contains("exclusive"))
+}
+
+/// Whether a new channel fails with what ended an earlier one: lapin numbers channels anew after 2,047, and
+/// keeps the error with the number.
+pub(crate) fn is_stale(source: &lapin::Error) -> bool {
+    source.is_amqp_soft_error()
+}
+
+/// Whether a connection has no channel left.
+pub(crate) fn is_exhausted(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ChannelsLimitReached)
+}
+
+/// A trouble with one queue, which may be that it is not there.
+pub(crate) fn of_queue(
+    source: &lapin::Error,
+    queue: &QueueName,
+    operation: &'static str,
+) -> TransportError {
+    if is_not_found(source) { no_queue(queue, operation) } else { from_lapin(source, operation) }
+}
+
+/// The trouble with a message that lapin cannot read. It ends the connection, each time that it is sent.
+pub(crate) fn unreadable(source: &lapin::Error) -> Option<TransportError> {
+    matches!(source.kind(), Lapin::ParsingError(_)).then(|| {
+        error(ErrorKind::Unusable, "receive").with_source(
+            "a message of this queue, or of another that shares the connection, has a property or a header \
+             name that is no UTF-8, which cannot be read here; remove it with another client",
+        )
+    })
+}

@@ -1,0 +1,166 @@
+//! What is held on one channel: messages sent ahead, messages handed out, and which tags can be
+//! acknowledged together. Pure: whoever calls it speaks to the broker.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bezoar_core::{Delivery, Message, Receipt};
+
+use crate::wire::Raw;
+
+/// A message that came and was not handed out.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) tag: u64,
+    pub(crate) raw: Raw,
+    /// Without the acquisition that handing it out will be.
+    pub(crate) message: Message,
+}
+
+/// What is held on a channel. A receipt of another channel has another epoch and finds nothing here.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    epoch: i64,
+    waiting: VecDeque<Arrived>,
+    held: BTreeMap<u64, Raw>,
+    /// All tags that were neither acknowledged nor refused.
+    open: BTreeSet<u64>,
+}
+
+/// An acknowledgement to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ack {
+    pub(crate) tag: u64,
+    /// All up to this tag.
+    pub(crate) multiple: bool,
+}
+
+impl Leases {
+    pub(crate) fn new(epoch: i64) -> Self {
+        Self { epoch, ..Self::default() }
+    }
+
+    pub(crate) fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether something was handed out and not settled.
+    pub(crate) fn holds(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Notes a tag whose message is handed to nobody from here.
+    pub(crate) fn note(&mut self, tag: u64) {
+        self.open.insert(tag);
+    }
+
+    pub(crate) fn arrive(&mut self, arrived: Arrived) {
+        self.open.insert(arrived.tag);
+        self.waiting.push_back(arrived);
+    }
+
+    /// Hands out at most `max`.
+    pub(crate) fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
+        let some = self.waiting.drain(..max.min(self.waiting.len()));
+        let (epoch, held) = (self.epoch, &mut self.held);
+        some.map(|Arrived { tag, raw, mut message }| {
+            held.insert(tag, raw);
+            let redelivered = message.ledger.may_have_run();
+            message.ledger.acquire();
+            let receipt = Receipt::Numbered { key: tag.cast_signed(), token: epoch };
+            Delivery { message, receipt, lease_until: None, redelivered }
+        })
+        .collect()
+    }
+
+    /// Everything that was not handed out.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Arrived> {
+        self.waiting.drain(..).collect()
+    }
+
+    /// Ends a lease; the tag stays open until it is acknowledged. `None` for a stale receipt.
+    pub(crate) fn take(&mut self, receipt: &Receipt) -> Option<(u64, Raw)> {
+        let tag = self.tag(receipt)?;
+        self.held.remove(&tag).map(|raw| (tag, raw))
+    }
+
+    /// Goes on with a lease that could not be settled.
+    pub(crate) fn put_back(&mut self, tag: u64, raw: Raw) {
+        self.held.insert(tag, raw);
+    }
+
+    /// Whether the receipt's lease is held.
+    pub(crate) fn is_held(&self, receipt: &Receipt) -> bool {
+        self.tag(receipt).is_some_and(|tag| self.held.contains_key(&tag))
+    }
+
+    fn tag(&self, receipt: &Receipt) -> Option<u64> {
+        match *receipt {
+            Receipt::Numbered { key, token } if token == self.epoch => Some(key.cast_unsigned()),
+            _ => None,
+        }
+    }
+
+    /// How to acknowledge these tags: together as far as everything below is among them, the others one by one.
+    pub(crate) fn acks(&mut self, mut tags: Vec<u64>) -> Vec<Ack> {
+        tags.retain(|tag| self.open.remove(tag));
+        tags.sort_unstable();
+        let lowest = self.open.first().copied().unwrap_or(u64::MAX);
+        let together = tags.partition_point(|tag| *tag < lowest);
+        let apart = tags[together..].iter().map(|tag| Ack { tag: *tag, multiple: false });
+        let first = tags[..together].last().map(|tag| Ack { tag: *tag, multiple: together > 1 });
+        first.into_iter().chain(apart).collect()
+    }
+
+    /// Notes that a tag was refused or handed back.
+    pub(crate) fn forget(&mut self, tag: u64) {
+        self.open.remove(&tag);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_open(tags: &[u64]) -> Leases {
+        let mut leases = Leases::new(1);
+        leases.open.extend(tags);
+        leases
+    }
+
+    #[track_caller]
+    fn check(open: &[u64], done: &[u64], expected: &[(u64, bool)]) {
+        let acks = with_open(open).acks(done.to_vec());
+        let acks: Vec<_> = acks.iter().map(|ack| (ack.tag, ack.multiple)).collect();
+        assert_eq!(acks, expected);
+    }
+
+    #[test]
+    fn only_what_is_below_the_lowest_open_tag_is_acknowledged_together() {
+        check(&[1, 2, 3], &[3, 1, 2], &[(3, true)]);
+        check(&[1, 2, 3], &[1, 2], &[(2, true)]);
+        check(&[1, 2, 3], &[2, 3], &[(2, false), (3, false)]);
+        check(&[1, 2, 3, 4], &[1, 2, 4], &[(2, true), (4, false)]);
+        check(&[7], &[7], &[(7, false)]);
+        check(&[], &[7], &[]);
+    }
+
+    #[test]
+    fn a_tag_is_acknowledged_once() {
+        let mut leases = with_open(&[1, 2]);
+        assert_eq!(leases.acks(vec![1]).len(), 1);
+        assert_eq!(leases.acks(vec![1]), []);
+        leases.forget(2);
+        assert!(!leases.holds());
+    }
+
+    #[test]
+    fn a_receipt_of_another_channel_finds_nothing() {
+        let mut leases = with_open(&[1]);
+        assert!(leases.take(&Receipt::Numbered { key: 1, token: 2 }).is_none());
+        assert!(!leases.is_held(&Receipt::Numbered { key: 1, token: 1 }), "it was not handed out");
+    }
+}

@@ -1,0 +1,87 @@
+//! Queues on RabbitMQ, by AMQP 0-9-1.
+//!
+//! What is accepted is confirmed by the broker and was routed. Retries wait in queues with a time to live,
+//! without a plugin and without holding each other up. Messages of other clients are first-class.
+//!
+//! | where | what |
+//! | --- | --- |
+//! | `topology.rs`, `delay.rs` | which exchanges, queues and bindings there are; how a delay finds its way (pure) |
+//! | `wire.rs`, `wire/` | a message as properties and headers, and back (pure) |
+//! | `options.rs`, `address.rs`, `tls.rs` | where the broker is, and how it is used |
+//! | `link.rs`, `quiet.rs`, `publisher.rs` | a connection that comes back, and logs nothing; publishing with confirms |
+//! | `subscription.rs`, `lane.rs`, `settle.rs` | receiving, sending ahead, settling |
+//! | `alone.rs` | messages that came back without an outcome are run alone |
+//! | `line.rs`, `leases.rs` | a channel; what is held on it (pure) |
+//! | `ready.rs` | what is made sure of before consuming |
+//! | `dead.rs`, `look.rs`, `feed.rs`, `give_back.rs` | dead letters: on the broker, taken elsewhere, sent back |
+//! | `admin.rs`, `provision.rs`, `management.rs` | the operator's side; creating; the HTTP API |
+//! | `doctor.rs`, `findings.rs`, `routes.rs` | what is wrong with a queue: looking, judging, where bindings lead (pure) |
+//!
+//! # What to know
+//!
+//! - A message that was out when its process or connection ended goes, with its count raised, to the queue
+//!   `<queue>.alone`, and is handed out from there one at a time. What was only sent ahead to that process
+//!   goes there too, once, because the broker does not tell the two apart: a `max_deliveries` of 1 would
+//!   set it aside unhandled.
+//! - A settlement that fails for the time being ([`Unavailable`], [`Throttled`], [`Full`]) leaves the delivery
+//!   held: settle it again. After any other error it goes back to its queue, a second later.
+//! - Delays are queues of their own, of type quorum even for classic work queues: a classic queue may lose what
+//!   expires while its broker dies. A broker that dies may move such a message twice; the second is not
+//!   flagged as redelivered, because nobody can know.
+//! - Headers of other clients that leave no room in a frame for ours are left out when a message goes on, the
+//!   largest first; `bezoar-dropped-headers` names them.
+//! - A property or header name that is no UTF-8 cannot be read: lapin ends the connection. The queue's worker
+//!   pauses with an error that says so until somebody removes that message.
+//! - lapin logs returned messages, bodies included. Here it cannot: its threads have no subscriber. One of its
+//!   targets remains, `lapin::frames`, which at TRACE shows frames that a broken connection could not send.
+//!   Do not enable TRACE for `lapin` where bodies are confidential.
+//!
+//! [`Unavailable`]: bezoar_core::ErrorKind::Unavailable
+//! [`Throttled`]: bezoar_core::ErrorKind::Throttled
+//! [`Full`]: bezoar_core::ErrorKind::Full
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bezoar_core::{QueueAdmin, QueueName};
+//! use bezoar_rabbitmq::{Options, RabbitTransport};
+//!
+//! let transport = RabbitTransport::open(Options::from_url("amqp://guest:guest@localhost:5672/%2f")?)?;
+//! let queue = QueueName::new("results")?;
+//! transport.provision(&queue).await?;
+//! assert_eq!(transport.depth(&queue).await?.ready, Some(0));
+//! # Ok(()) }
+//! ```
+
+mod address;
+mod admin;
+mod alone;
+mod dead;
+mod delay;
+mod doctor;
+mod error;
+mod feed;
+mod findings;
+mod give_back;
+mod lane;
+mod leases;
+mod line;
+mod link;
+mod look;
+mod management;
+mod options;
+mod provision;
+mod publisher;
+mod quiet;
+mod ready;
+mod routes;
+mod settle;
+mod subscription;
+mod tls;
+mod topology;
+mod transport;
+mod wire;
+
+pub use options::{DeadLettering, Options, QueueType};
+pub use tls::Pem;
+pub use topology::{Binding, Exchange, Queue, Target, Topology};
+pub use transport::RabbitTransport;

@@ -1,0 +1,118 @@
+//! Creating what a queue needs.
+
+use bezoar_core::{ErrorKind, QueueName, TransportError};
+use lapin::{
+    Channel, ExchangeKind,
+    options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    types::FieldTable,
+};
+
+use crate::{
+    RabbitTransport,
+    error::{error, from_lapin},
+    topology::{Binding, Exchange, Queue, Target, Topology},
+};
+
+impl RabbitTransport {
+    pub(crate) fn topology(
+        &self,
+        queue: &QueueName,
+        operation: &'static str,
+    ) -> Result<Topology, TransportError> {
+        Topology::of_queue(queue, self.inner.options.queue_type)
+            .map_err(|invalid| error(ErrorKind::Invalid(invalid), operation))
+    }
+
+    /// Creates what is missing. What is there with other arguments is an error.
+    pub(crate) async fn create(&self, queue: &QueueName) -> Result<(), TransportError> {
+        let topology = self.topology(queue, "provision")?;
+        let ladder = Topology::of_delays();
+        if !self.has_ladder(&ladder).await? {
+            self.create_all(&ladder).await?;
+        }
+        self.create_all(&topology).await
+    }
+
+    /// Creates what a queue needs and lacks, as [`provision`](bezoar_core::QueueAdmin::provision) does, and also
+    /// looks at each part of the delays that all queues share: `provision` takes them for complete if the last part
+    /// is there.
+    ///
+    /// # Errors
+    ///
+    /// As of `provision`.
+    pub async fn repair(&self, queue: &QueueName) -> Result<(), TransportError> {
+        let topology = self.topology(queue, "provision")?;
+        self.create_all(&Topology::of_delays()).await?;
+        self.create_all(&topology).await
+    }
+
+    /// Whether the ladder is complete: its last queue is made last.
+    async fn has_ladder(&self, ladder: &Topology) -> Result<bool, TransportError> {
+        let Some(last) = ladder.queues.last() else { return Ok(true) };
+        Ok(self.check_queue(last).await?.is_none())
+    }
+
+    /// Bindings come before the last queue, which stands for the whole.
+    async fn create_all(&self, topology: &Topology) -> Result<(), TransportError> {
+        let channel = self.inner.asking.question("provision").await?;
+        for exchange in &topology.exchanges {
+            self.made(declare_exchange(&channel, exchange)).await?;
+        }
+        let Some((last, others)) = topology.queues.split_last() else { return Ok(()) };
+        for queue in others {
+            self.made(declare_queue(&channel, queue)).await?;
+        }
+        let of_last = |it: &&Binding| it.to == Target::Queue(last.name.clone());
+        for binding in topology.bindings.iter().filter(|it| !of_last(it)) {
+            self.made(bind(&channel, binding)).await?;
+        }
+        self.made(declare_queue(&channel, last)).await?;
+        for binding in topology.bindings.iter().filter(of_last) {
+            self.made(bind(&channel, binding)).await?;
+        }
+        self.inner.asking.keep(channel);
+        Ok(())
+    }
+
+    async fn made(
+        &self,
+        making: impl Future<Output = lapin::Result<()>>,
+    ) -> Result<(), TransportError> {
+        let made = self.inner.asking.answered(making, "provision").await?;
+        made.map_err(|source| from_lapin(&source, "provision"))
+    }
+}
+
+pub(crate) fn kind(exchange: &Exchange) -> ExchangeKind {
+    match exchange.kind {
+        "topic" => ExchangeKind::Topic,
+        _ => ExchangeKind::Direct,
+    }
+}
+
+async fn declare_exchange(channel: &Channel, exchange: &Exchange) -> lapin::Result<()> {
+    let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    let name = exchange.name.as_str().into();
+    channel.exchange_declare(name, kind(exchange), durable, FieldTable::default()).await
+}
+
+pub(crate) async fn declare_queue(channel: &Channel, queue: &Queue) -> lapin::Result<()> {
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    let name = queue.name.as_str().into();
+    channel.queue_declare(name, durable, queue.arguments.clone()).await.map(|_| ())
+}
+
+async fn bind(channel: &Channel, binding: &Binding) -> lapin::Result<()> {
+    let (from, key) = (binding.from.as_str().into(), binding.key.as_str().into());
+    let none = FieldTable::default();
+    match &binding.to {
+        Target::Queue(queue) => {
+            let options = QueueBindOptions::default();
+            channel.queue_bind(queue.as_str().into(), from, key, options, none).await
+        }
+        Target::Exchange(exchange) => {
+            let options = ExchangeBindOptions::default();
+            channel.exchange_bind(exchange.as_str().into(), from, key, options, none).await
+        }
+    }
+}

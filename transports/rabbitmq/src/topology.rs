@@ -1,0 +1,244 @@
+//! Which exchanges, queues and bindings a queue needs, as a value. Who creates or checks them is elsewhere.
+
+use bezoar_core::{Invalid, QueueName};
+use lapin::types::{AMQPValue, FieldTable};
+
+use crate::{
+    QueueType,
+    delay::{self, Rest},
+};
+
+/// The exchange that messages set aside go to, by the name of the queue they come from.
+pub(crate) const DEAD_EXCHANGE: &str = "bezoar.dead";
+/// What a queue of messages set aside is called: its work queue's name, and this.
+const DEAD_SUFFIX: &str = ".dead";
+/// What the queue of messages that are run alone is called: its work queue's name, and this.
+const ALONE_SUFFIX: &str = ".alone";
+/// What everything of the ladder of delays begins with.
+pub(crate) const DELAY_PREFIX: &str = "bezoar.delay.";
+/// Where the ladder is entered.
+pub(crate) const DELAY_START: &str = "bezoar.delay.start";
+/// Where the ladder ends, and the queues begin.
+pub(crate) const DELAY_END: &str = "bezoar.delay.end";
+/// The broker's own limit of deliveries, which would drop what it is reached by. Out of the way: we count.
+const DELIVERY_LIMIT: i64 = 1_000_000;
+
+/// What there must be for a queue to work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Topology {
+    /// In the order of creation.
+    pub exchanges: Vec<Exchange>,
+    /// In the order of creation.
+    pub queues: Vec<Queue>,
+    /// In the order of creation.
+    pub bindings: Vec<Binding>,
+}
+
+/// An exchange, durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    /// Its name.
+    pub name: String,
+    /// `direct` or `topic`.
+    pub kind: &'static str,
+}
+
+/// A queue, durable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// Its `x-` arguments.
+    pub arguments: FieldTable,
+}
+
+/// A binding from an exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// The exchange.
+    pub from: String,
+    /// The queue or exchange that messages go on to.
+    pub to: Target,
+    /// For which routing keys.
+    pub key: String,
+}
+
+/// Where a binding leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// To a queue.
+    Queue(String),
+    /// To another exchange.
+    Exchange(String),
+}
+
+impl Topology {
+    /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, a queue of those
+    /// that are run alone, and its way back from the ladder of delays.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if the name is so long that its other queues cannot be named.
+    pub fn of_queue(queue: &QueueName, queue_type: QueueType) -> Result<Self, Invalid> {
+        let (work, dead) = (queue.as_str().to_owned(), dead_queue(queue)?);
+        let arguments = dead_lettered(queue_type, DEAD_EXCHANGE, Some(&work));
+        let to_dead = Binding {
+            from: DEAD_EXCHANGE.to_owned(),
+            to: Target::Queue(dead.clone()),
+            key: work.clone(),
+        };
+        let from_delay = Binding {
+            from: DELAY_END.to_owned(),
+            to: Target::Queue(work.clone()),
+            key: delay::destination(&work),
+        };
+        Ok(Self {
+            exchanges: vec![Exchange { name: DEAD_EXCHANGE.to_owned(), kind: "direct" }],
+            queues: vec![
+                Queue { name: dead, arguments: stored(queue_type) },
+                Queue { name: alone_queue(queue)?, arguments: arguments.clone() },
+                Queue { name: work, arguments },
+            ],
+            bindings: vec![to_dead, from_delay],
+        })
+    }
+
+    /// The ladder of delays, shared by all queues. See `delay.rs`.
+    pub fn of_delays() -> Self {
+        let direct = |name: &str| Exchange { name: name.to_owned(), kind: "direct" };
+        let bind = |from: &str, to, key| Binding { from: from.to_owned(), to, key };
+        let to_rest = |rest| Target::Queue(delay_queue(rest));
+        let mut exchanges = vec![direct(DELAY_START), direct(DELAY_END)];
+        let mut bindings = Vec::new();
+        for level in 0..delay::LEVELS {
+            let behind = behind_level(level);
+            exchanges.push(direct(&behind));
+            let lower = Rest::all().filter(|rest| rest.level < level);
+            bindings
+                .extend(lower.map(|to| bind(&behind, to_rest(to), delay::turn(level, Some(to)))));
+            let to_end = Target::Exchange(DELAY_END.to_owned());
+            bindings.push(bind(&behind, to_end, delay::turn(level, None)));
+        }
+        bindings.extend(Rest::all().map(|rest| bind(DELAY_START, to_rest(rest), rest.entry())));
+        let queues = Rest::all().map(resting).collect();
+        Self { exchanges, queues, bindings }
+    }
+}
+
+/// The queue of what was set aside from `queue`.
+pub(crate) fn dead_queue(queue: &QueueName) -> Result<String, Invalid> {
+    beside(queue, DEAD_SUFFIX)
+}
+
+/// The queue of those messages of `queue` that are run alone.
+pub(crate) fn alone_queue(queue: &QueueName) -> Result<String, Invalid> {
+    beside(queue, ALONE_SUFFIX)
+}
+
+fn beside(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
+    let name = format!("{queue}{suffix}");
+    match name.len() {
+        ..=255 => Ok(name),
+        _ => Err(Invalid::new("queue name", "leaves no room for `.alone`, at most 249 bytes do")),
+    }
+}
+
+/// A queue of the ladder.
+fn delay_queue(rest: Rest) -> String {
+    format!("{}.{}", behind_level(rest.level), rest.digit)
+}
+
+/// The exchange that messages go to when they have rested on a level of the ladder.
+fn behind_level(level: u32) -> String {
+    format!("{DELAY_PREFIX}{level}")
+}
+
+/// Whether a queue is none that somebody sends to: a part of the ladder, or beside a work queue.
+pub(crate) fn is_inner(name: &str) -> bool {
+    name.starts_with(DELAY_PREFIX) || name.ends_with(DEAD_SUFFIX) || name.ends_with(ALONE_SUFFIX)
+}
+
+fn stored(queue_type: QueueType) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    insert(&mut arguments, "x-queue-type", queue_type.as_str());
+    if queue_type == QueueType::Quorum {
+        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(DELIVERY_LIMIT));
+    }
+    arguments
+}
+
+fn dead_lettered(queue_type: QueueType, exchange: &str, key: Option<&str>) -> FieldTable {
+    let mut arguments = stored(queue_type);
+    insert(&mut arguments, "x-dead-letter-exchange", exchange);
+    if let Some(key) = key {
+        insert(&mut arguments, "x-dead-letter-routing-key", key);
+    }
+    if queue_type == QueueType::Quorum {
+        // Both or neither: with another overflow the broker silently falls back to at most once.
+        insert(&mut arguments, "x-dead-letter-strategy", "at-least-once");
+        insert(&mut arguments, "x-overflow", "reject-publish");
+    }
+    arguments
+}
+
+/// Of type quorum whatever the type of the work queues: a classic queue moves what has expired without waiting for a
+/// confirmation, and may lose it if the broker dies just then.
+fn resting(rest: Rest) -> Queue {
+    let mut arguments = dead_lettered(QueueType::Quorum, &behind_level(rest.level), None);
+    let time_to_live = rest.time_to_live_ms().map_or(0, i64::from);
+    arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(time_to_live));
+    Queue { name: delay_queue(rest), arguments }
+}
+
+fn insert(arguments: &mut FieldTable, name: &str, value: &str) {
+    arguments.insert(name.into(), AMQPValue::LongString(value.into()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_queue_names_its_dead_letter_exchange_and_key() {
+        let queue = QueueName::new("results").unwrap();
+        let topology = Topology::of_queue(&queue, QueueType::Quorum).unwrap();
+        let work = topology.queues.iter().find(|queue| queue.name == "results").unwrap();
+        let text = |name: &str| {
+            work.arguments.inner()[name].as_long_string().map(ToString::to_string).unwrap()
+        };
+        assert_eq!(text("x-dead-letter-exchange"), DEAD_EXCHANGE);
+        assert_eq!(text("x-dead-letter-routing-key"), "results");
+        assert_eq!(text("x-dead-letter-strategy"), "at-least-once");
+        assert_eq!(text("x-overflow"), "reject-publish");
+        assert!(topology.queues.iter().any(|queue| queue.name == "results.dead"));
+    }
+
+    #[test]
+    fn a_name_without_room_is_refused() {
+        let long = QueueName::new("x".repeat(250)).unwrap();
+        assert!(Topology::of_queue(&long, QueueType::Classic).is_err());
+    }
+
+    #[test]
+    fn every_way_leads_to_its_end() {
+        let ladder = Topology::of_delays();
+        let next = |from: &str, way: &delay::Way| -> Vec<Target> {
+            let carries = |key: &String| *key == way.entry || way.turns.contains(key);
+            let leads = |it: &&Binding| it.from == from && carries(&it.key);
+            ladder.bindings.iter().filter(leads).map(|it| it.to.clone()).collect()
+        };
+        for millis in [1, 25, 125, 100_000, 123_456_789, 6_000_000_000] {
+            let way = delay::way(std::time::Duration::from_millis(millis), "q").unwrap();
+            let mut at = DELAY_START.to_owned();
+            let rests = way.turns.len() - 1;
+            for _ in 0..rests {
+                let [Target::Queue(queue)] = &next(&at, &way)[..] else { panic!("{at} {way:?}") };
+                let queue = ladder.queues.iter().find(|it| it.name == *queue).unwrap();
+                let behind = &queue.arguments.inner()["x-dead-letter-exchange"];
+                at = behind.as_long_string().unwrap().to_string();
+            }
+            let end = Target::Exchange(DELAY_END.to_owned());
+            assert_eq!(next(&at, &way), [end], "{way:?}");
+        }
+    }
+}

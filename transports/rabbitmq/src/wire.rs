@@ -1,0 +1,53 @@
+//! A message as properties and headers, and back.
+//!
+//! What another client has set is never lost: a message that goes on is made from the properties it came
+//! with. Only what the broker would act upon again is put out of its reach: `CC`, `expiration`, `user_id`,
+//! and the traces of earlier dead-lettering.
+
+mod dead;
+mod history;
+mod ledger;
+mod message;
+mod names;
+mod onward;
+pub(crate) mod origin;
+mod size;
+mod table;
+#[cfg(test)]
+mod tests;
+mod typed;
+
+use bytes::Bytes;
+use lapin::{BasicProperties, types::ShortString};
+
+pub(crate) use dead::{brokers_reason, read_dead, set_aside};
+pub(crate) use message::{read, write};
+pub(crate) use onward::{forward, returned, with_turns};
+
+const PERSISTENT: u8 = 2;
+
+/// A message as it came from the broker.
+#[derive(Clone)]
+pub(crate) struct Raw {
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: Bytes,
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+}
+
+impl From<lapin::message::Delivery> for Raw {
+    fn from(delivery: lapin::message::Delivery) -> Self {
+        Self {
+            properties: delivery.properties,
+            body: delivery.data.into(),
+            exchange: delivery.exchange,
+            routing_key: delivery.routing_key,
+        }
+    }
+}
+
+impl std::fmt::Debug for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Raw([hidden, {} bytes])", self.body.len())
+    }
+}

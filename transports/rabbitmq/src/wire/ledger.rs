@@ -1,0 +1,82 @@
+//! The ledger as headers.
+
+use bezoar_core::{Ledger, catalogue::OperationId};
+use lapin::types::AMQPValue;
+
+use super::{
+    history,
+    names::{ACQUIRED, DROPPED, FAILED, HISTORY, OURS, RELEASED, REPLAY, REPLAYED},
+    size,
+    table::{Table, number, string, text},
+};
+
+/// What is kept free for the names of headers that had to be left out.
+const NOTE_BYTES: usize = 1_024;
+
+/// Adds counters and as much of the history as there is room for.
+pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
+    let counts = [
+        (ACQUIRED, ledger.acquired),
+        (FAILED, ledger.failed),
+        (RELEASED, ledger.released),
+        (REPLAYED, ledger.replayed),
+    ];
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        headers.insert(name.into(), AMQPValue::LongLongInt(count.into()));
+    }
+    if let Some(OperationId(replay)) = ledger.replay {
+        headers.insert(REPLAY.into(), AMQPValue::LongLongInt(replay));
+    }
+    make_room(headers);
+    let room = size::LIMIT_BYTES.saturating_sub(size::of_table(headers) + 64);
+    if let Some(history) = history_within(room, ledger) {
+        headers.insert(HISTORY.into(), text(&history));
+    }
+}
+
+/// Leaves out the largest headers of a sender who has left no room for ours, and says which. Another client
+/// may fill a frame to its last byte; a message that could not go on would be stuck for ever.
+fn make_room(headers: &mut Table) {
+    let mut dropped = Vec::new();
+    while size::of_table(headers) + NOTE_BYTES > size::LIMIT_BYTES {
+        let theirs = headers.iter().filter(|(name, _)| !name.as_str().starts_with(OURS));
+        let Some((largest, _)) = theirs.max_by_key(|(_, value)| size::of_value(value)) else {
+            break;
+        };
+        let largest = largest.clone();
+        headers.remove(&largest);
+        dropped.push(largest.to_string());
+    }
+    if !dropped.is_empty() {
+        let mut names = dropped.join(" ");
+        names.truncate(names.floor_char_boundary(NOTE_BYTES - 64));
+        headers.insert(DROPPED.into(), text(&names));
+    }
+}
+
+/// The history, halved until it fits: a retry or dead-letter never fails for size.
+fn history_within(room: usize, ledger: &Ledger) -> Option<String> {
+    let mut ledger = ledger.clone();
+    while !ledger.history().is_empty() {
+        let written = history::write(ledger.history());
+        if written.len() <= room {
+            return Some(written);
+        }
+        match ledger.history().len() {
+            1 => return None,
+            tries => ledger.shorten(tries / 2),
+        }
+    }
+    None
+}
+
+pub(super) fn read(headers: &Table) -> Ledger {
+    let count = |name| number(headers, name).unwrap_or(0).clamp(0, u32::MAX.into()) as u32;
+    let history = string(headers, HISTORY).map(|text| history::read(&text)).unwrap_or_default();
+    let (acquired, failed) = (count(ACQUIRED), count(FAILED));
+    // Somebody who writes our headers must not hide a message's starts from us.
+    let released = count(RELEASED).min(acquired.saturating_sub(failed));
+    let mut ledger = Ledger::restored(acquired, failed, released, count(REPLAYED), history);
+    ledger.replay = number(headers, REPLAY).map(OperationId);
+    ledger
+}

@@ -1,0 +1,134 @@
+//! A message of ours as properties, and any message as one of ours.
+
+use bezoar_core::{
+    Body, ContentType, CorrelationId, Headers, Invalid, Message, MessageId, MessageType, millis,
+};
+use jiff::Timestamp;
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable, ShortString},
+};
+use sha2::{Digest, Sha256};
+
+use super::{
+    PERSISTENT, Raw, ledger,
+    names::{CAUSATION_ID, HEADERS, ID, OURS, TIME, is_brokers, is_reserved},
+    size,
+    table::{Table, number, shown, string, text},
+};
+
+/// The type of a message whose sender gave none.
+pub(super) const UNTYPED: &str = "untyped";
+
+/// The properties of a message of ours.
+pub(crate) fn write(message: &Message) -> Result<BasicProperties, Invalid> {
+    let mut headers = headers(message)?;
+    let size = size::of_table(&headers);
+    let limit = size::LIMIT_BYTES - size::OURS_BYTES;
+    if size > limit {
+        let problem = format!("take {size} bytes of a frame, at most {limit} are accepted");
+        return Err(Invalid::new("headers", problem));
+    }
+    ledger::write(&mut headers, &message.ledger);
+    Ok(properties(message, headers))
+}
+
+/// The properties of a message as its sender made it: without a ledger, whatever its size.
+pub(super) fn plain(message: &Message) -> Result<BasicProperties, Invalid> {
+    Ok(properties(message, headers(message)?))
+}
+
+fn headers(message: &Message) -> Result<Table, Invalid> {
+    let (mut headers, mut inner) = (Table::new(), Table::new());
+    for (name, value) in &message.headers {
+        let short = ShortString::try_new(name.as_str()).map_err(|_| {
+            Invalid::new(
+                "header",
+                format!("has a name of {} bytes, at most 255 are accepted", name.len()),
+            )
+        })?;
+        let table = if is_reserved(name) { &mut inner } else { &mut headers };
+        table.insert(short, text(value.reveal().as_str()));
+    }
+    if !inner.is_empty() {
+        headers.insert(HEADERS.into(), AMQPValue::FieldTable(inner.into()));
+    }
+    headers.insert(TIME.into(), AMQPValue::LongLongInt(message.time.as_millisecond()));
+    if let Some(cause) = &message.causation_id {
+        headers.insert(CAUSATION_ID.into(), text(cause.as_str()));
+    }
+    Ok(headers)
+}
+
+fn properties(message: &Message, headers: Table) -> BasicProperties {
+    let mut properties = BasicProperties::default()
+        .with_delivery_mode(PERSISTENT)
+        .with_message_id(message.id.as_str().into())
+        .with_type(message.message_type.as_str().into())
+        .with_headers(headers.into());
+    if let Ok(seconds) = u64::try_from(message.time.as_second()) {
+        properties = properties.with_timestamp(seconds);
+    }
+    if let Some(id) = &message.correlation_id {
+        properties = properties.with_correlation_id(id.as_str().into());
+    }
+    if let Some(content_type) = &message.content_type {
+        properties = properties.with_content_type(content_type.as_str().into());
+    }
+    properties
+}
+
+/// The message that came. What is missing gets a stand-in, which stays with it from the first time it goes on.
+pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
+    let properties = &raw.properties;
+    let none = Table::new();
+    let headers = properties.headers().as_ref().map_or(&none, FieldTable::inner);
+    let id = string(headers, ID)
+        .or_else(|| properties.message_id().as_ref().map(ToString::to_string))
+        .and_then(|id| MessageId::new(id).ok())
+        .unwrap_or_else(|| derived_id(raw));
+    let message_type =
+        properties.kind().as_ref().and_then(|kind| MessageType::new(kind.as_str()).ok());
+    let message_type =
+        message_type.unwrap_or_else(|| MessageType::new(UNTYPED).expect("it is a short word"));
+    let seconds = properties.timestamp().and_then(|seconds| i64::try_from(seconds).ok());
+    let time = number(headers, TIME)
+        .or(seconds.map(|seconds| seconds.saturating_mul(1_000)))
+        .map_or(now, millis);
+    let mut message = Message::new(id, message_type, time, Body::from(raw.body.clone()));
+    let correlation_id = properties.correlation_id().as_ref();
+    message.correlation_id = correlation_id.and_then(|id| CorrelationId::new(id.as_str()).ok());
+    message.causation_id = string(headers, CAUSATION_ID).and_then(|id| MessageId::new(id).ok());
+    let content_type = properties.content_type().as_ref();
+    message.content_type = content_type.and_then(|it| ContentType::new(it.as_str()).ok());
+    message.headers = read_headers(headers);
+    message.ledger = ledger::read(headers);
+    message
+}
+
+/// The same id each time, though nobody gave one. Equal messages have equal ids, as ids may repeat.
+fn derived_id(raw: &Raw) -> MessageId {
+    let mut hash = Sha256::new();
+    let properties = &raw.properties;
+    for part in [properties.correlation_id(), properties.kind(), properties.app_id()] {
+        hash.update(part.as_ref().map(ShortString::as_str).unwrap_or_default());
+        hash.update([0]);
+    }
+    hash.update(properties.timestamp().unwrap_or(0).to_be_bytes());
+    hash.update(&raw.body);
+    let digits: String =
+        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    MessageId::new(format!("derived-{digits}")).expect("it is short")
+}
+
+fn read_headers(headers: &Table) -> Headers {
+    let inner = match headers.get(HEADERS) {
+        Some(AMQPValue::FieldTable(inner)) => inner.inner().clone(),
+        _ => Table::new(),
+    };
+    let outer = headers.iter().filter(|(name, _)| {
+        !name.as_str().starts_with(OURS) && !is_brokers(name.as_str()) && !name.as_str().is_empty()
+    });
+    let both = outer.chain(&inner);
+    both.map(|(name, value)| (name.to_string(), shown(value).into())).collect()
+}

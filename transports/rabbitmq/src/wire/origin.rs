@@ -1,0 +1,229 @@
+//! What a message has on the broker and no other store has a place for: where it came from, properties
+//! without a counterpart, and header values that are no texts.
+//!
+//! It leaves the broker in headers of the message, and is made properties again when it comes back. What an
+//! operator has edited meanwhile stays edited: a header is restored only if it still says what it said.
+
+use bezoar_core::{Invalid, Message};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, ShortString},
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    PERSISTENT, Raw,
+    message::plain,
+    names::{EXCHANGE, HEADERS, ID, OURS, ROUTING_KEY, USER_ID},
+    onward::{carried, returned},
+    table::{Table, shown, string, table_of, text},
+    typed,
+};
+
+/// The header of a message elsewhere that holds what else there was, as JSON.
+const ORIGIN: &str = "bezoar-amqp";
+/// The headers that we add to a message elsewhere; a sender's own of these names are kept in [`ORIGIN`].
+const ADDED: [&str; 3] = [ORIGIN, EXCHANGE, ROUTING_KEY];
+
+/// Where a message goes back to, and how it was there.
+#[derive(Clone)]
+pub(crate) struct Returning {
+    /// The exchange and the routing key that it came by, where they are known.
+    pub(crate) came_by: Option<(ShortString, ShortString)>,
+    /// For that exchange.
+    pub(crate) properties: BasicProperties,
+}
+
+impl Returning {
+    /// The properties for the queue itself, which remember the exchange.
+    pub(crate) fn to_queue(&self) -> BasicProperties {
+        let Some((exchange, key)) = &self.came_by else { return self.properties.clone() };
+        let mut headers = table_of(&self.properties);
+        headers.insert(EXCHANGE.into(), text(exchange.as_str()));
+        headers.insert(ROUTING_KEY.into(), text(key.as_str()));
+        self.properties.clone().with_headers(headers.into())
+    }
+}
+
+/// The way back of a message that was set aside. `user` is who we are: the broker refuses another's id.
+pub(crate) fn returning(raw: &Raw, message: &Message, user: &str) -> Returning {
+    let mut properties = returned(raw, message);
+    let mut headers = table_of(&properties);
+    let (exchange, key) = (headers.remove(EXCHANGE), headers.remove(ROUTING_KEY));
+    let came_by = exchange.zip(key).and_then(|(exchange, key)| short(&exchange).zip(short(&key)));
+    if string(&headers, USER_ID).as_deref() == Some(user) {
+        headers.remove(USER_ID);
+        properties = properties.with_user_id(user.into());
+    }
+    let came_by = came_by.filter(|(exchange, _)| is_foreign(exchange.as_str()));
+    Returning { came_by, properties: properties.with_headers(headers.into()) }
+}
+
+/// A letter from a dead-letter queue, with the exchange and key that its message was published with: those
+/// of the letter are only how the broker, or we, set it aside.
+pub(crate) fn as_sent(raw: Raw) -> Raw {
+    let (exchange, routing_key) = died_of(&raw).unwrap_or_default();
+    Raw { exchange, routing_key, ..raw }
+}
+
+/// Where a message that the broker itself set aside came from, by the latest entry of `x-death`.
+fn died_of(raw: &Raw) -> Option<(ShortString, ShortString)> {
+    let headers = raw.properties.headers().as_ref()?.inner();
+    let latest = headers.get("x-death")?.as_array()?.as_slice().first()?.as_field_table()?.inner();
+    let key = latest.get("routing-keys")?.as_array()?.as_slice().first()?;
+    let exchange = short(latest.get("exchange")?)?;
+    is_foreign(exchange.as_str()).then_some(())?;
+    Some((exchange, short(key)?))
+}
+
+fn is_foreign(exchange: &str) -> bool {
+    !exchange.is_empty() && !exchange.starts_with("bezoar.")
+}
+
+fn short(value: &AMQPValue) -> Option<ShortString> {
+    ShortString::try_new(shown(value)).ok()
+}
+
+/// The message for a store elsewhere. One that has nothing special stays as it is.
+pub(crate) fn pack(raw: &Raw, mut message: Message) -> Message {
+    let Ok(plain) = plain(&message) else { return message };
+    let (mut outer, mut inner) = split(carried(raw, &message));
+    let (plain_outer, plain_inner) = split(table_of(&plain));
+    let came_by = outer.remove(EXCHANGE).zip(outer.remove(ROUTING_KEY));
+    let odd = |from: Table, plain: &Table| -> Table {
+        let is_odd = |name: &ShortString, value: &AMQPValue| {
+            ADDED.contains(&name.as_str()) || plain.get(name.as_str()) != Some(value)
+        };
+        from.into_iter().filter(|(name, it)| is_odd(name, it) && typed::is_writable(it)).collect()
+    };
+    (outer, inner) = (odd(outer, &plain_outer), odd(inner, &plain_inner));
+    let properties = different(&raw.properties, &plain);
+    if came_by.is_none() && outer.is_empty() && inner.is_empty() && properties.is_empty() {
+        return message;
+    }
+    let origin = json!({
+        "properties": properties,
+        "headers": typed::write_table(&outer),
+        "own": typed::write_table(&inner),
+    });
+    ADDED.iter().for_each(|name| drop(message.headers.remove(*name)));
+    if let Some((exchange, key)) = came_by {
+        message.headers.insert(EXCHANGE.into(), shown(&exchange).into());
+        message.headers.insert(ROUTING_KEY.into(), shown(&key).into());
+    }
+    message.with_header(ORIGIN, origin.to_string())
+}
+
+/// The message as it was on the broker, from one that was packed; another as we would send it.
+pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
+    let mut message = message.clone();
+    let (mut origin, mut came_by) = (Value::Null, (ShortString::default(), ShortString::default()));
+    if let Some(text) = message.headers.remove(ORIGIN) {
+        origin = serde_json::from_str(text.reveal())
+            .map_err(|_| Invalid::new("header bezoar-amqp", "is damaged; remove or repair it"))?;
+        let mut take = |name| {
+            let text = message.headers.remove(name).map(|it| it.into_revealed());
+            ShortString::try_new(text.unwrap_or_default()).unwrap_or_default()
+        };
+        came_by = (take(EXCHANGE), take(ROUTING_KEY));
+    }
+    let (mut outer, inner) =
+        (typed::read_table(&origin["headers"]), typed::read_table(&origin["own"]));
+    outer.remove(ID); // it may have another by now, and is given the right one when it goes on
+    for (name, value) in ADDED.iter().filter_map(|name| inner.get_key_value(*name)) {
+        message.headers.insert(name.to_string(), shown(value).into());
+    }
+    let plain = plain(&message)?;
+    let headers = merged(&message, table_of(&plain), outer, inner);
+    let properties = restored(&plain, &origin["properties"]).with_headers(headers.into());
+    let (body, (exchange, routing_key)) = (message.body.reveal().clone(), came_by);
+    Ok((Raw { properties, body, exchange, routing_key }, message))
+}
+
+/// Headers as we would send them, with what they were before where the message still says the same.
+fn merged(message: &Message, plain: Table, outer: Table, inner: Table) -> Table {
+    let says = |name: &ShortString, value: &AMQPValue| {
+        let said = message.headers.get(name.as_str());
+        said.is_some_and(|said| *said.reveal() == shown(value))
+    };
+    let (mut headers, mut own) = split(plain);
+    for (name, value) in outer {
+        let edited = own.remove(name.as_str());
+        if name.as_str().starts_with(OURS) || says(&name, &value) {
+            headers.insert(name, value);
+        } else if let Some(edited) = edited {
+            headers.insert(name, edited);
+        }
+    }
+    own.extend(inner.into_iter().filter(|(name, value)| says(name, value)));
+    if !own.is_empty() {
+        headers.insert(HEADERS.into(), AMQPValue::FieldTable(own.into()));
+    }
+    headers
+}
+
+/// Headers that everybody sees, and those of a sender that would have a meaning there.
+fn split(mut headers: Table) -> (Table, Table) {
+    match headers.remove(HEADERS) {
+        Some(AMQPValue::FieldTable(inner)) => (headers, inner.inner().clone()),
+        _ => (headers, Table::new()),
+    }
+}
+
+type Getter = fn(&BasicProperties) -> &Option<ShortString>;
+type Setter = fn(BasicProperties, ShortString) -> BasicProperties;
+
+const TEXTS: [(&str, Getter, Setter); 8] = [
+    ("content_type", BasicProperties::content_type, BasicProperties::with_content_type),
+    ("content_encoding", BasicProperties::content_encoding, BasicProperties::with_content_encoding),
+    ("correlation_id", BasicProperties::correlation_id, BasicProperties::with_correlation_id),
+    ("reply_to", BasicProperties::reply_to, BasicProperties::with_reply_to),
+    ("message_id", BasicProperties::message_id, BasicProperties::with_message_id),
+    ("type", BasicProperties::kind, BasicProperties::with_type),
+    ("app_id", BasicProperties::app_id, BasicProperties::with_app_id),
+    ("cluster_id", BasicProperties::cluster_id, BasicProperties::with_cluster_id),
+];
+
+/// The properties that are not as we would send them; one that is absent is null.
+fn different(actual: &BasicProperties, plain: &BasicProperties) -> Map<String, Value> {
+    let mut found = Map::new();
+    for (name, get, _) in TEXTS.iter().filter(|(_, get, _)| get(actual) != get(plain)) {
+        found.insert((*name).to_owned(), json!(get(actual).as_ref().map(ShortString::as_str)));
+    }
+    if actual.timestamp() != plain.timestamp() {
+        found.insert("timestamp".to_owned(), json!(actual.timestamp()));
+    }
+    if let Some(priority) = actual.priority() {
+        found.insert("priority".to_owned(), json!(priority));
+    }
+    found
+}
+
+fn restored(plain: &BasicProperties, different: &Value) -> BasicProperties {
+    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
+    for (name, get, with) in TEXTS {
+        let value = match different.get(name) {
+            Some(value) => value.as_str().and_then(|text| ShortString::try_new(text).ok()),
+            None => get(plain).clone(),
+        };
+        if let Some(value) = value {
+            properties = with(properties, value);
+        }
+    }
+    let timestamp = match different.get("timestamp") {
+        Some(seconds) => seconds.as_u64(),
+        None => *plain.timestamp(),
+    };
+    if let Some(seconds) = timestamp {
+        properties = properties.with_timestamp(seconds);
+    }
+    let priority = different["priority"].as_u64().and_then(|it| u8::try_from(it).ok());
+    match priority {
+        Some(priority) => properties.with_priority(priority),
+        None => properties,
+    }
+}
+
+#[cfg(test)]
+#[path = "origin_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use bezoar_core::{Attempt, DETAIL_LIMIT_BYTES, Detail, Failure, HISTORY_LIMIT, MessageId, millis};
+use lapin::types::{AMQPValue, FieldArray, FieldTable};
+
+use super::{
+    message::UNTYPED,
+    names::{EXCHANGE, EXPIRATION, ROUTING_KEY, USER_ID},
+    table::{Table, string, table_of, text},
+    *,
+};
+
+fn raw(properties: BasicProperties) -> Raw {
+    Raw {
+        properties,
+        body: Bytes::from_static(b"\xffbody"),
+        exchange: "orders".into(),
+        routing_key: "new.eu".into(),
+    }
+}
+
+fn table<const N: usize>(entries: [(&str, AMQPValue); N]) -> FieldTable {
+    let entries = entries.map(|(name, value)| (ShortString::from(name), value));
+    FieldTable::from(Table::from(entries))
+}
+
+/// What pika sends that uses everything.
+fn foreign() -> Raw {
+    raw(BasicProperties::default()
+        .with_content_type("text/plain".into())
+        .with_content_encoding("gzip".into())
+        .with_headers(table([
+            ("tenant", text("St. Mary's")),
+            ("priority", AMQPValue::LongInt(-7)),
+            ("x-own", AMQPValue::Boolean(true)),
+            ("CC", AMQPValue::FieldArray(FieldArray::from(vec![text("elsewhere")]))),
+            ("x-death", AMQPValue::FieldArray(FieldArray::default())),
+        ]))
+        .with_delivery_mode(1)
+        .with_priority(3)
+        .with_reply_to("replies".into())
+        .with_expiration("60000".into())
+        .with_timestamp(1_700_000_000)
+        .with_user_id("guest".into())
+        .with_app_id("lab".into()))
+}
+
+#[test]
+fn a_foreign_message_goes_on_without_losing_a_property() {
+    let message = read(&foreign(), millis(0));
+    let onward = raw(forward(&foreign(), &message));
+    let (before, after) = (foreign().properties, onward.properties.clone());
+    assert_eq!(after.content_encoding(), before.content_encoding());
+    assert_eq!(after.reply_to(), before.reply_to());
+    assert_eq!(after.app_id(), before.app_id());
+    assert_eq!(after.priority(), before.priority());
+    assert_eq!(after.timestamp(), before.timestamp());
+    assert_eq!(after.delivery_mode(), &Some(PERSISTENT), "always persistent");
+    let headers = table_of(&after);
+    assert_eq!(headers["priority"], AMQPValue::LongInt(-7), "a header keeps its type");
+    assert_eq!(headers["x-own"], AMQPValue::Boolean(true));
+    assert_eq!(string(&headers, EXPIRATION).as_deref(), Some("60000"));
+    assert_eq!(string(&headers, USER_ID).as_deref(), Some("guest"));
+    assert_eq!(string(&headers, EXCHANGE).as_deref(), Some("orders"));
+    assert_eq!(string(&headers, ROUTING_KEY).as_deref(), Some("new.eu"));
+    assert!(
+        after.expiration().is_none() && after.user_id().is_none(),
+        "the broker would act on these"
+    );
+    assert!(!headers.contains_key("x-death") && !headers.contains_key("CC"), "and on these");
+    assert_eq!(read(&onward, millis(9)), message, "and it is read as the same message");
+    assert_eq!(returned(&onward, &message).expiration(), before.expiration());
+}
+
+#[test]
+fn a_missing_id_is_derived_and_stays() {
+    let (first, again) = (read(&foreign(), millis(0)), read(&foreign(), millis(5)));
+    assert_eq!(first.id, again.id);
+    assert!(first.id.as_str().starts_with("derived-"));
+    assert_eq!(first.message_type.as_str(), UNTYPED);
+    let onward = raw(forward(&foreign(), &first));
+    assert_eq!(read(&onward, millis(5)).id, first.id);
+    assert!(onward.properties.message_id().is_none(), "no property is made up");
+}
+
+#[test]
+fn headers_never_outgrow_a_frame() {
+    let mut message = read(&foreign(), millis(0));
+    message.headers.insert("large".into(), "x".repeat(60_000).into());
+    message.id = MessageId::new("m").unwrap();
+    let failure = Failure {
+        detail: Detail::truncated("\0".repeat(DETAIL_LIMIT_BYTES)),
+        ..Failure::transient("")
+    };
+    for _ in 0..HISTORY_LIMIT {
+        message.ledger.fail(vec![Attempt::failed(millis(0), Duration::ZERO, &failure)]);
+    }
+    let properties = write(&message).unwrap();
+    assert!(size::of_table(&table_of(&properties)) <= size::LIMIT_BYTES);
+    let read = read(&raw(properties), millis(0));
+    assert_eq!(read.ledger.failed, HISTORY_LIMIT as u32, "every failure is counted");
+    assert_eq!(read.ledger.last(), message.ledger.last(), "the last is remembered");
+}
+
+#[test]
+fn many_small_headers_are_refused_before_they_burst_a_frame() {
+    let mut message = read(&raw(BasicProperties::default()), millis(0));
+    message.headers = (0..15_000).map(|number| (number.to_string(), "".into())).collect();
+    assert!(message.check_headers().is_ok());
+    assert!(write(&message).unwrap_err().to_string().contains("frame"));
+}
+
+#[test]
+fn the_broker_says_why_it_set_a_message_aside() {
+    let entry = table([("reason", text("expired")), ("time", AMQPValue::Timestamp(1_700_000_000))]);
+    let death = FieldArray::from(vec![AMQPValue::FieldTable(entry)]);
+    let died =
+        raw(BasicProperties::default()
+            .with_headers(table([("x-death", AMQPValue::FieldArray(death))])));
+    let (reason, at) = brokers_reason(&died, millis(0));
+    assert_eq!((reason.code().as_str(), at.as_second()), ("expired", 1_700_000_000));
+    assert_eq!(brokers_reason(&raw(BasicProperties::default()), millis(7)).1, millis(7));
+}

@@ -1,0 +1,23 @@
+//! What the contract cannot ask of every transport: delays to the millisecond, other clients, lost
+//! connections, topology. Against a real broker.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod broker {
+    mod alarms;
+    mod bad_input;
+    mod connections;
+    mod dead;
+    mod delays;
+    mod doctor;
+    mod foreign;
+    mod give_back;
+    mod own_broker;
+    mod process;
+    mod proxy;
+    mod redelivery;
+    mod support;
+    mod tls;
+    mod topology;
+    mod vhost;
+}

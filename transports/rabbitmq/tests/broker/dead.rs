@@ -1,0 +1,214 @@
+//! Dead letters: taken elsewhere by the feed, in bulk on the broker.
+
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+
+use bezoar_core::{
+    DeadLetter, DeadLetterFeed, ErrorKind, Page, QueueAdmin, QueueName, Selection, Settlement,
+};
+use bezoar_rabbitmq::{DeadLettering, QueueType};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use tokio::time::{Instant, timeout};
+
+use super::support::{PATIENCE, Place, TYPES, dead_letter, foreign_channel, message, one, settle};
+
+async fn feed(place: &Place) -> Box<dyn DeadLetterFeed> {
+    place.transport.dead_letter_feed(&place.queue).await.unwrap().expect("a broker has a feed")
+}
+
+async fn next(feed: &dyn DeadLetterFeed) -> Vec<DeadLetter> {
+    feed.next(NonZeroU32::new(100).unwrap(), PATIENCE).await.unwrap()
+}
+
+/// As many as are asked for, in however many batches.
+async fn all(feed: &dyn DeadLetterFeed, count: usize) -> Vec<DeadLetter> {
+    let (mut letters, started) = (Vec::new(), Instant::now());
+    while letters.len() < count {
+        assert!(started.elapsed() < PATIENCE, "{} of {count} came", letters.len());
+        letters.extend(next(feed).await);
+    }
+    letters
+}
+
+async fn wait_for_dead(place: &Place, count: u64) {
+    let started = Instant::now();
+    while place.transport.depth(&place.queue).await.unwrap().dead != Some(count) {
+        assert!(started.elapsed() < PATIENCE, "there are not {count} dead letters");
+    }
+}
+
+async fn set_aside(place: &Place, ids: &[&str]) {
+    let worker = place.worker().await;
+    for id in ids {
+        place.send(message(id)).await.unwrap();
+        let held = one(&*worker).await;
+        settle(&*worker, held, dead_letter()).await;
+    }
+    worker.close().await.unwrap();
+    wait_for_dead(place, ids.len() as u64).await;
+}
+
+fn ids(letters: &[DeadLetter]) -> BTreeSet<String> {
+    letters.iter().map(|letter| letter.message.id.to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn the_feed_hands_out_what_was_set_aside_until_it_is_removed() {
+    for queue_type in TYPES {
+        let place = Place::new(queue_type).await;
+        set_aside(&place, &["a", "b", "c"]).await;
+        let listed = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+        let first = feed(&place).await;
+        let letters = all(&*first, 3).await;
+        assert_eq!(letters, listed, "with id, reason, time and message");
+        first.remove(&[letters[1].id]).await.unwrap();
+        let short = Duration::from_millis(50);
+        let more = first.next(NonZeroU32::MIN, short).await.unwrap();
+        assert_eq!(more, [], "what is in hand does not come again");
+        drop(first);
+
+        let second = feed(&place).await;
+        let rest = all(&*second, 2).await;
+        assert_eq!(ids(&rest), BTreeSet::from(["a".to_owned(), "c".to_owned()]));
+        assert!(rest.contains(&letters[0]), "the same id as before");
+        second.remove(&rest.iter().map(|letter| letter.id).collect::<Vec<_>>()).await.unwrap();
+        drop(second);
+        wait_for_dead(&place, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_letter_of_the_brokers_own_keeps_its_id_once_it_may_have_been_taken() {
+    for queue_type in TYPES {
+        let place = Place::new(queue_type).await;
+        let rejecting = Place {
+            transport: place.transport.dead_lettering(DeadLettering::Reject),
+            queue: place.queue.clone(),
+        };
+        set_aside(&rejecting, &["a"]).await;
+        let taken = all(&*feed(&place).await, 1).await.pop().unwrap();
+        assert_eq!(taken.reason.code().as_str(), "rejected");
+        assert_eq!(taken.message, message("a"), "nothing is made up");
+        let second = all(&*feed(&place).await, 1).await.pop().unwrap();
+        let last = feed(&place).await;
+        let third = all(&*last, 1).await.pop().unwrap();
+        assert_eq!(second.id, third.id);
+        assert_eq!((&second.message, second.at), (&taken.message, taken.at));
+        last.remove(&[third.id]).await.unwrap();
+        drop(last);
+        wait_for_dead(&place, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_dropped_wait_for_letters_loses_none() {
+    let place = Place::new(QueueType::Quorum).await;
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    set_aside(&place, &names).await;
+    let hundred = NonZeroU32::new(100).unwrap();
+    // While it opens, at every point of it.
+    for step in 0..100 {
+        let feed = feed(&place).await;
+        let _ = timeout(Duration::from_micros(100 * step), feed.next(hundred, PATIENCE)).await;
+    }
+    // While it waits.
+    let feed = feed(&place).await;
+    let (mut letters, mut dropped) = (Vec::new(), 0);
+    while letters.len() < names.len() {
+        match timeout(Duration::from_micros(100 << (dropped % 12)), feed.next(hundred, PATIENCE))
+            .await
+        {
+            Ok(some) => letters.extend(some.unwrap()),
+            Err(_) => dropped += 1,
+        }
+        assert!(dropped < 500, "{} came", letters.len());
+    }
+    assert_eq!(ids(&letters).len(), names.len());
+    assert_eq!(letters.len(), names.len(), "each once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn there_is_no_feed_of_a_queue_that_is_not_there() {
+    let place = Place::new(QueueType::Classic).await;
+    let unknown = QueueName::new("there-is-no-such-queue").unwrap();
+    let refused = place.transport.dead_letter_feed(&unknown).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::QueueNotFound(unknown));
+}
+
+/// Letters of another client, straight in the dead-letter queue.
+async fn fill(place: &Place, count: usize, bytes: usize) {
+    let (_connection, channel) = foreign_channel().await;
+    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    let (name, body) = (format!("{}.dead", place.queue), vec![b'x'; bytes]);
+    let mut confirms = Vec::new();
+    for number in 0..count {
+        let options = BasicPublishOptions::default();
+        let properties = lapin::BasicProperties::default()
+            .with_delivery_mode(2)
+            .with_message_id(format!("m-{number}").into());
+        let publish =
+            channel.basic_publish("".into(), name.as_str().into(), options, &body, properties);
+        confirms.push(publish.await.unwrap());
+        if confirms.len() == 1_000 {
+            for confirm in confirms.drain(..) {
+                confirm.await.unwrap();
+            }
+        }
+    }
+    for confirm in confirms {
+        confirm.await.unwrap();
+    }
+}
+
+/// The most memory that this process has used so far.
+fn peak_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_long_dead_letter_queue_needs_little_memory() {
+    const COUNT: usize = 6_000;
+    const BYTES: usize = 16 * 1024;
+    let place = Place::new(QueueType::Classic).await;
+    fill(&place, COUNT, BYTES).await;
+    let before = peak_bytes();
+    let listed = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+    assert_eq!(listed.len(), 100);
+    let some = Selection::Ids(listed.iter().map(|letter| letter.id).collect());
+    assert_eq!(place.transport.redrive(&place.queue, &some).await.unwrap(), 100);
+    let redriven = place.transport.redrive(&place.queue, &Selection::All).await.unwrap();
+    assert_eq!(redriven, COUNT as u64 - 100);
+    let depth = place.transport.depth(&place.queue).await.unwrap();
+    assert_eq!((depth.ready, depth.dead), (Some(COUNT as u64), Some(0)));
+    let grown = peak_bytes() - before;
+    assert!(grown < COUNT * BYTES / 3, "{grown} bytes for {} of letters", COUNT * BYTES);
+    fill(&place, 500, 1).await;
+    assert_eq!(place.transport.purge(&place.queue, &Selection::All).await.unwrap(), 500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn the_way_of_setting_aside_is_chosen_for_each_use_of_one_transport() {
+    let place = Place::new(QueueType::Quorum).await;
+    let rejecting = place.transport.dead_lettering(DeadLettering::Reject);
+    for (transport, code) in [(rejecting, "rejected"), (place.transport.clone(), "test")] {
+        let user = Place { transport, queue: place.queue.clone() };
+        set_aside(&user, &["a"]).await;
+        let feed = feed(&place).await;
+        let letter = all(&*feed, 1).await.pop().unwrap();
+        assert_eq!(letter.reason.code().as_str(), code);
+        feed.remove(&[letter.id]).await.unwrap();
+        drop(feed);
+        wait_for_dead(&place, 0).await;
+    }
+    place.send(message("m")).await.unwrap();
+    let worker = place.worker().await;
+    let held = one(&*worker).await;
+    settle(&*worker, held, Settlement::Complete).await;
+}

@@ -1,0 +1,325 @@
+//! The broker doctor: each thing that can be wrong with a queue is found on a real broker, with its remedy.
+//! Each test is its own control: the same queue has no such finding before it is broken.
+
+use std::time::Duration;
+
+use bezoar_core::{ErrorKind, Finding, QueueAdmin, Severity, SubscribeOptions, Transport};
+use bezoar_rabbitmq::{DeadLettering, Options, QueueType};
+use lapin::{
+    Channel, Connection, ExchangeKind,
+    options::{
+        ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions,
+        QueueDeleteOptions,
+    },
+    types::{AMQPValue, FieldTable},
+};
+use tokio::time::Instant;
+
+use super::{
+    support::{PATIENCE, Place, TYPES, message, one},
+    vhost::Vhost,
+};
+
+/// A sound queue in a virtual host of its own, and a way to break it.
+struct Patient {
+    vhost: Vhost,
+    place: Place,
+    channel: Channel,
+    _connection: Connection,
+}
+
+impl Patient {
+    async fn new(queue_type: QueueType) -> Self {
+        Self::with(queue_type, |options| options).await
+    }
+
+    async fn with(queue_type: QueueType, change: impl FnOnce(Options) -> Options) -> Self {
+        let vhost = Vhost::new().await;
+        let place = Place::with(change(vhost.options(queue_type))).await;
+        let (_connection, channel) = vhost.channel().await;
+        let patient = Self { vhost, place, channel, _connection };
+        let sound = patient.findings().await;
+        assert!(sound.iter().all(|it| it.severity == Severity::Note), "{sound:?}");
+        patient
+    }
+
+    async fn findings(&self) -> Vec<Finding> {
+        self.place.transport.validate(&self.place.queue).await.unwrap()
+    }
+
+    /// Expects a finding of that severity with these words; policies take a moment to hold.
+    async fn expect(&self, severity: Severity, words: &str) {
+        let started = Instant::now();
+        loop {
+            let findings = self.findings().await;
+            let found = |it: &Finding| it.severity == severity && it.problem.contains(words);
+            if let Some(found) = findings.iter().find(|it| found(it)) {
+                assert!(!found.remedy.is_empty());
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "no {words:?} in {findings:?}");
+        }
+    }
+
+    /// Expects that nothing is consumed, and that the error says why and what to do.
+    async fn expect_no_consuming(&self, words: &str) {
+        self.place.send(message("m")).await.unwrap();
+        let options = SubscribeOptions::default();
+        let refused = self.place.transport.subscribe(&self.place.queue, options).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unusable);
+        let source = std::error::Error::source(&refused).unwrap().to_string();
+        assert!(source.contains(words) && source.contains("provision the queue"), "{source}");
+    }
+
+    fn dead(&self) -> String {
+        format!("{}.dead", self.place.queue)
+    }
+
+    async fn delete(&self, queue: &str) {
+        self.channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    }
+
+    async fn delete_dead_exchange(&self) {
+        let options = ExchangeDeleteOptions::default();
+        self.channel.exchange_delete("bezoar.dead".into(), options).await.unwrap();
+    }
+
+    /// Makes a queue anew, with other arguments.
+    async fn remake(&self, queue: &str, durable: bool, arguments: &[(&str, &str)]) {
+        self.delete(queue).await;
+        let mut table = FieldTable::default();
+        for (name, value) in arguments {
+            let value = match value.parse() {
+                Ok(number) => AMQPValue::LongLongInt(number),
+                Err(_) => AMQPValue::LongString((*value).into()),
+            };
+            table.insert((*name).into(), value);
+        }
+        let options = QueueDeclareOptions { durable, ..Default::default() };
+        self.channel.queue_declare(queue.into(), options, table).await.unwrap();
+    }
+
+    async fn bind(&self, queue: &str, exchange: &str, key: &str) {
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        let bind =
+            self.channel.queue_bind(queue.into(), exchange.into(), key.into(), options, none);
+        bind.await.unwrap();
+    }
+
+    async fn unbind_dead(&self) {
+        let (queue, none) = (self.dead(), FieldTable::default());
+        let key = self.place.queue.as_str().into();
+        self.channel.queue_unbind(queue.into(), "bezoar.dead".into(), key, none).await.unwrap();
+    }
+}
+
+/// What a sound quorum queue is made with.
+fn sound(queue: &str) -> Vec<(&str, &str)> {
+    vec![
+        ("x-queue-type", "quorum"),
+        ("x-delivery-limit", "1000000"),
+        ("x-dead-letter-exchange", "bezoar.dead"),
+        ("x-dead-letter-routing-key", queue),
+        ("x-dead-letter-strategy", "at-least-once"),
+        ("x-overflow", "reject-publish"),
+    ]
+}
+
+/// The same, but for one argument: another value, or none.
+fn but<'a>(queue: &'a str, name: &'a str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
+    let mut arguments = sound(queue);
+    arguments.retain(|(it, _)| *it != name);
+    arguments.extend(value.map(|value| (name, value)));
+    arguments
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_missing_exchange_is_found_and_nothing_is_consumed() {
+    for queue_type in TYPES {
+        let patient = Patient::new(queue_type).await;
+        patient.delete_dead_exchange().await;
+        patient.expect(Severity::Error, "there is no exchange \"bezoar.dead\"").await;
+        patient.expect_no_consuming("there is no exchange").await;
+        patient.place.transport.provision(&patient.place.queue).await.unwrap();
+        one(&*patient.place.worker().await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_missing_target_is_found_and_nothing_is_consumed() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    patient.delete(&patient.dead()).await;
+    patient.expect(Severity::Error, "there is no queue").await;
+    patient.expect_no_consuming("there is no queue").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_missing_binding_is_found_and_nothing_is_consumed() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    patient.unbind_dead().await;
+    patient.expect(Severity::Error, "does not lead to queue").await;
+    patient.expect_no_consuming("does not lead to").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_missing_binding_is_made_where_it_cannot_be_seen() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    patient.unbind_dead().await;
+    let blind = Options { management_url: None, ..patient.vhost.options(QueueType::Quorum) };
+    let blind = patient.place.seen_with(blind);
+    drop(blind.worker().await);
+    assert!(patient.findings().await.iter().all(|it| it.severity == Severity::Note));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_broken_ladder_of_delays_is_found() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    let (queue, start) = ("bezoar.delay.0.1".into(), "bezoar.delay.start".into());
+    let unbind = patient.channel.queue_unbind(queue, start, "0.1".into(), FieldTable::default());
+    unbind.await.unwrap();
+    patient.expect(Severity::Error, "does not lead to queue \"bezoar.delay.0.1\"").await;
+    patient.place.transport.repair(&patient.place.queue).await.unwrap();
+    assert!(patient.findings().await.iter().all(|it| it.severity == Severity::Note));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn what_a_restart_would_lose_is_found_and_nothing_is_consumed() {
+    let patient = Patient::new(QueueType::Classic).await;
+    patient.remake(&patient.dead(), false, &[]).await;
+    patient.bind(&patient.dead(), "bezoar.dead", patient.place.queue.as_str()).await;
+    patient.expect(Severity::Error, "is not durable").await;
+    patient.expect_no_consuming("durable").await;
+
+    let patient = Patient::new(QueueType::Classic).await;
+    patient.delete_dead_exchange().await;
+    let passing = ExchangeDeclareOptions::default();
+    let (name, none) = ("bezoar.dead", FieldTable::default());
+    let declare =
+        patient.channel.exchange_declare(name.into(), ExchangeKind::Direct, passing, none);
+    declare.await.unwrap();
+    patient.expect(Severity::Error, "exchange \"bezoar.dead\" has other arguments: durable").await;
+    patient.expect_no_consuming("durable").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn arguments_that_are_others_are_named_with_what_they_do() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    let queue = patient.place.queue.to_string();
+    for (name, value, severity, words) in [
+        ("x-dead-letter-strategy", None, Severity::Warning, "no dead-letter-strategy"),
+        ("x-overflow", Some("drop-head"), Severity::Warning, "silently defeats"),
+        ("x-delivery-limit", None, Severity::Warning, "has no delivery limit"),
+        ("x-delivery-limit", Some("7"), Severity::Warning, "limit of 7 by argument"),
+        (
+            "x-dead-letter-exchange",
+            Some("other"),
+            Severity::Error,
+            "\"other\" there, \"bezoar.dead\"",
+        ),
+        ("x-message-ttl", Some("60000"), Severity::Warning, "x-message-ttl is 60000"),
+    ] {
+        patient.remake(&queue, true, &but(&queue, name, value)).await;
+        patient.expect(severity, words).await;
+        let difference = patient.findings().await;
+        let named = |it: &Finding| it.problem.contains("is wanted") && it.problem.contains(name);
+        assert!(difference.iter().any(named), "{difference:?}");
+        let refused = patient.place.transport.provision(&patient.place.queue).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unusable, "{name}");
+    }
+    patient.remake(&queue, true, &sound(&queue)).await;
+    patient.place.transport.provision(&patient.place.queue).await.unwrap();
+    let sound = patient.findings().await;
+    assert!(sound.iter().all(|it| it.severity == Severity::Note), "{sound:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn nothing_is_rejected_into_the_void() {
+    let reject = |options| Options { dead_lettering: DeadLettering::Reject, ..options };
+    let patient = Patient::with(QueueType::Quorum, reject).await;
+    let queue = patient.place.queue.to_string();
+    patient.remake(&queue, true, &but(&queue, "x-dead-letter-exchange", Some("nowhere"))).await;
+    patient.expect_no_consuming("x-dead-letter-exchange").await;
+    let publishing = patient.place.transport.dead_lettering(DeadLettering::Publish);
+    let publishing = Place { transport: publishing, queue: patient.place.queue.clone() };
+    one(&*publishing.worker().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn policies_that_change_a_queue_are_found() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    patient.vhost.policy("^broker-", r#"{"delivery-limit": 9, "message-ttl": 90000}"#).await;
+    patient.expect(Severity::Warning, "limit of 9 by policy \"p\"").await;
+    patient.expect(Severity::Error, "loses messages that wait too long: policy \"p\"").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn dead_letters_that_come_back_by_themselves_are_found() {
+    let direct = Patient::new(QueueType::Quorum).await;
+    let queue = direct.place.queue.to_string();
+    direct.bind(&queue, "bezoar.dead", &queue).await;
+    direct.expect(Severity::Error, "come back to it, by way of exchange \"bezoar.dead\"").await;
+
+    let around = Patient::new(QueueType::Classic).await;
+    let (queue, dead) = (around.place.queue.to_string(), around.dead());
+    let topic = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    let none = FieldTable::default();
+    let declare = around.channel.exchange_declare("back".into(), ExchangeKind::Topic, topic, none);
+    declare.await.unwrap();
+    around.bind(&queue, "back", "again.#").await;
+    let back = [
+        ("x-queue-type", "classic"),
+        ("x-dead-letter-exchange", "back"),
+        ("x-dead-letter-routing-key", "again.and.again"),
+    ];
+    around.remake(&dead, true, &back).await;
+    around.bind(&dead, "bezoar.dead", &queue).await;
+    around.expect(Severity::Error, "come back to it, by way of exchange \"back\"").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_handler_that_outlives_the_brokers_patience_is_found() {
+    let patient = Patient::with(QueueType::Quorum, |options| Options {
+        handler_timeout: Some(Duration::from_secs(29 * 60)),
+        ..options
+    })
+    .await;
+    let slow = Duration::from_secs(31 * 60);
+    let options =
+        Options { handler_timeout: Some(slow), ..patient.vhost.options(QueueType::Quorum) };
+    let place = patient.place.seen_with(options);
+    let slow = Patient { place, ..patient };
+    slow.expect(Severity::Warning, "consumer timeout is 1800s").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn who_may_not_look_is_told_what_was_not_seen() {
+    let patient = Patient::new(QueueType::Quorum).await;
+    let user = patient.vhost.user().await;
+    let own = patient.vhost.options(QueueType::Quorum);
+    let management = std::env::var("BEZOAR_TEST_AMQP_MANAGEMENT").unwrap();
+    let management = management.replacen("guest:guest", &format!("{user}:secret"), 1);
+    let place =
+        patient.place.seen_with(Options { management_url: Some(management.into()), ..own.clone() });
+    let findings = place.transport.validate(&place.queue).await.unwrap();
+    for words in ["policies of queue", "bindings", "version", "alarms"] {
+        let note = |it: &&Finding| it.severity == Severity::Note && it.problem.contains(words);
+        let note = findings.iter().find(note).unwrap_or_else(|| panic!("{words}: {findings:?}"));
+        assert!(note.remedy.contains("monitoring"), "{note:?}");
+    }
+    let blind = patient.place.seen_with(Options { management_url: None, ..own });
+    let findings = blind.transport.validate(&blind.queue).await.unwrap();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].remedy.contains("management_url"));
+}

@@ -1,0 +1,113 @@
+//! A message that kills its process is counted before it is handed out again, and takes no other along.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bezoar_core::{ErrorKind, Page, QueueAdmin, Settlement};
+use bezoar_rabbitmq::QueueType;
+use tokio::time::{Instant, timeout};
+
+use super::{
+    process::{MAX_DELIVERIES, Other, POISON},
+    support::{PATIENCE, Place, TYPES, message, one, options, settle},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn an_acquisition_that_ended_with_the_connection_stays_counted() {
+    for queue_type in TYPES {
+        let place = Place::new(queue_type).await;
+        place.send(message("m")).await.unwrap();
+        for acquired in 1..=4 {
+            let process = place.seen_with(options(queue_type));
+            let worker = process.worker().await;
+            let held = one(&*worker).await;
+            assert_eq!(held.message.ledger.acquired, acquired);
+            assert_eq!(held.redelivered, acquired > 1, "flagged if somebody had it");
+            process.transport.close().await;
+            let late = worker.settle(vec![(held, Settlement::Complete)]).await.pop().unwrap();
+            let kind = late.unwrap_err().kind;
+            let lost = matches!(kind, ErrorKind::LeaseLost | ErrorKind::OutcomeUnknown);
+            assert!(lost, "a receipt of an old channel: {kind:?}");
+        }
+        let worker = place.worker().await;
+        let held = one(&*worker).await;
+        assert_eq!((held.message.ledger.failed, held.message.ledger.released), (0, 0));
+        settle(&*worker, held, Settlement::Complete).await;
+    }
+}
+
+/// Sends neighbours, the poison in their midst if it is the first time.
+async fn send_round(place: &Place, round: u32) -> BTreeSet<String> {
+    let names: BTreeSet<_> = (0..12).map(|number| format!("m-{round}-{number}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        if round == 0 && at == 5 {
+            place.send(message(POISON)).await.unwrap();
+        }
+        place.send(message(name)).await.unwrap();
+    }
+    names
+}
+
+/// Lets processes work, each until it dies, until the poison is set aside and nothing is left. Says what was
+/// handled, and how many died.
+async fn work_it_off(
+    place: &Place,
+    queue_type: QueueType,
+) -> (BTreeSet<String>, BTreeSet<String>, u32) {
+    let (mut sent, mut handled, mut deaths) = (BTreeSet::new(), BTreeSet::new(), 0);
+    let started = Instant::now();
+    loop {
+        sent.extend(send_round(place, deaths).await);
+        let mut process = Other::start("work", queue_type, &place.queue);
+        loop {
+            assert!(started.elapsed() < Duration::from_secs(90), "{deaths} died, {handled:?}");
+            match timeout(Duration::from_millis(500), process.handled()).await {
+                Ok(Some(id)) => _ = handled.insert(id),
+                Ok(None) => break,
+                Err(_) => {
+                    let depth = place.transport.depth(&place.queue).await.unwrap();
+                    if depth.ready == Some(0) && depth.dead > Some(0) {
+                        return (sent, handled, deaths);
+                    }
+                }
+            }
+        }
+        deaths += 1;
+    }
+}
+
+async fn dead(place: &Place) -> BTreeSet<String> {
+    let letters = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+    letters.iter().map(|letter| letter.message.id.to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_message_that_kills_its_process_is_set_aside_and_its_neighbours_are_not() {
+    for queue_type in TYPES {
+        let place = Place::new(queue_type).await;
+        let (sent, handled, deaths) = work_it_off(&place, queue_type).await;
+        assert_eq!(deaths, MAX_DELIVERIES, "as often as allowed, and no more");
+        assert_eq!(dead(&place).await, BTreeSet::from([POISON.to_owned()]));
+        assert_eq!(handled, sent, "every neighbour was handled");
+    }
+}
+
+/// The control: held together by processes that die, neighbours are blamed as well, and it shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn neighbours_in_the_same_hands_would_be_set_aside_too() {
+    let place = Place::new(TYPES[0]).await;
+    let neighbours = send_round(&place, 0).await;
+    for _ in 0..MAX_DELIVERIES {
+        let mut process = Other::start("hoard", TYPES[0], &place.queue);
+        assert_eq!(timeout(PATIENCE * 2, process.handled()).await.unwrap(), None);
+    }
+    let _process = Other::start("work", TYPES[0], &place.queue);
+    let started = Instant::now();
+    while place.transport.depth(&place.queue).await.unwrap().dead != Some(13) {
+        assert!(started.elapsed() < PATIENCE * 2, "they were not blamed");
+    }
+    let dead = dead(&place).await;
+    assert!(neighbours.is_subset(&dead), "{dead:?}");
+}

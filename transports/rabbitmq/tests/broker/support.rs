@@ -1,0 +1,103 @@
+//! A queue of one's own, and a worker on it.
+
+use std::{env, num::NonZeroU32, time::Duration};
+
+use bezoar_core::{
+    Attempt, Code, Delivery, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
+    QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
+    millis,
+};
+use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
+use lapin::{Channel, Connection, ConnectionProperties};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TYPES: [QueueType; 2] = [QueueType::Quorum, QueueType::Classic];
+
+pub(crate) fn url() -> String {
+    env::var("BEZOAR_TEST_AMQP").unwrap()
+}
+
+pub(crate) fn options(queue_type: QueueType) -> Options {
+    Options {
+        management_url: env::var("BEZOAR_TEST_AMQP_MANAGEMENT").ok().map(Into::into),
+        queue_type,
+        idle: Duration::from_millis(100),
+        connect_timeout: Duration::from_secs(5),
+        reconnect_pause: Duration::from_millis(200),
+        ..Options::from_url(&url()).unwrap()
+    }
+}
+
+pub(crate) struct Place {
+    pub(crate) transport: RabbitTransport,
+    pub(crate) queue: QueueName,
+}
+
+impl Place {
+    pub(crate) async fn new(queue_type: QueueType) -> Self {
+        Self::with(options(queue_type)).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        let transport = RabbitTransport::open(options).unwrap();
+        let queue = QueueName::new(format!("broker-{:08x}", rand::random::<u32>())).unwrap();
+        transport.provision(&queue).await.unwrap();
+        Self { transport, queue }
+    }
+
+    /// The same queue, by another process as it were.
+    pub(crate) fn seen_with(&self, options: Options) -> Self {
+        Self { transport: RabbitTransport::open(options).unwrap(), queue: self.queue.clone() }
+    }
+
+    pub(crate) async fn send(&self, outgoing: impl Into<Outgoing>) -> Result<(), TransportError> {
+        self.transport.send(&(&self.queue).into(), &[outgoing.into()]).await.pop().unwrap()
+    }
+
+    pub(crate) async fn worker(&self) -> Box<dyn Subscription> {
+        let options = SubscribeOptions { lease: Duration::from_secs(1), ..Default::default() };
+        self.transport.subscribe(&self.queue, options).await.unwrap()
+    }
+}
+
+pub(crate) async fn one(worker: &dyn Subscription) -> Delivery {
+    worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().expect("it must be there")
+}
+
+pub(crate) async fn settle(worker: &dyn Subscription, held: Delivery, settlement: Settlement) {
+    worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();
+}
+
+pub(crate) fn message(id: &str) -> Message {
+    let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("sample").unwrap());
+    Message::new(id, kind, millis(1_700_000_000_123), "body")
+}
+
+pub(crate) fn retry(after: Duration) -> Settlement {
+    let failure = Failure::transient("boom");
+    let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
+    Settlement::Retry { after, attempts }
+}
+
+pub(crate) fn dead_letter() -> Settlement {
+    let reason = Reason::new(Code::from_static("test"), "set aside by a test");
+    Settlement::DeadLetter { reason, attempts: Vec::new() }
+}
+
+/// A channel as any other client has it.
+pub(crate) async fn foreign_channel() -> (Connection, Channel) {
+    let connection = Connection::connect(&url(), ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    (connection, channel)
+}
+
+/// The same URL with another host and port.
+pub(crate) fn at(address: &str) -> String {
+    let url = url();
+    let (user, rest) = url.split_once('@').unwrap();
+    format!("{user}@{address}/{}", rest.split_once('/').unwrap().1)
+}
+
+pub(crate) fn broker() -> String {
+    url().split_once('@').unwrap().1.split_once('/').unwrap().0.to_owned()
+}

@@ -1,0 +1,80 @@
+//! A virtual host of one's own, for tests that break what all queues share.
+
+use std::env;
+
+use bezoar_rabbitmq::{Options, QueueType};
+use lapin::{Channel, Connection, ConnectionProperties};
+
+use super::support::{options, url};
+
+pub(crate) struct Vhost {
+    name: String,
+}
+
+impl Vhost {
+    pub(crate) async fn new() -> Self {
+        let name = format!("doctor-{:08x}", rand::random::<u32>());
+        put(&format!("vhosts/{name}"), "{}").await;
+        let vhost = Self { name };
+        vhost.permit("guest").await;
+        vhost
+    }
+
+    pub(crate) async fn permit(&self, user: &str) {
+        let all = r#"{"configure": ".*", "write": ".*", "read": ".*"}"#;
+        put(&format!("permissions/{}/{user}", self.name), all).await;
+    }
+
+    /// A user who may do everything here by AMQP, and ask nothing of the management API.
+    pub(crate) async fn user(&self) -> String {
+        let user = format!("user-{:08x}", rand::random::<u32>());
+        put(&format!("users/{user}"), r#"{"password": "secret", "tags": ""}"#).await;
+        self.permit(&user).await;
+        user
+    }
+
+    pub(crate) async fn policy(&self, pattern: &str, definition: &str) {
+        let body = format!(
+            r#"{{"pattern": "{pattern}", "definition": {definition}, "apply-to": "queues"}}"#
+        );
+        put(&format!("policies/{}/p", self.name), &body).await;
+    }
+
+    pub(crate) fn options(&self, queue_type: QueueType) -> Options {
+        Options { url: self.url().into(), ..options(queue_type) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}/{}", url().rsplit_once('/').unwrap().0, self.name)
+    }
+
+    /// What the management API says of a part of it.
+    pub(crate) async fn get(&self, part: &str) -> serde_json::Value {
+        let request = client().get(format!("{}/api/vhosts/{}/{part}", management(), self.name));
+        let body = request.send().await.unwrap().bytes().await.unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    pub(crate) async fn channel(&self) -> (Connection, Channel) {
+        let connection = Connection::connect(&self.url(), ConnectionProperties::default()).await;
+        let connection = connection.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        (connection, channel)
+    }
+}
+
+async fn put(path: &str, body: &str) {
+    let request = client().put(format!("{}/api/{path}", management()));
+    let request = request.header("content-type", "application/json").body(body.to_owned());
+    let answer = request.send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {}", answer.status());
+}
+
+fn management() -> String {
+    env::var("BEZOAR_TEST_AMQP_MANAGEMENT").unwrap()
+}
+
+fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}

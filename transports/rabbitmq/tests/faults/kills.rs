@@ -1,0 +1,86 @@
+//! The broker is killed and started again.
+
+use std::{env, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Capabilities, Destination, Outgoing, QueueName, SubscribeOptions, Subscription, Transport,
+    TransportError,
+};
+use bezoar_rabbitmq::{QueueType, RabbitTransport};
+
+use super::{
+    load::{IN_FLIGHT, Load, options},
+    server::Server,
+};
+
+fn open(server: &Server, queue_type: QueueType) -> RabbitTransport {
+    RabbitTransport::open(options(&server.url(), queue_type)).unwrap()
+}
+
+async fn load(server: &Server, queue_type: QueueType) -> Load {
+    let transport = open(server, queue_type);
+    Load::begin(transport.clone(), Arc::new(transport.clone()), transport).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
+async fn a_broker_that_is_killed_loses_nothing() {
+    let kills = env::var("BEZOAR_BROKER_KILLS").map_or(3, |kills| kills.parse().unwrap());
+    let mut server = Server::start("kills").await;
+    let quorum = load(&server, QueueType::Quorum).await;
+    let classic = load(&server, QueueType::Classic).await;
+    for _ in 0..kills {
+        tokio::join!(quorum.more(200), classic.more(200));
+        server.kill();
+        server.begin().await;
+    }
+    tokio::join!(quorum.more(200), classic.more(200));
+    let (quorum, classic) = tokio::join!(quorum.end(), classic.end());
+    println!("quorum: {quorum:?}\nclassic: {classic:?}");
+    quorum.assert_kept(kills * IN_FLIGHT);
+    classic.assert_kept(kills * IN_FLIGHT);
+}
+
+/// Says that a message was accepted before the broker did.
+#[derive(Debug)]
+struct Hasty(RabbitTransport);
+
+#[async_trait]
+impl Transport for Hasty {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let (transport, to, batch) = (self.0.clone(), to.clone(), batch.to_vec());
+        let count = batch.len();
+        tokio::spawn(async move { transport.send(&to, &batch).await });
+        (0..count).map(|_| Ok(())).collect()
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        self.0.subscribe(queue, options).await
+    }
+}
+
+/// The control: one who does not wait for the broker loses messages, and it shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
+async fn who_does_not_wait_for_the_broker_is_found_out() {
+    let mut server = Server::start("hasty").await;
+    let transport = open(&server, QueueType::Quorum);
+    let hasty = Arc::new(Hasty(transport.clone()));
+    let load =
+        Load::begin(transport.clone(), hasty, transport).await.patient_for(Duration::from_secs(5));
+    load.more(100).await;
+    server.kill();
+    server.begin().await;
+    load.more(100).await;
+    let verdict = load.end().await;
+    assert!(!verdict.lost.is_empty(), "{verdict:?}");
+}

@@ -1,0 +1,254 @@
+//! Load on one queue: messages are sent, handled, tried again after a delay, and set aside.
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use bezoar_core::{
+    Attempt, Code, Delivery, ErrorKind, Failure, Message, MessageId, MessageType, Outgoing, Page,
+    QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport, millis,
+};
+use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use super::checker::{Checker, Verdict, body_of};
+
+/// How many messages are sent ahead to each worker.
+const PREFETCH: u32 = 16;
+const WORKERS: u32 = 2;
+/// What can be in flight at once: sent ahead, one alone, and moved at that moment, for each worker.
+pub(crate) const IN_FLIGHT: u32 = WORKERS * (2 * PREFETCH + 1);
+/// How long nothing may happen while something is left to do.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
+pub(crate) fn options(url: &str, queue_type: QueueType) -> Options {
+    Options {
+        queue_type,
+        connect_timeout: Duration::from_secs(5),
+        confirm_timeout: Duration::from_secs(5),
+        reconnect_pause: Duration::from_millis(500),
+        ..Options::from_url(url).unwrap()
+    }
+}
+
+/// Who sends, who works, and what they have seen.
+pub(crate) struct Load {
+    checker: Arc<Checker>,
+    direct: RabbitTransport,
+    queue: QueueName,
+    sent: Arc<AtomicU32>,
+    stop: Arc<AtomicBool>,
+    sending: JoinHandle<()>,
+    working: Vec<JoinHandle<()>>,
+    patience: Duration,
+}
+
+impl Load {
+    /// Begins on a new queue. `direct` is the way to look at the end; messages are sent by `sender` and
+    /// handled by way of `worker`.
+    pub(crate) async fn begin(
+        direct: RabbitTransport,
+        sender: Arc<dyn Transport>,
+        worker: RabbitTransport,
+    ) -> Self {
+        let queue = QueueName::new(format!("load-{:08x}", rand::random::<u32>())).unwrap();
+        direct.provision(&queue).await.unwrap();
+        let (checker, stop, sent) = <(Arc<Checker>, Arc<AtomicBool>, Arc<AtomicU32>)>::default();
+        let sending =
+            tokio::spawn(send(sender, queue.clone(), checker.clone(), sent.clone(), stop.clone()));
+        let work =
+            |_| tokio::spawn(work(worker.clone(), queue.clone(), checker.clone(), stop.clone()));
+        let working = (0..WORKERS).map(work).collect();
+        Self { checker, direct, queue, sent, stop, sending, working, patience: STANDSTILL }
+    }
+
+    /// How long to wait in the end for what does not come.
+    pub(crate) fn patient_for(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Waits until so many more were accepted.
+    pub(crate) async fn more(&self, count: u32) {
+        let (goal, started) = (self.sent.load(Ordering::SeqCst) + count, Instant::now());
+        while self.sent.load(Ordering::SeqCst) < goal {
+            let trouble = || self.checker.last_trouble();
+            assert!(started.elapsed() < STANDSTILL, "nothing is accepted: {}", trouble());
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Sends no more, waits until everything has come to an end, and judges.
+    pub(crate) async fn end(mut self) -> Verdict {
+        self.sending.abort();
+        let _ = (&mut self.sending).await;
+        let (mut open, mut changed) = (usize::MAX, Instant::now());
+        while self.missing().await > 0 && changed.elapsed() < self.patience {
+            let now = self.checker.open();
+            if now != open {
+                (open, changed) = (now, Instant::now());
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+        self.stop.store(true, Ordering::SeqCst);
+        for working in self.working {
+            working.await.unwrap();
+        }
+        count_dead(&self.direct, &self.queue, &self.checker).await;
+        self.checker.verdict()
+    }
+
+    /// How many are not where they belong in the end.
+    async fn missing(&self) -> u64 {
+        let depth = self.direct.depth(&self.queue).await;
+        let ready = depth.ok().and_then(|depth| depth.ready).unwrap_or(1);
+        self.checker.open() as u64 + ready
+    }
+}
+
+async fn count_dead(transport: &RabbitTransport, queue: &QueueName, checker: &Checker) {
+    let started = Instant::now();
+    let mut page = Page { limit: NonZeroU32::new(1_000).unwrap(), ..Page::default() };
+    loop {
+        let letters = match transport.dead_letters(queue, page).await {
+            Ok(letters) => letters,
+            Err(failed) => {
+                assert!(started.elapsed() < STANDSTILL, "{failed}");
+                sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+        };
+        let Some(last) = letters.last() else { return };
+        page.after = Some(last.id);
+        for letter in &letters {
+            checker.ended(letter.message.id.as_str());
+        }
+    }
+}
+
+async fn send(
+    transport: Arc<dyn Transport>,
+    queue: QueueName,
+    checker: Arc<Checker>,
+    sent: Arc<AtomicU32>,
+    stop: Arc<AtomicBool>,
+) {
+    let mut next = 0_u32;
+    while !stop.load(Ordering::SeqCst) {
+        let batch: Vec<Outgoing> = (next..next + 10).map(message).collect();
+        next += 10;
+        batch.iter().for_each(|it| checker.tried(it.message.id.as_str()));
+        let results = transport.send(&(&queue).into(), &batch).await;
+        for (outgoing, result) in batch.iter().zip(results) {
+            match result {
+                Ok(()) => {
+                    let id = outgoing.message.id.as_str();
+                    checker.happened(id, format!("{:?}: accepted", Instant::now()));
+                    checker.accepted(id);
+                    sent.fetch_add(1, Ordering::SeqCst);
+                }
+                Err(failed) => checker.trouble(&failed),
+            }
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn message(number: u32) -> Outgoing {
+    let id = format!("m-{number}");
+    let body = body_of(&id);
+    let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("sample").unwrap());
+    Message::new(id, kind, millis(0), body).into()
+}
+
+async fn work(
+    transport: RabbitTransport,
+    queue: QueueName,
+    checker: Arc<Checker>,
+    stop: Arc<AtomicBool>,
+) {
+    let options = SubscribeOptions {
+        prefetch: NonZeroU32::new(PREFETCH).unwrap(),
+        lease: Duration::from_secs(1),
+    };
+    while !stop.load(Ordering::SeqCst) {
+        let Ok(worker) = transport.subscribe(&queue, options).await else {
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let wait = Duration::from_millis(300);
+        let mut again = Vec::new();
+        while !stop.load(Ordering::SeqCst)
+            && let Ok(some) = worker.receive(options.prefetch, wait).await
+        {
+            let mut batch = std::mem::take(&mut again);
+            batch.extend(some.into_iter().map(|it| decide(it, &checker)));
+            again = settle(&*worker, batch, &checker).await;
+        }
+        let _ = worker.close().await;
+    }
+}
+
+/// Settles, and notes what came of it. What the transport cannot take for the time being is to be settled again.
+async fn settle(
+    worker: &dyn Subscription,
+    batch: Vec<(Delivery, Settlement)>,
+    checker: &Checker,
+) -> Vec<(Delivery, Settlement)> {
+    let kept: Vec<_> = batch.iter().map(|(it, end)| (copy(it), end.clone())).collect();
+    let mut again = Vec::new();
+    for ((delivery, settlement), result) in kept.into_iter().zip(worker.settle(batch).await) {
+        let id = delivery.message.id.as_str();
+        let told = result.as_ref().map_err(|failed| failed.kind.clone());
+        checker.happened(id, format!("{:?}: {told:?}", Instant::now()));
+        match (&settlement, result) {
+            (Settlement::Complete, Ok(())) => checker.ended(id),
+            (Settlement::DeadLetter { .. }, Ok(())) => checker.set_aside(id),
+            (_, Err(failed)) if failed.is_transient() => again.push((delivery, settlement)),
+            (Settlement::Complete, Err(failed)) if failed.kind == ErrorKind::OutcomeUnknown => {
+                checker.perhaps_done(id);
+            }
+            _ => (),
+        }
+    }
+    again
+}
+
+fn copy(delivery: &Delivery) -> Delivery {
+    Delivery {
+        message: delivery.message.clone(),
+        receipt: delivery.receipt.clone(),
+        lease_until: None,
+        redelivered: delivery.redelivered,
+    }
+}
+
+/// One in ten is set aside, three in ten fail twice and are tried again after a while.
+fn decide(delivery: Delivery, checker: &Checker) -> (Delivery, Settlement) {
+    let message = &delivery.message;
+    let id = message.id.as_str();
+    let counts = (message.ledger.acquired, message.ledger.failed);
+    checker.happened(id, format!("{:?}: {:?} {counts:?}", Instant::now(), delivery.receipt));
+    checker.handed_out(id, message.body.reveal(), delivery.redelivered);
+    let failure = Failure::transient("boom");
+    let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
+    let settlement = match id.as_bytes().last() {
+        Some(b'0') => {
+            let reason = Reason::new(Code::from_static("test"), "set aside by a test");
+            Settlement::DeadLetter { reason, attempts }
+        }
+        Some(b'1'..=b'3') if message.ledger.failed < 2 => {
+            checker.delayed(id);
+            Settlement::Retry { after: Duration::from_millis(300), attempts }
+        }
+        _ => Settlement::Complete,
+    };
+    (delivery, settlement)
+}

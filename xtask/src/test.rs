@@ -85,7 +85,8 @@ impl Suite {
 }
 
 /// What needs a broker is ignored elsewhere, and is all that runs here: the tests of these targets, because other ones
-/// have tests that are ignored for other reasons.
+/// have tests that are ignored for other reasons. Of the whole workspace: with some of its packages alone dependencies
+/// would have other features, and be built once more.
 fn rabbitmq_suite(runner: Runner) -> Suite {
     let arguments: &[&str] = match runner {
         // They mostly wait: for delays, and for the broker.
@@ -101,27 +102,18 @@ fn rabbitmq_suite(runner: Runner) -> Suite {
 /// all of them late.
 const FAULTS: Suite = Suite {
     name: "tests that kill RabbitMQ",
-    arguments: &[
-        "test",
-        "-p=bezoar-rabbitmq",
-        "--test=faults",
-        "--",
-        "--ignored",
-        "--test-threads=1",
-    ],
+    arguments: &["test", "--workspace", "--test=faults", "--", "--ignored", "--test-threads=1"],
 };
 
 macro_rules! with_broker {
     ($($before:literal),*; $($after:literal),*) => {
         &[
             $($before,)*
-            "-p=bezoar-rabbitmq",
+            "--workspace",
             "--test=conformance",
             "--test=broker",
-            "--test=privacy",
-            "-p=bezoar-gateway",
+            "--test=silence",
             "--test=rabbitmq",
-            "-p=bezoar-cli",
             "--test=canary",
             $($after,)*
         ]

@@ -1,8 +1,11 @@
-//! `bezoar check` and `bezoar config show | schema`: is the configuration right, and where does each value come from.
+//! `bezoar check`, `bezoar provision` and `bezoar config show | schema`: is the configuration right, are the brokers,
+//! and where does each value come from.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use bezoar::{QueueName, Severity};
 use bezoar_gateway::{
-    config,
+    config::{self, Config},
+    doctor,
     endpoint::{Client, ClientOptions},
 };
 
@@ -10,6 +13,15 @@ use crate::up::{BadConfiguration, Configuration};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    configuration: Configuration,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProvisionArguments {
+    /// Only what this queue needs
+    #[arg(value_name = "NAME/QUEUE")]
+    queue: Option<QueueName>,
     #[command(flatten)]
     configuration: Configuration,
 }
@@ -28,7 +40,7 @@ pub(crate) enum ConfigCommand {
     Schema,
 }
 
-/// Reads the configuration, opens the store and looks whether endpoints can be reached.
+/// Reads the configuration, opens the store, examines brokers and looks whether endpoints can be reached.
 pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let loaded = arguments.configuration.load()?;
     for warning in &loaded.warnings {
@@ -56,6 +68,52 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
                 route.to.origin()
             ),
         }
+    }
+    examine(&config).await
+}
+
+/// Says what is wrong with the queues of brokers, and what to do about it.
+async fn examine(config: &Config) -> Result<()> {
+    let mut wrong = 0;
+    for doctor::Examined { queue, outcome } in doctor::examine(config).await? {
+        match outcome {
+            Err(why) => {
+                wrong += 1;
+                println!("error: queue {queue}: cannot be examined: {why}");
+            }
+            Ok(findings) if findings.is_empty() => println!("queue {queue}: ok"),
+            Ok(findings) => {
+                for bezoar::Finding { severity, problem, remedy } in findings {
+                    wrong += usize::from(severity == Severity::Error);
+                    println!("{}: queue {queue}: {problem}; {remedy}", word(severity));
+                }
+            }
+        }
+    }
+    match wrong {
+        0 => Ok(()),
+        1 => bail!("one thing does not work, or loses messages; see above"),
+        _ => bail!("{wrong} things do not work, or lose messages; see above"),
+    }
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+/// Makes what queues of brokers need and lack.
+pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
+    let config = arguments.configuration.load()?.config;
+    let queues = doctor::provision(&config, arguments.queue.as_ref()).await?;
+    if queues.is_empty() {
+        println!("no queue of a broker is configured; those of the store are made at its start");
+    }
+    for queue in queues {
+        println!("queue {queue}: provisioned");
     }
     Ok(())
 }

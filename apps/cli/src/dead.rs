@@ -12,6 +12,7 @@ mod follow;
 mod import;
 mod letter;
 mod list;
+mod on_broker;
 mod operation;
 mod outcomes;
 mod replay;

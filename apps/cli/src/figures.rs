@@ -17,6 +17,9 @@ pub(crate) struct Figures {
     pub(crate) dead: Option<u64>,
     oldest_ready_seconds: Option<f64>,
     oldest_dead_seconds: Option<f64>,
+    /// Why the broker cannot tell, if it cannot.
+    #[serde(default)]
+    trouble: Option<String>,
     pub(crate) route: Option<Route>,
 }
 
@@ -29,6 +32,9 @@ pub(crate) struct Route {
     paused: Option<String>,
     breaker: Option<String>,
     pub(crate) per_second: Option<f64>,
+    /// Why the queue cannot be worked on, if it cannot.
+    #[serde(default)]
+    trouble: Option<String>,
 }
 
 /// What a route is doing.
@@ -38,7 +44,7 @@ pub(crate) enum Condition {
     Fine,
     /// Somebody may want to know.
     HeldBack,
-    /// Its endpoint is down.
+    /// Its endpoint or its broker is down.
     Down,
 }
 
@@ -73,8 +79,12 @@ impl Figures {
             .map_or(words::NONE.to_owned(), |route| format!("{} → {}", route.name, route.to))
     }
 
-    /// What the route is doing, in words.
+    /// What the route is doing, in words. Before all else, that its broker cannot be worked with.
     pub(crate) fn state(&self) -> (Condition, String) {
+        let of_route = || self.route.as_ref().and_then(|route| route.trouble.as_ref());
+        if let Some(trouble) = self.trouble.as_ref().or_else(of_route) {
+            return (Condition::Down, trouble.clone());
+        }
         match &self.route {
             Some(route) => route.state(),
             None => (Condition::Fine, "no route".to_owned()),

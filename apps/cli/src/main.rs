@@ -51,8 +51,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Run the gateway: with no file on an embedded store in ./bezoar-data
     Up(up::Arguments),
-    /// Look whether configuration, store and endpoints are right
+    /// Look whether configuration, store, brokers and endpoints are right
     Check(check::CheckArguments),
+    /// Make what the queues of brokers need and lack: exchanges, queues, bindings
+    Provision(check::ProvisionArguments),
     /// Look at the configuration
     #[command(subcommand)]
     Config(check::ConfigCommand),
@@ -105,6 +107,7 @@ async fn run(command: Command, connection: &client::Connection) -> anyhow::Resul
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Up(arguments) => up::run(arguments).await,
         Command::Check(arguments) => check::check(arguments).await,
+        Command::Provision(arguments) => check::provision(arguments).await,
         Command::Config(command) => check::config(command),
         Command::Send(arguments) => send::run(arguments, &client()?).await,
         Command::Queues(arguments) => queues::run(arguments, &client()?).await,

@@ -8,28 +8,38 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Clock, Depth, Destination, ErrorKind, MessageId, Outgoing, QueueName, Shutdown,
-    TransportError,
+    Bezoar, Clock, Depth, Destination, ErrorKind, MessageId, Outgoing, QueueAdmin, QueueName,
+    Shutdown, Transport, TransportError,
     catalogue::{Act, Catalogue, Filter},
     ops::Conductor,
 };
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 use tracing::Instrument;
 
 use crate::{
     access::Access,
     api::Problem,
-    route::Route,
+    broker::Broker,
+    route::{Route, told},
     telemetry::{Correlation, Metrics, QueueFigures, TRACEPARENT, accept_span, ended, traceparent},
 };
+
+/// How long a broker may take to say how many messages it has.
+const BROKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the API works on: the store, the routes, who may do what.
 #[derive(Debug)]
 pub(crate) struct App {
+    /// The store.
     pub(crate) bezoar: Bezoar,
+    /// Brokers by name.
+    pub(crate) brokers: BTreeMap<String, Broker>,
     pub(crate) catalogue: Arc<dyn Catalogue>,
     pub(crate) conductor: Conductor,
     pub(crate) clock: Arc<dyn Clock>,
@@ -66,6 +76,7 @@ pub(crate) struct Figures {
     queue: QueueName,
     transport: &'static str,
     depth: Depth,
+    trouble: Option<TransportError>,
     now: Timestamp,
     route: Option<Arc<Route>>,
 }
@@ -73,6 +84,19 @@ pub(crate) struct Figures {
 impl App {
     pub(crate) fn bezoar(&self) -> &Bezoar {
         &self.bezoar
+    }
+
+    /// The broker that a queue is on, if it is on one.
+    pub(crate) fn broker(&self, queue: &QueueName) -> Option<&Broker> {
+        queue.as_str().split_once('/').and_then(|(name, _)| self.brokers.get(name))
+    }
+
+    /// Where a queue is.
+    fn transport(&self, queue: &QueueName) -> Arc<dyn Transport> {
+        match self.broker(queue) {
+            Some(broker) => Arc::new(broker.clone()),
+            None => self.bezoar.transport().clone(),
+        }
     }
 
     pub(crate) fn catalogue(&self) -> &Arc<dyn Catalogue> {
@@ -198,7 +222,8 @@ impl App {
         }
         let started = Instant::now();
         let queue_of = Destination::from(queue);
-        let sending = self.bezoar.transport().send(&queue_of, &batch);
+        let transport = self.transport(queue);
+        let sending = transport.send(&queue_of, &batch);
         let results = sending.instrument(span.clone()).await;
         self.measure(queue, &results, started.elapsed());
         self.note_full(&results);
@@ -243,10 +268,37 @@ impl App {
 
     /// What is known of a queue now.
     pub(crate) async fn figures(&self, queue: &QueueName) -> Result<Figures, TransportError> {
-        let depth = self.bezoar.admin().depth(queue).await?;
+        let (depth, trouble) = self.depth(queue).await?;
         let route = self.routes().into_iter().find(|route| route.queue() == queue);
-        let transport = self.bezoar.transport().capabilities().transport;
-        Ok(Figures { queue: queue.clone(), transport, depth, now: self.now(), route })
+        let transport = self.transport(queue).capabilities().transport;
+        Ok(Figures { queue: queue.clone(), transport, depth, trouble, now: self.now(), route })
+    }
+
+    /// How many messages are where, and why that is not known. Dead letters of a broker's queue are here, there, or
+    /// on their way: those that are known are counted.
+    async fn depth(
+        &self,
+        queue: &QueueName,
+    ) -> Result<(Depth, Option<TransportError>), TransportError> {
+        let Some(broker) = self.broker(queue) else {
+            return Ok((self.bezoar.admin().depth(queue).await?, None));
+        };
+        let looking = timeout(BROKER_PATIENCE, broker.depth(queue));
+        let late = |_| Err(TransportError::new(ErrorKind::Unavailable, "rabbitmq", "depth"));
+        let (there, trouble) = match looking.await.unwrap_or_else(late) {
+            Ok(depth) => (depth, None),
+            Err(error) => (Depth::default(), Some(error)),
+        };
+        let here = match self.bezoar.admin().depth(queue).await {
+            Ok(depth) => depth,
+            Err(error) if matches!(error.kind, ErrorKind::QueueNotFound(_)) => Depth::default(),
+            Err(error) => return Err(error),
+        };
+        let dead = match (there.dead, here.dead) {
+            (None, None) => None,
+            (there, here) => Some(there.unwrap_or_default() + here.unwrap_or_default()),
+        };
+        Ok((Depth { dead, oldest_dead: here.oldest_dead.or(there.oldest_dead), ..there }, trouble))
     }
 
     /// Measures all queues, for `/metrics` and for collectors.
@@ -281,6 +333,7 @@ impl Figures {
                 "paused": route.paused(),
                 "breaker": route.breaker().as_str(),
                 "per_second": route.per_second(),
+                "trouble": route.trouble(),
             })
         });
         json!({
@@ -292,6 +345,7 @@ impl Figures {
             "dead": self.depth.dead,
             "oldest_ready_seconds": age(self.depth.oldest_ready),
             "oldest_dead_seconds": age(self.depth.oldest_dead),
+            "trouble": self.trouble.as_ref().map(told),
             "route": route,
         })
     }

@@ -1,6 +1,7 @@
 //! A running gateway: opened, reloaded and stopped as one.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     num::NonZeroU32,
     path::PathBuf,
@@ -8,9 +9,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use bezoar::{
-    Bezoar, Clock, Shutdown, SystemClock, Worker, catalogue::Catalogue, ops::Conductor, sqlite,
+    Bezoar, Clock, QueueName, Shutdown, SystemClock, Worker,
+    catalogue::Catalogue,
+    ops::{Conductor, Intake, Outcomes, Reporting},
+    sqlite,
 };
 use secrecy::SecretString;
 use tokio::{
@@ -24,12 +28,13 @@ use crate::{
     api,
     app::{App, Changing, Editable},
     background,
-    config::{self, Config, Reload, Role},
+    broker::Broker,
+    config::{self, Config, DeadLetterMode, Reload, Role, Watch},
     endpoint::{
         Breaker, BreakerOptions, Client, ClientOptions, Endpoint, EndpointOptions, PauseRequest,
         Rate,
     },
-    route::{PAUSED, Route, Valve, paused_setting},
+    route::{PAUSED, Route, Source, Valve, paused_setting},
     server,
     telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
     token,
@@ -37,6 +42,9 @@ use crate::{
 
 /// What a worker waits beyond its endpoint's own deadline, so that the clearer failure is recorded.
 const MARGIN: Duration = Duration::from_secs(5);
+
+/// How long dead letters on their way between a broker and the store may take to arrive when the gateway stops.
+const INTAKE_GRACE: Duration = Duration::from_secs(5);
 
 /// A running gateway.
 #[derive(Debug)]
@@ -48,9 +56,31 @@ pub struct Gateway {
     breakers: Mutex<Vec<(String, BreakerOptions, Breaker)>>,
     /// Routes that a reload has ended, and whose last deliveries may still be under way.
     ending: Mutex<Vec<Arc<Route>>>,
+    /// What takes dead letters of brokers in, by queue.
+    intakes: Mutex<BTreeMap<QueueName, (Outcomes, Running)>>,
     token: Option<GeneratedToken>,
     serving: JoinHandle<()>,
     background: JoinSet<()>,
+}
+
+/// Something that goes on in the background, and that finishes what it has begun when it is told to stop or dropped.
+#[derive(Debug)]
+struct Running {
+    shutdown: Shutdown,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn stopped(mut self) {
+        self.shutdown.drain();
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.drain();
+    }
 }
 
 /// The token of a gateway for which none is configured.
@@ -73,12 +103,14 @@ impl Gateway {
             format!("cannot listen on {}; is another gateway running? server.listen sets another address", config.server.listen)
         })?;
         let (bezoar, catalogue) = open(&config).await?;
-        for queue in config.all_queues() {
-            bezoar.admin().provision(&queue).await?;
+        let brokers = brokers(&config)?;
+        for queue in config.all_queues().iter().filter(|queue| config.broker(queue).is_none()) {
+            bezoar.admin().provision(queue).await?;
         }
         let (access, token) = access(&config)?;
         let app = Arc::new(App {
             bezoar,
+            brokers,
             conductor: Conductor::new(catalogue.clone()),
             catalogue,
             clock: Arc::new(SystemClock),
@@ -110,6 +142,7 @@ impl Gateway {
             client: Mutex::new(client(&config)),
             breakers: Mutex::default(),
             ending: Mutex::default(),
+            intakes: Mutex::default(),
             token,
             serving: tokio::spawn(serving),
             background: background::start(&app, &config),
@@ -117,8 +150,9 @@ impl Gateway {
             config: Mutex::new(config.clone()),
         };
         for route in &config.routes {
-            gateway.start_route(route).await?;
+            gateway.start_route(route, config.watch(&route.from)).await?;
         }
+        gateway.start_intakes(&config);
         gateway.warn_of_unconfigured().await;
         Ok(gateway)
     }
@@ -142,7 +176,11 @@ impl Gateway {
     pub async fn reload(&self, new: Config) -> Result<Reload> {
         let reload = lock(&self.config).differences(&new);
         for queue in &reload.queues_added {
-            self.app.bezoar.admin().provision(queue).await?;
+            match queue.as_str().split_once('/') {
+                None => self.app.bezoar.admin().provision(queue).await?,
+                Some((name, _)) if self.app.brokers.contains_key(name) => (),
+                Some((name, _)) => bail!("transports.{name} is there after a restart only"),
+            }
         }
         if reload.network_changed {
             *lock(&self.client) = client(&new);
@@ -155,13 +193,14 @@ impl Gateway {
         self.end_routes(ending.iter().map(|name| name.as_str()));
         for route in &new.routes {
             if self.app.route(route.name.as_str(), |_| true).is_err() {
-                self.start_route(route).await?;
+                self.start_route(route, new.watch(&route.from)).await?;
             }
         }
         self.change(|changing| {
             changing.queues = new.all_queues();
             changing.editable = editable(&new);
         });
+        self.start_intakes(&new);
         if reload.tokens_changed {
             let (access, _) = access(&new)?;
             self.change(|changing| changing.access = access);
@@ -178,6 +217,7 @@ impl Gateway {
         let grace = lock(&self.config).server.drain;
         self.app.shutdown.drain();
         self.background.abort_all();
+        let intakes = std::mem::take(&mut *lock(&self.intakes));
         let mut routes = self.app.routes();
         routes.append(&mut lock(&self.ending));
         routes.iter().for_each(|route| route.drain());
@@ -192,10 +232,13 @@ impl Gateway {
                 route.stopped().await;
             }
         }
+        for (_, running) in intakes.into_values() {
+            let _ = tokio::time::timeout(INTAKE_GRACE, running.stopped()).await;
+        }
         let _ = self.serving.await;
     }
 
-    async fn start_route(&self, config: &config::Route) -> Result<()> {
+    async fn start_route(&self, config: &config::Route, watch: Watch) -> Result<()> {
         let (name, origin) = (config.name.as_str(), config.to.origin().to_owned());
         let breaker = self.breaker(origin, config.breaker);
         let paused = match self.app.catalogue.setting(&paused_setting(name)).await? {
@@ -216,10 +259,62 @@ impl Gateway {
             .layer(TraceLayer::new(name))
             .layer(MeasureLayer::new(metrics.clone()))
             .observer(metrics.observer());
-        let route = Route::start(self.app.bezoar.clone(), config.clone(), worker, valve, metrics);
+        let source = self.source(config, watch);
+        let route = Route::start(source, config.clone(), worker, valve, metrics);
         self.change(|changing| changing.routes.insert(name.to_owned(), Arc::new(route)));
         tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
         Ok(())
+    }
+
+    /// Where a route's messages come from. What was replayed to a broker is reported when it is done.
+    fn source(&self, config: &config::Route, watch: Watch) -> Source {
+        let Some(broker) = self.app.broker(&config.from) else {
+            let bezoar = &self.app.bezoar;
+            return Source { transport: bezoar.transport().clone(), admin: bezoar.admin().clone() };
+        };
+        let mode = config.dead_letter.unwrap_or(DeadLetterMode::Publish);
+        let broker = Arc::new(broker.dead_lettering(mode));
+        let transport = Reporting::new(broker.clone(), self.app.catalogue.clone());
+        let transport = match (mode, watch) {
+            (DeadLetterMode::Reject, Watch::Take) => transport.announcing(),
+            _ => transport,
+        };
+        Source { transport: Arc::new(transport), admin: broker }
+    }
+
+    /// Takes in the dead letters of brokers' queues that are to be taken in, and of no others.
+    fn start_intakes(&self, config: &Config) {
+        let mut intakes = lock(&self.intakes);
+        let mut wanted = BTreeMap::new();
+        for queue in config.all_queues() {
+            let Some(broker) = self.app.broker(&queue) else { continue };
+            if config.watch(&queue) == Watch::Take {
+                let routed = config.routes.iter().any(|route| route.from == queue);
+                let outcomes = if routed { Outcomes::Reported } else { Outcomes::Unheard };
+                wanted.insert(queue, (outcomes, broker.clone()));
+            }
+        }
+        intakes.retain(|queue, (outcomes, _)| {
+            wanted.get(queue).is_some_and(|(wanted, _)| wanted == outcomes)
+        });
+        for (queue, (outcomes, broker)) in wanted {
+            intakes
+                .entry(queue)
+                .or_insert_with_key(|queue| (outcomes, self.start_intake(queue, broker, outcomes)));
+        }
+    }
+
+    fn start_intake(&self, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> Running {
+        let intake = Intake {
+            broker: Arc::new(broker),
+            queue: queue.clone(),
+            catalogue: self.app.catalogue.clone(),
+            store: self.app.bezoar.transport().clone(),
+            outcomes,
+        };
+        let shutdown = self.app.shutdown.child();
+        let task = tokio::spawn(intake.run(shutdown.clone()));
+        Running { shutdown, task }
     }
 
     fn breaker(&self, destination: String, options: BreakerOptions) -> Breaker {
@@ -317,6 +412,14 @@ async fn open(config: &Config) -> Result<(Bezoar, Arc<dyn Catalogue>)> {
     let opened = tokio::task::spawn_blocking(|| sqlite::SqliteTransport::open(options)).await?;
     let store = opened.with_context(|| format!("cannot use the store {}", path.display()))?;
     Ok((Bezoar::new(store.clone()), Arc::new(store)))
+}
+
+fn brokers(config: &Config) -> Result<BTreeMap<String, Broker>> {
+    let open = |transport: &config::Transport| {
+        let broker = Broker::open(transport, config)?;
+        Ok((transport.name.to_string(), broker))
+    };
+    config.transports.iter().map(open).collect()
 }
 
 fn editable(config: &Config) -> Editable {

@@ -1,12 +1,20 @@
 //! A running route: a worker on a queue, an endpoint, and what holds messages back between them.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use bezoar::{Bezoar, Event, Gate, Message, Observer, QueueName, Shutdown, TransportError, Worker};
+use bezoar::{
+    Event, Gate, Host, Message, Observer, QueueAdmin, QueueName, Shutdown, Transport,
+    TransportError, Worker,
+};
 use tokio::{
     sync::{Mutex, watch},
     task::JoinHandle,
+    time::sleep,
 };
 
 use crate::{
@@ -24,6 +32,12 @@ pub(crate) fn paused_setting(route: &str) -> String {
     format!("paused/{route}")
 }
 
+/// Where a route's queue is.
+pub(crate) struct Source {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) admin: Arc<dyn QueueAdmin>,
+}
+
 /// A route that runs until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -31,24 +45,29 @@ pub(crate) struct Route {
     valve: Arc<Valve>,
     metrics: RouteMetrics,
     throughput: Arc<Throughput>,
+    trouble: Arc<Trouble>,
     shutdown: Shutdown,
-    running: Mutex<Option<JoinHandle<Result<(), TransportError>>>>,
+    running: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Route {
     /// Starts the worker of a route.
     pub(crate) fn start(
-        bezoar: Bezoar,
+        source: Source,
         config: config::Route,
         worker: Worker,
         valve: Arc<Valve>,
         metrics: RouteMetrics,
     ) -> Self {
         let (throughput, shutdown) = (Arc::new(Throughput::default()), Shutdown::default());
-        let worker = worker.gate(valve.clone()).observer(Arc::new(Count(throughput.clone())));
-        let stop = shutdown.clone();
-        let running = tokio::spawn(async move { bezoar.run_until(worker, stop).await });
-        Self { config, valve, metrics, throughput, shutdown, running: Mutex::new(Some(running)) }
+        let trouble = Arc::new(Trouble::default());
+        let worker = worker
+            .gate(valve.clone())
+            .observer(Arc::new(Count(throughput.clone())))
+            .observer(trouble.clone());
+        let running = tokio::spawn(work(source, worker, trouble.clone(), shutdown.clone()));
+        let running = Mutex::new(Some(running));
+        Self { config, valve, metrics, throughput, trouble, shutdown, running }
     }
 
     /// Takes no more messages; [`stopped`](Self::stopped) waits for those in hand.
@@ -72,12 +91,8 @@ impl Route {
     pub(crate) async fn stopped(&self) {
         let mut running = self.running.lock().await;
         let Some(handle) = running.as_mut() else { return };
-        match handle.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(route = self.name(), %error, "the route ended"),
-            Err(error) => {
-                tracing::error!(route = self.name(), %error, "the route ended by a defect")
-            }
+        if let Err(error) = handle.await {
+            tracing::error!(route = self.name(), %error, "the route ended by a defect");
         }
         *running = None;
     }
@@ -114,6 +129,11 @@ impl Route {
         *self.valve.paused.borrow()
     }
 
+    /// Why its queue cannot be worked on at present, if so.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How its breaker stands.
     pub(crate) fn breaker(&self) -> BreakerState {
         self.valve.breaker.state()
@@ -132,6 +152,56 @@ impl Route {
     /// How many messages a second it completes.
     pub(crate) fn per_second(&self) -> f64 {
         self.throughput.per_second()
+    }
+}
+
+/// The first and the longest pause before a queue that cannot be had is asked for again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// Works on the queue until told to stop. A queue that cannot be had is waited for: its broker may be down, or lack
+/// what somebody is about to provision.
+async fn work(source: Source, worker: Worker, trouble: Arc<Trouble>, shutdown: Shutdown) {
+    let (queue, mut pause) = (worker.queue(), PAUSES.0);
+    while let Err(error) = source.admin.provision(queue).await {
+        let cause = told(&error);
+        tracing::error!(%queue, cause, wait_ms = pause.as_millis() as u64, "the queue cannot be had");
+        trouble.paused(queue, &error, pause);
+        tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => return }
+        pause = (pause * 2).min(PAUSES.1);
+    }
+    trouble.resumed(queue);
+    if let Err(defect) = Host::new().worker(source.transport, worker).run(shutdown).await {
+        tracing::error!(%defect, "the route ended by a defect");
+    }
+}
+
+/// An error with what lies behind it. Neither shows content.
+pub(crate) fn told(error: &TransportError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Why the queue cannot be worked on.
+#[derive(Debug, Default)]
+struct Trouble(std::sync::Mutex<Option<String>>);
+
+impl Trouble {
+    fn set(&self, trouble: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+}
+
+impl Observer for Trouble {
+    fn message(&self, _: &QueueName, _: &Message, _: &Event<'_>) {}
+
+    fn paused(&self, _: &QueueName, error: &TransportError, _: Duration) {
+        self.set(Some(told(error)));
+    }
+
+    fn resumed(&self, _: &QueueName) {
+        self.set(None);
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{
     filter::Filter,
-    follow,
+    follow, on_broker,
     operation::{self, Order, Told, begun},
     selection::{Pick, Selection},
 };
@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// How many there must be; otherwise nothing is discarded
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
+    /// All that are still on the broker of a queue, which --queue names
+    #[arg(long)]
+    on_broker: bool,
     /// Do not ask
     #[arg(long, requires = "expect")]
     yes: bool,
@@ -34,8 +37,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
-    let Arguments { selection, reason, expect, yes, json } = arguments;
+    let Arguments { selection, reason, expect, on_broker, yes, json } = arguments;
     let pick = selection.pick();
+    if on_broker {
+        return on_broker::discard(client, &pick, &reason, (expect, yes), json).await;
+    }
     let number = match (expect, yes) {
         (Some(expected), true) => expected,
         _ if !prompt::is_possible() => bail!(
@@ -83,13 +89,19 @@ async fn confirmed(client: &Client, pick: &Pick, reason: &str, expect: Option<u6
     if let Some(expected) = expect.filter(|expected| *expected != number) {
         bail!("there are {}, not {}", plural(number, "dead letter"), count(expected));
     }
+    typed(number).await?;
+    Ok(number)
+}
+
+/// Has somebody type how many are removed.
+pub(super) async fn typed(number: u64) -> Result<()> {
     let (letters, typed) = (plural(number, "dead letter"), count(number));
     output::say(&format!("{letters} would be removed for good: nothing brings them back"));
     let answer = prompt::ask(&format!("Type {typed} to discard them: ")).await?;
     if answer.replace(',', "") != number.to_string() {
         bail!("nothing was discarded");
     }
-    Ok(number)
+    Ok(())
 }
 
 /// Exactly how many would take part.

@@ -66,6 +66,11 @@ impl Filter {
         self.pairs().is_empty()
     }
 
+    /// The queue, if that is all that must fit.
+    pub(super) fn only_queue(&self) -> Option<&QueueName> {
+        self.queue.as_ref().filter(|_| self.pairs().len() == 1)
+    }
+
     /// As a part of a query: `&queue=lab`.
     pub(super) fn query(&self) -> String {
         self.pairs().iter().map(|(name, text)| format!("&{name}={}", encode(text))).collect()

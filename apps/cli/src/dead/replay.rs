@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 
 use super::{
-    follow,
+    follow, on_broker,
     operation::{self, Order, Told, begun},
     selection::{Pick, Selection},
 };
@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Do not follow it to its end
     #[arg(long)]
     no_wait: bool,
+    /// All that are still on the broker of a queue, which --queue names
+    #[arg(long, conflicts_with_all = ["plan", "no_wait", "canary", "rate", "stop_after", "new_ids", "expect"])]
+    on_broker: bool,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -71,8 +74,11 @@ enum Way {
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
-    let Arguments { selection, manner, plan, no_wait, yes, json } = arguments;
+    let Arguments { selection, manner, plan, no_wait, on_broker, yes, json } = arguments;
     let pick = selection.pick();
+    if on_broker {
+        return on_broker::replay(client, &pick, &manner.reason, yes, json).await;
+    }
     let way = match &pick {
         _ if plan => Way::Plan,
         Pick::Matching(_) if !yes && !prompt::is_possible() => bail!(

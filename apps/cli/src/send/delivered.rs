@@ -9,8 +9,14 @@ use super::lines::Lines;
 use crate::client::ClientError;
 
 /// Codes of lines that may be accepted a little later.
-const PASSING: [&str; 5] =
-    ["busy", "throttled", "outcome-unknown", "store-unavailable", "store-full"];
+const PASSING: [&str; 6] = [
+    "busy",
+    "throttled",
+    "outcome-unknown",
+    "store-unavailable",
+    "broker-unavailable",
+    "store-full",
+];
 
 /// Why a line was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,13 +28,44 @@ const MARKER: &str = "marker-5e0a7d";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_canary_is_nowhere_in_a_log_of_lines() {
-    check("text").await;
+    check("text", &Queue::embedded()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_canary_is_nowhere_in_a_log_of_json() {
-    check("json").await;
+    check("json", &Queue::embedded()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn the_canary_is_nowhere_with_a_broker() {
+    check("text", &Queue::on_broker()).await;
+}
+
+/// The queue that messages go through.
+struct Queue {
+    name: String,
+    /// What has to be configured for it.
+    transport: String,
+}
+
+impl Queue {
+    fn embedded() -> Self {
+        Self { name: "lab".to_owned(), transport: String::new() }
+    }
+
+    /// Beside it there is one that is configured and not on the broker: what is sent there comes back.
+    fn on_broker() -> Self {
+        let url = std::env::var("BEZOAR_TEST_AMQP").unwrap();
+        let transport = format!(
+            "[transports.hospital]\nurl = \"{url}\"\n[[queue]]\nname = \"lab\"\n\
+             [[queue]]\nname = \"{NOWHERE}\"\nwatch = \"count\"\n"
+        );
+        Self { name: format!("hospital/canary-{:08x}", rand::random::<u32>()), transport }
+    }
+}
+
+const NOWHERE: &str = "hospital/canary-nowhere";
 
 /// A configuration that is refused is quoted without its secrets.
 #[test]
@@ -49,6 +80,13 @@ fn the_canary_is_in_no_complaint_about_the_configuration() {
         format!("{route}headers = {{ Authorization = [\"{CANARY}\"] }}"),
         format!("[[token]]\nname = \"a\"\nrole = \"admin\"\nsecret = \"{CANARY}\\u0007\""),
         format!("[telemetry]\notlp_endpoint = \"http://u:{CANARY}@h/\""),
+        format!("[transports.h]\nurl = \"http://u:{CANARY}@h/\""),
+        format!("[transports.h]\nurl = \"amqp://u:{CANARY}@\""),
+        format!("[transports.h]\nurl = \"amqp://h:{CANARY}\"\n[[queue]]\nname = \"h/q\""),
+        format!(
+            "[transports.h]\nurl = \"amqp://u:{CANARY}@127.0.0.1:1\"\nmanagement_url = \
+             \"http://u:{CANARY}@127.0.0.1:1\"\n[[queue]]\nname = \"h/q\"\n[server]\nlisten = \"nowhere\""
+        ),
         format!("[[token]]\nsecret = \"{CANARY}"),
     ] {
         std::fs::write(folder.path().join("bezoar.toml"), &text).unwrap();
@@ -60,8 +98,8 @@ fn the_canary_is_in_no_complaint_about_the_configuration() {
     }
 }
 
-async fn check(format: &str) {
-    let places = everything(format).await;
+async fn check(format: &str, queue: &Queue) {
+    let places = everything(format, queue).await;
     let canary = Search::new(CANARY);
     let found: Vec<_> =
         places.iter().filter_map(|(name, seen)| Some((name, canary.find(seen)?))).collect();
@@ -74,15 +112,18 @@ async fn check(format: &str) {
 }
 
 /// Runs messages through the program, and gives back all that it showed.
-async fn everything(format: &str) -> Places {
+async fn everything(format: &str, queue: &Queue) -> Places {
     let folder = tempfile::tempdir().unwrap();
     let collector = Server::start(|_| b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into());
     let endpoint = Server::start(endpoint::answer);
-    configure(folder.path(), format, endpoint.port, collector.port);
+    configure(folder.path(), format, queue, (endpoint.port, collector.port));
     let program = start(folder.path());
     let client = Client::new(program.address, SECRET);
-    send_all(&client).await;
-    client.until("lab", |row| row["dead"] == endpoint::REFUSED.len() && row["ready"] == 0).await;
+    client.until(&queue.name, |row| row["ready"] == 0).await;
+    send_all(&client, queue).await;
+    let dead = |row: &serde_json::Value| row["dead"] == endpoint::REFUSED.len();
+    client.until(&queue.name, |row| dead(row) && row["ready"] == 0).await;
+    until_listed(&client).await;
     let mut places = places::replies(&client).await;
     let url = format!("http://{}", program.address);
     places.extend(places::commands(folder.path(), &url));
@@ -95,13 +136,31 @@ async fn everything(format: &str) -> Places {
     places
 }
 
+/// Those of a broker are counted before they are in the catalogue.
+async fn until_listed(client: &Client) {
+    let listing = async {
+        loop {
+            let listed: serde_json::Value =
+                serde_json::from_slice(&client.get("/v1/dead-letters").await.body).unwrap();
+            if listed["dead_letters"].as_array().unwrap().len() == endpoint::REFUSED.len() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), listing)
+        .await
+        .expect("they are listed");
+}
+
 fn start(folder: &Path) -> Program {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("bezoar"));
     command.arg("up").current_dir(folder).env_remove("RUST_LOG").env("CANARY_KEY", CANARY);
     Program::start(&mut command)
 }
 
-async fn send_all(client: &Client) {
+async fn send_all(client: &Client, queue: &Queue) {
+    let path = |queue: &str| format!("/v1/queues/{}/messages", queue.replace('/', "%2F"));
     for kind in endpoint::REFUSED.iter().chain(&["good"]) {
         let id = format!("{MARKER}-{kind}");
         let headers = [
@@ -113,13 +172,18 @@ async fn send_all(client: &Client) {
             ("traceparent", CANARY),
             ("tracestate", CANARY),
         ];
-        let reply = client.post("/v1/queues/lab/messages", &headers, Bytes::from(CANARY)).await;
+        let reply = client.post(&path(&queue.name), &headers, Bytes::from(CANARY)).await;
         assert_eq!(reply.status, StatusCode::ACCEPTED, "{reply:?}");
+        if !queue.transport.is_empty() {
+            let reply = client.post(&path(NOWHERE), &headers, Bytes::from(CANARY)).await;
+            assert_eq!(reply.status, StatusCode::NOT_FOUND, "{reply:?}");
+        }
     }
 }
 
 /// With the canary in every secret.
-fn configure(folder: &Path, format: &str, endpoint: u16, collector: u16) {
+fn configure(folder: &Path, format: &str, queue: &Queue, (endpoint, collector): (u16, u16)) {
+    let Queue { name, transport } = queue;
     let text = format!(
         r#"
         [server]
@@ -130,9 +194,10 @@ fn configure(folder: &Path, format: &str, endpoint: u16, collector: u16) {
         level = "trace"
         [telemetry]
         otlp_endpoint = "http://127.0.0.1:{collector}/{CANARY}"
+        {transport}
         [[route]]
         name = "results"
-        from = "lab"
+        from = "{name}"
         to = "http://127.0.0.1:{endpoint}/{CANARY}?token={CANARY}"
         retry = {{ max_retries = 1, first = "10ms", multiplier = 1.0, max = "10ms", jitter = 0.0 }}
         max_retry_after = "10ms"

@@ -5,6 +5,7 @@
 //! | `messages.rs` | acceptance of one message, and of batches |
 //! | `dead_letters.rs`, `causes.rs` | dead letters and why they died; revealed and edited |
 //! | `operations.rs` | replays and discards |
+//! | `on_broker.rs` | the same with dead letters that stay on their broker |
 //! | `transfer.rs`, `audit.rs` | export and import; who did what |
 //! | `queues.rs` | what is where, how routes do, pause and resume |
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
@@ -23,6 +24,7 @@ mod filter;
 mod health;
 mod input;
 mod messages;
+mod on_broker;
 mod operations;
 mod problem;
 mod queues;
@@ -48,6 +50,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/queues", get(queues::list))
         .route("/v1/queues/{queue}/messages", post(messages::accept))
         .route("/v1/queues/{queue}/batches", post(messages::accept_batch))
+        .route("/v1/queues/{queue}/redrive", post(on_broker::redrive))
+        .route("/v1/queues/{queue}/purge", post(on_broker::purge))
         .route("/v1/routes/{route}/pause", post(queues::pause))
         .route("/v1/routes/{route}/resume", post(queues::resume))
         .route("/v1/dead-letters", get(dead_letters::list))

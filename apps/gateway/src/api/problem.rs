@@ -71,7 +71,7 @@ impl From<TransportError> for Problem {
             Some(source) => format!("{}: {source}", error.kind),
             None => error.kind.to_string(),
         };
-        let second = Duration::from_secs(1);
+        let (second, on_broker) = (Duration::from_secs(1), error.transport == "rabbitmq");
         match &error.kind {
             ErrorKind::TooLarge { limit_bytes, .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
@@ -85,6 +85,11 @@ impl From<TransportError> for Problem {
                 let after = retry_after.unwrap_or(second);
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "throttled", text).retry_after(after)
             }
+            ErrorKind::OutcomeUnknown if on_broker => {
+                let text = format!("{text}; send it again, it may then be there twice");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", text)
+                    .retry_after(second)
+            }
             ErrorKind::OutcomeUnknown => {
                 let text = format!(
                     "{text}; send it again with the same Bezoar-Id, it is then accepted once"
@@ -92,8 +97,10 @@ impl From<TransportError> for Problem {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", text)
                     .retry_after(second)
             }
-            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-unavailable", text)
-                .retry_after(second),
+            _ => {
+                let code = if on_broker { "broker-unavailable" } else { "store-unavailable" };
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, code, text).retry_after(second)
+            }
         }
     }
 }

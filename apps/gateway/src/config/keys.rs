@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::MAX_DELAY;
 
-use super::{Kind, LogFormat, LogLevel, Role};
+use super::{DeadLetterMode, Kind, LogFormat, LogLevel, QueueKind, Role, Watch};
 
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub(super) fn within(pattern: &str) -> impl Iterator<Item = &'static Key> {
 
 /// Whether this is the name of a table.
 pub(super) fn is_table(name: &str) -> bool {
-    find(name).is_some_and(|key| matches!(key.kind, Kind::Table | Kind::Tables))
+    find(name).is_some_and(|key| matches!(key.kind, Kind::Table | Kind::Tables | Kind::Named))
 }
 
 /// Whether values of keys with this name hold secrets; `None` if there is no such key.
@@ -110,12 +110,24 @@ static KEYS: &[Key] = &[
     Key::new("store.url", Kind::StoreUrl, "sqlite:PATH, the embedded store.").or("sqlite:bezoar-data/bezoar.db").restart(),
     Key::new("store.max_size", Kind::Size(MIB, 256 * TIB), "How large the store may grow before new messages are refused; as large as the disk if not set.").restart(),
 
-    Key::new("queue", Kind::Tables, "Queues that exist without a route."),
+    Key::new("transports", Kind::Named, "Brokers. Their queues are written NAME/QUEUE."),
+    Key::new("transports.*.url", Kind::BrokerUrl, "Where it is: amqp://USER@HOST:PORT/VHOST, or amqps. Several hosts are separated by commas and tried in turn.").required().restart(),
+    Key::new("transports.*.user", Kind::Name, "Who signs in, if the URL does not say.").restart(),
+    Key::new("transports.*.password", Kind::Secret, "The password, if the URL has none.").restart(),
+    Key::new("transports.*.management_url", Kind::ManagementUrl, "The broker's HTTP API, for what AMQP cannot tell; the same user and password if it has none.").restart(),
+    Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Which queues are made.").or("quorum").restart(),
+    Key::new("transports.*.provision", Kind::Boolean, "Whether queues, exchanges and bindings that are missing are made; otherwise they are only checked.").or("true").restart(),
+    Key::new("transports.*.tls_ca", Kind::File, "Certificates of authorities to trust, in PEM; those of the system if not set.").restart(),
+    Key::new("transports.*.tls_certificate", Kind::File, "Our own certificate, in PEM.").restart(),
+    Key::new("transports.*.tls_key", Kind::File, "The key of our certificate, in PEM.").restart(),
+
+    Key::new("queue", Kind::Tables, "Queues that exist without a route, or are more than a route says."),
     Key::new("queue[].name", Kind::Queue, "Its name.").required(),
+    Key::new("queue[].watch", Kind::Choice(Watch::NAMES), "Whether a broker's dead letters are taken into the catalogue, or stay there and are counted.").or("take"),
 
     Key::new("route", Kind::Tables, "From a queue to an endpoint."),
     Key::new("route[].name", Kind::Name, "Its name, which stays the same over reloads.").required(),
-    Key::new("route[].from", Kind::Queue, "The queue; a bare name is one of the embedded store.").required(),
+    Key::new("route[].from", Kind::Queue, "The queue; a bare name is one of the embedded store, NAME/QUEUE one of a broker.").required(),
     Key::new("route[].to", Kind::Endpoint, "The URL that messages are posted to.").required(),
     Key::new("route[].timeout", Kind::Duration(Duration::from_millis(10), HOUR), "How long the endpoint may take, its reply included.").or("30s"),
     Key::new("route[].concurrency", Kind::Integer(1, 10_000), "How many messages are delivered at a time.").or("16"),
@@ -136,6 +148,7 @@ static KEYS: &[Key] = &[
     Key::new("route[].breaker.failures", Kind::Integer(1, 1_000), "How many failures in a row open it.").or("5"),
     Key::new("route[].breaker.pause", Kind::Duration(Duration::from_millis(10), DAY), "How long it stays open before one message is tried.").or("5s"),
     Key::new("route[].breaker.max_pause", Kind::Duration(Duration::from_millis(10), DAY), "The longest pause, which doubles while tries fail.").or("1m"),
+    Key::new("route[].dead_letter", Kind::Choice(DeadLetterMode::NAMES), "How a broker's messages are set aside: published with reason and history, or rejected, which carries neither; published if not set."),
     Key::new("route[].paused", Kind::Boolean, "Whether messages wait until the route is resumed.").or("false"),
 
     Key::new("network", Kind::Table, "Which addresses endpoints may have."),
@@ -176,7 +189,7 @@ mod tests {
     #[test]
     fn every_key_has_its_parent_before_it_and_a_line_of_documentation() {
         for (position, key) in KEYS.iter().enumerate() {
-            let parent = key.parent().trim_end_matches("[]");
+            let parent = key.parent().trim_end_matches("[]").trim_end_matches(".*");
             let before = &KEYS[..position];
             assert!(
                 parent.is_empty() || before.iter().any(|key| key.path == parent),

@@ -16,6 +16,8 @@ pub enum Kind {
     Table,
     /// Any number of tables: `[[route]]`.
     Tables,
+    /// Tables that have names: `[transports.hospital]`.
+    Named,
     /// The name of a preset, or a table with keys of its own.
     Retry,
     /// A table from names of headers to values that may be secrets.
@@ -30,6 +32,12 @@ pub enum Kind {
     Address,
     /// Where the store is.
     StoreUrl,
+    /// Where a broker is: a secret, because a password may be in it.
+    BrokerUrl,
+    /// The URL of a broker's HTTP API: a secret, because a password may be in it.
+    ManagementUrl,
+    /// A file.
+    File,
     /// An `http` or `https` URL.
     Endpoint,
     /// Ranges of addresses.
@@ -64,6 +72,7 @@ impl Kind {
         match self {
             Self::Table => "a table".to_owned(),
             Self::Tables => "a list of tables".to_owned(),
+            Self::Named => "a table for each name".to_owned(),
             Self::Retry => r#""jobs", "poison_queue", "outbox", "webhook" or a table"#.to_owned(),
             Self::Headers => r#"a table such as { X-Tenant = "lab" }"#.to_owned(),
             Self::Name => r#"a name such as "results""#.to_owned(),
@@ -71,6 +80,9 @@ impl Kind {
             Self::Queues => r#"a list of queues such as ["results"]"#.to_owned(),
             Self::Address => r#"an address and a port such as "127.0.0.1:8420""#.to_owned(),
             Self::StoreUrl => r#"a URL such as "sqlite:bezoar-data/bezoar.db""#.to_owned(),
+            Self::BrokerUrl => r#"a URL such as "amqp://user@localhost:5672/%2f""#.to_owned(),
+            Self::ManagementUrl => r#"a URL such as "http://user@localhost:15672""#.to_owned(),
+            Self::File => r#"the path of a file"#.to_owned(),
             Self::Endpoint => r#"a URL such as "https://example.org/results""#.to_owned(),
             Self::Networks => r#"a list of networks such as ["10.0.0.0/8"]"#.to_owned(),
             Self::Automatic => r#""auto", true or false"#.to_owned(),
@@ -97,17 +109,30 @@ impl Kind {
 
     /// Whether values are secret, or may have a secret in them.
     pub fn holds_secrets(&self) -> bool {
-        use Kind::{Endpoint, Headers, Retry, Secret, SigningSecrets, StoreUrl, Table, Tables};
+        use Kind::{
+            BrokerUrl, Endpoint, Headers, ManagementUrl, Named, Retry, Secret, SigningSecrets,
+            StoreUrl, Table, Tables,
+        };
         matches!(
             self,
-            Secret | SigningSecrets | Headers | Endpoint | StoreUrl | Retry | Table | Tables
+            Secret
+                | SigningSecrets
+                | Headers
+                | Endpoint
+                | StoreUrl
+                | BrokerUrl
+                | ManagementUrl
+                | Retry
+                | Table
+                | Tables
+                | Named
         )
     }
 
     /// Whether a value is of a type that can be right.
     pub(super) fn accepts(&self, value: &Value) -> bool {
         match self {
-            Self::Table | Self::Headers => matches!(value, Value::Table(_)),
+            Self::Table | Self::Headers | Self::Named => matches!(value, Value::Table(_)),
             Self::Tables => matches!(value, Value::List(_)),
             Self::Retry => matches!(value, Value::Text(_) | Value::Table(_)),
             Self::Networks | Self::Queues => matches!(value, Value::List(_)),
@@ -139,7 +164,7 @@ impl Kind {
             Self::Networks | Self::Queues | Self::SigningSecrets => {
                 Ok(Value::List(listed(&text, origin)))
             }
-            Self::Table | Self::Tables | Self::Headers => Err(Refusal::new(
+            Self::Table | Self::Tables | Self::Headers | Self::Named => Err(Refusal::new(
                 "is set as a whole",
                 "set its keys one by one, with `__` and the key behind the name",
             )),

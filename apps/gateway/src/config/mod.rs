@@ -51,6 +51,7 @@ mod refusal;
 mod reload;
 mod schema;
 mod secret;
+mod secret_url;
 mod sections;
 mod shape;
 mod show;
@@ -74,7 +75,7 @@ pub use reload::Reload;
 pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
-    DeadLetters, Filter, Log, LogFormat, LogLevel, Network, Private, Role, Route, Server, Store,
-    Telemetry, Token,
+    DeadLetterMode, DeadLetters, Filter, Log, LogFormat, LogLevel, Network, Private, Queue,
+    QueueKind, Role, Route, Server, Store, Telemetry, Token, Transport, Watch,
 };
 pub use show::{show, show_text};

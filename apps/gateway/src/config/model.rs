@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use bezoar::QueueName;
 
 use super::{
-    DeadLetters, Log, Network, Origin, Route, Server, Store, Telemetry, Token,
+    DeadLetters, Log, Network, Origin, Queue, Route, Server, Store, Telemetry, Token, Transport,
+    Watch,
     path::Path,
     reader::{Reader, Section},
 };
@@ -18,8 +19,10 @@ pub struct Config {
     pub server: Server,
     /// Where messages are kept.
     pub store: Store,
-    /// Queues that exist without a route; `default` if there is no queue otherwise.
-    pub queues: Vec<QueueName>,
+    /// Brokers.
+    pub transports: Vec<Transport>,
+    /// Queues that exist without a route, or are more than a route says; `default` if there is no queue otherwise.
+    pub queues: Vec<Queue>,
     /// From queues to endpoints.
     pub routes: Vec<Route>,
     /// Which addresses endpoints may have.
@@ -47,14 +50,27 @@ impl Config {
     /// Every queue there is: those of routes, and those without.
     pub fn all_queues(&self) -> BTreeSet<QueueName> {
         let routed = self.routes.iter().map(|route| &route.from);
-        routed.chain(&self.queues).cloned().collect()
+        routed.chain(self.queues.iter().map(|queue| &queue.name)).cloned().collect()
+    }
+
+    /// The broker that a queue is on, and its name there; `None` for one of the embedded store.
+    pub fn broker(&self, queue: &QueueName) -> Option<(&Transport, QueueName)> {
+        let (name, queue) = queue.as_str().split_once('/')?;
+        let transport = self.transports.iter().find(|it| it.name.as_str() == name)?;
+        Some((transport, QueueName::new(queue).ok()?))
+    }
+
+    /// What becomes of a queue's dead letters on its broker.
+    pub fn watch(&self, queue: &QueueName) -> Watch {
+        let said = self.queues.iter().find(|said| said.name == *queue);
+        said.map_or(Watch::Take, |said| said.watch)
     }
 
     pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> (Self, Places) {
         let server = Server::read(reader, &root.table("server"));
         let store = Store::read(reader, &root.table("store"));
-        let (mut queues, queue_places) =
-            each(reader, root, "queue", |reader, section| reader.required(section, "name"));
+        let transports = Transport::read_all(reader, root);
+        let (mut queues, queue_places) = each(reader, root, "queue", Queue::read);
         let (routes, route_places) = each(reader, root, "route", Route::read);
         if !root.has("queue") && !root.has("route") {
             queues.push(default_queue(reader));
@@ -66,16 +82,27 @@ impl Config {
         let telemetry = Telemetry::read(reader, &root.table("telemetry"));
         let places = Places { queues: queue_places, routes: route_places, tokens: token_places };
         (
-            Self { server, store, queues, routes, network, tokens, dead_letters, log, telemetry },
+            Self {
+                server,
+                store,
+                transports,
+                queues,
+                routes,
+                network,
+                tokens,
+                dead_letters,
+                log,
+                telemetry,
+            },
             places,
         )
     }
 }
 
-fn default_queue(reader: &mut Reader<'_>) -> QueueName {
+fn default_queue(reader: &mut Reader<'_>) -> Queue {
     let path = Path::parse("queue[0].name");
     reader.show(&path, "default".to_owned(), &Origin::Default);
-    QueueName::new("default").expect("it is a name")
+    Queue { name: QueueName::new("default").expect("it is a name"), watch: Watch::Take }
 }
 
 /// Where the elements of lists were written: some before them may have been refused.

@@ -55,19 +55,18 @@ impl Parsed for Name {
     }
 }
 
-/// A queue of the embedded store, which is the one transport that is known so far.
+/// A queue of the embedded store by its name, one of a broker as `NAME/QUEUE`.
 impl Parsed for QueueName {
     fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
         let text = text(value)?;
-        if let Some((transport, queue)) = text.split_once('/') {
-            let problem =
-                format!("is {}, and there is no transport {}", quoted(text), quoted(transport));
-            let remedy =
-                format!("the embedded store is the only one: write its queue as {}", quoted(queue));
-            return Err(Refusal::new(problem, remedy));
+        if let Some((broker, queue)) = text.split_once('/')
+            && (Name::new(broker).is_err() || queue.is_empty())
+        {
+            let remedy = "write NAME/QUEUE, where NAME is that of a [transports.NAME]";
+            return Err(Refusal::new(format!("is {}", quoted(text)), remedy));
         }
         Self::new(text).map_err(|invalid| {
-            Refusal::new(invalid.problem, "use 1 to 255 bytes of printable text without `/`")
+            Refusal::new(invalid.problem, "use 1 to 255 bytes of printable text")
         })
     }
 
@@ -150,15 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_another_transport_is_refused_by_name() {
+    fn a_queue_may_be_one_of_a_broker() {
         let parse = |text: &str| QueueName::parse(&Kind::Queue, &Value::Text(text.to_owned()));
-        assert_eq!(parse("results").unwrap().as_str(), "results");
-        assert_eq!(
-            parse("hospital/results").unwrap_err().to_string(),
-            "is \"hospital/results\", and there is no transport \"hospital\"; \
-             the embedded store is the only one: write its queue as \"results\""
-        );
-        assert!(parse("").is_err());
+        for good in ["results", "hospital/results", "hospital/a/b"] {
+            assert_eq!(parse(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "/results", "hospital/", "a b/results"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The table whose keys are names that somebody chose.
+const NAMED: &str = "transports";
+
 /// One step into the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
@@ -38,16 +41,18 @@ impl Path {
         &self.0
     }
 
-    /// The same for all elements of a list: `route[].retry.first`.
+    /// The same for all elements of a list, `route[].retry.first`, and for all names, `transports.*.url`.
     pub(super) fn pattern(&self) -> String {
-        self.written(|_| "[]".to_owned())
+        self.written(|_| "[]".to_owned(), |_| "*".to_owned())
     }
 
-    fn written(&self, index: impl Fn(usize) -> String) -> String {
+    /// `name` writes what stands for a name in a table of names.
+    fn written(&self, index: impl Fn(usize) -> String, name: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
         for step in &self.0 {
             match step {
                 Step::Index(number) => text.push_str(&index(*number)),
+                Step::Key(key) if text == NAMED => text.extend([".", &name(key)]),
                 Step::Key(key) if text.is_empty() => text.push_str(&bare(key)),
                 Step::Key(key) => text.extend([".", &bare(key)]),
             }
@@ -75,7 +80,7 @@ impl FromIterator<Step> for Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written(|index| format!("[{index}]")))
+        f.write_str(&self.written(|index| format!("[{index}]"), bare))
     }
 }
 
@@ -100,6 +105,8 @@ mod tests {
             ("route.12.retry.first", "route[12].retry.first", "route[].retry.first"),
             ("", "\"\"", "\"\""),
             ("a b.c", "\"a b\".c", "\"a b\".c"),
+            ("transports.hospital.url", "transports.hospital.url", "transports.*.url"),
+            ("transports", "transports", "transports"),
         ] {
             let path = Path::parse(text);
             assert_eq!((path.to_string().as_str(), path.pattern().as_str()), (shown, pattern));

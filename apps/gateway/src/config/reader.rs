@@ -78,13 +78,24 @@ impl<'a> Reader<'a> {
 
     /// Looks up the secret that a node names or is.
     pub(super) fn resolved(&mut self, path: &Path, node: &Node, warn: Warn) -> Option<Secret> {
+        self.resolved_as(path, node, warn, |_| MASK.to_owned())
+    }
+
+    /// The same, showing of it what is no secret.
+    pub(super) fn resolved_as(
+        &mut self,
+        path: &Path,
+        node: &Node,
+        warn: Warn,
+        shown: impl Fn(&Secret) -> String,
+    ) -> Option<Secret> {
         let Value::Text(text) = &node.value else { return None };
         match self.look_up(text) {
             Ok((secret, literal)) => {
                 if literal && warn == Warn::Always {
                     self.warn_of_literal(path, &node.origin);
                 }
-                self.show(path, MASK.to_owned(), &node.origin);
+                self.show(path, shown(&secret), &node.origin);
                 Some(secret)
             }
             Err(refusal) => {
@@ -192,6 +203,15 @@ impl<'t> Section<'t> {
             |(index, node)| Self { path: self.path.key(name).index(index), node: Some(node) };
         let sections = list.iter().enumerate().map(section);
         sections.filter(|section| section.content().is_some()).collect()
+    }
+
+    /// The tables of the table of names `name` in this one, but for those that were refused.
+    pub(super) fn named(&self, name: &str) -> Vec<(&'t str, Self)> {
+        let within = self.table(name);
+        let Some(table) = within.content() else { return Vec::new() };
+        let section = |name: &'t String| (name.as_str(), within.table(name));
+        let sections = table.keys().map(section);
+        sections.filter(|(_, section)| section.content().is_some()).collect()
     }
 
     /// What is under `name`, unless it was refused.

@@ -64,6 +64,7 @@ impl Config {
         let mut after = new;
         after.server = self.server.clone();
         after.store = self.store.clone();
+        after.transports = self.transports.clone();
         after.telemetry = self.telemetry.clone();
         after.dead_letters.keep = self.dead_letters.keep;
         after.dead_letters.warn = self.dead_letters.warn;
@@ -85,6 +86,7 @@ impl Config {
             ("server.max_in_flight", a.max_in_flight != b.max_in_flight),
             ("server.drain", a.drain != b.drain),
             ("store.url", c.path() != d.path()),
+            ("transports", self.transports != new.transports),
             ("store.max_size", c.max_size_bytes != d.max_size_bytes),
             ("dead_letters.keep", self.dead_letters.keep != new.dead_letters.keep),
             ("dead_letters.warn", self.dead_letters.warn != new.dead_letters.warn),

@@ -47,11 +47,15 @@ fn accepted(key: &Key) -> Value {
             let presets = json!({ "enum": ["jobs", "poison_queue", "outbox", "webhook"] });
             json!({ "oneOf": [presets, object(key.path)] })
         }
+        Kind::Named => {
+            let within = object(&format!("{}.*", key.path));
+            json!({ "type": "object", "additionalProperties": within })
+        }
         Kind::Headers => {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
         }
         Kind::Name => text("^[A-Za-z0-9._-]{1,64}$"),
-        Kind::Queue => text("^[^/]{1,255}$"),
+        Kind::Queue => text("^([A-Za-z0-9._-]{1,64}/)?[^/].{0,254}$"),
         Kind::StoreUrl => text("^sqlite:."),
         Kind::Endpoint => text("^https?://[^@]+$"),
         Kind::Size(..) => text("^ *[0-9]+ *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB) *$"),
@@ -70,7 +74,12 @@ fn accepted(key: &Key) -> Value {
         Kind::SigningSecrets => {
             json!({ "type": ["string", "array"], "items": { "type": "string" } })
         }
-        Kind::Address | Kind::Filter | Kind::Secret => json!({ "type": "string" }),
+        Kind::Address
+        | Kind::Filter
+        | Kind::Secret
+        | Kind::BrokerUrl
+        | Kind::ManagementUrl
+        | Kind::File => json!({ "type": "string" }),
     }
 }
 
@@ -99,7 +108,10 @@ mod tests {
             if let Some(table) = schema["oneOf"].get(1) {
                 schema = table.clone();
             }
-            schema = schema["properties"][step.trim_end_matches("[]")].take();
+            schema = match step {
+                "*" => schema["additionalProperties"].take(),
+                _ => schema["properties"][step.trim_end_matches("[]")].take(),
+            };
             if list {
                 schema = schema["items"].take();
             }
@@ -141,7 +153,7 @@ mod tests {
     #[test]
     fn unknown_keys_are_not_accepted_anywhere() {
         let schema = schema();
-        for path in ["server", "route[]", "route[].breaker", "token[]"] {
+        for path in ["server", "route[]", "route[].breaker", "token[]", "transports.*"] {
             assert_eq!(find(&schema, path)["additionalProperties"], json!(false), "{path}");
         }
     }

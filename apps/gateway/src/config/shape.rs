@@ -13,14 +13,9 @@ const TABLES_LIMIT: usize = 1_000;
 
 /// Keys that exist in a later version or for other transports, and what to do instead.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("transports", "the embedded store is the only transport so far: leave it out"),
     ("poison_retry", "poison queues come with other transports: leave it out"),
     ("monitor", "monitors come with other transports: leave it out"),
     ("alert", "there are no alerts so far: leave it out"),
-    (
-        "route[].dead_letter",
-        "it is for brokers; the embedded store keeps its dead letters itself: leave it out",
-    ),
 ];
 
 /// Refuses unknown keys and values of a wrong type, and gives untyped text its type.
@@ -63,6 +58,9 @@ fn check_node(node: &mut Node, key: &Key, path: &Path, problems: &mut Vec<Proble
         Value::Table(table) if key.kind == Kind::Headers => {
             return check_headers(table, path, problems);
         }
+        Value::Table(table) if key.kind == Kind::Named => {
+            return check_named(table, key, path, problems);
+        }
         Value::Table(table) => return check_table(table, path, problems),
         _ => return,
     };
@@ -88,6 +86,22 @@ fn check_tables(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Pr
             other => {
                 let refusal = wrong_type(key, other);
                 refuse(node, &path, refusal, problems);
+            }
+        }
+    }
+}
+
+fn check_named(table: &mut Table, key: &Key, path: &Path, problems: &mut Vec<Problem>) {
+    for (name, node) in table {
+        let path = path.key(name);
+        give_type(node, Kind::Table, &path, problems);
+        match &mut node.value {
+            Value::Table(table) => check_table(table, &path, problems),
+            Value::Refused => (),
+            other => {
+                let problem = format!("is {}", other.kind());
+                let remedy = format!("write [{}.NAME] above its keys", key.path);
+                refuse(node, &path, Refusal::new(problem, remedy), problems);
             }
         }
     }
@@ -221,10 +235,27 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_transports_say_so() {
-        let found = problems("[transports.lab]\nurl = 'x'\n[[route]]\ndead_letter = 'publish'");
-        assert!(found[0].contains("route[0].dead_letter is not a key of this version; it is for"));
-        assert!(found[1].contains("transports is not a key of this version; the embedded store"));
+    fn keys_of_later_versions_say_so() {
+        check_one(
+            "[[alert]]",
+            "b.toml:1:3: alert is not a key of this version; there are no alerts so far: leave it out",
+        );
+    }
+
+    #[test]
+    fn tables_with_names_have_keys_of_their_own() {
+        check_one(
+            "[transports.lab]\nulr = 'x'",
+            "b.toml:2:1: transports.lab.ulr is no key that is known; did you mean url?",
+        );
+        check_one(
+            "[transports]\nurl = 'x'",
+            "b.toml:2:7: transports.url is text; write [transports.NAME] above its keys",
+        );
+        check_one(
+            "transports = 1",
+            "b.toml:1:14: transports is a whole number; write a table for each name",
+        );
     }
 
     #[test]

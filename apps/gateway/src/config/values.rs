@@ -1,6 +1,6 @@
 //! From what was written to values that are right.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
     Kind, Refusal,
@@ -44,6 +44,19 @@ impl Parsed for Duration {
 
     fn shown(&self) -> String {
         duration::format(*self)
+    }
+}
+
+impl Parsed for PathBuf {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+        match text(value)? {
+            "" => Err(Refusal::new("is empty", "write the path of a file")),
+            path => Ok(path.into()),
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.display().to_string()
     }
 }
 

@@ -55,8 +55,11 @@ where
 }
 
 /// Whatever the filter asks for: no spans that only traces need, whose fields the message's span has
-/// already; and no chatter of the exporter, which quotes the collector's address and replies.
+/// already; no chatter of the exporter, which quotes the collector's address and replies; and none of the AMQP
+/// client, which quotes whole messages.
 fn is_fit_for_logs(metadata: &Metadata<'_>) -> bool {
-    let chatter = metadata.target().starts_with("opentelemetry") && *metadata.level() > Level::INFO;
+    let beyond =
+        |name: &str, level: Level| metadata.target().starts_with(name) && *metadata.level() > level;
+    let chatter = beyond("opentelemetry", Level::INFO) || beyond("lapin", Level::ERROR);
     metadata.target() != trace::TARGET && !chatter
 }

@@ -5,11 +5,14 @@ use std::{
     time::Duration,
 };
 
+use bezoar::QueueName;
+
 use super::{Contradiction, Place};
 use crate::{
     config::{
-        Config, Route,
+        Config, Route, Watch,
         human::{duration, size},
+        suggest::nearest,
     },
     endpoint::EndpointUrl,
 };
@@ -19,6 +22,8 @@ type Rule = fn(&Config) -> Vec<Contradiction>;
 pub(super) const RULES: &[Rule] = &[
     same_names,
     same_queues,
+    unknown_transports,
+    not_of_a_broker,
     open_to_all,
     same_secrets,
     unknown_queues,
@@ -50,8 +55,8 @@ fn same_names(config: &Config) -> Vec<Contradiction> {
             format!("is {}, and so is that of token[{earlier}]", config.tokens[later].name);
         Contradiction::error(Place::Token(later, "name"), problem, remedy)
     });
-    let queues = twins(&config.queues, |queue| queue).map(|(_, later)| {
-        let problem = format!("is {}, which is there already", config.queues[later]);
+    let queues = twins(&config.queues, |queue| &queue.name).map(|(_, later)| {
+        let problem = format!("is {}, which is there already", config.queues[later].name);
         Contradiction::error(Place::Queue(later, "name"), problem, "leave one out")
     });
     routes.chain(tokens).chain(queues).collect()
@@ -69,6 +74,48 @@ fn same_queues(config: &Config) -> Vec<Contradiction> {
         Contradiction::error(Place::Route(later, "from"), problem, remedy)
     };
     twins.map(error).collect()
+}
+
+/// Queues of brokers that nobody has configured.
+fn unknown_transports(config: &Config) -> Vec<Contradiction> {
+    let routes = config.routes.iter().enumerate();
+    let routes = routes.map(|(index, route)| (&route.from, Place::Route(index, "from")));
+    let queues = config.queues.iter().enumerate();
+    let queues = queues.map(|(index, queue)| (&queue.name, Place::Queue(index, "name")));
+    let unknown = routes
+        .chain(queues)
+        .filter(|(queue, _)| queue.as_str().contains('/') && config.broker(queue).is_none());
+    let error = |(queue, place): (&QueueName, Place)| {
+        let name = queue.as_str().split('/').next().unwrap_or_default();
+        let names = config.transports.iter().map(|transport| transport.name.as_str());
+        let remedy = match nearest(name, names) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("add [transports.{name}] with its url"),
+        };
+        let problem = format!("is {queue}, and there is no transport {name}");
+        Contradiction::error(place, problem, remedy).moot_with("transports")
+    };
+    unknown.map(error).collect()
+}
+
+/// What only a broker has, said of the embedded store.
+fn not_of_a_broker(config: &Config) -> Vec<Contradiction> {
+    let routes = config.routes.iter().enumerate();
+    let modes = routes.filter(|(_, route)| route.dead_letter.is_some() && is_embedded(&route.from));
+    let modes = modes.map(|(index, _)| Place::Route(index, "dead_letter"));
+    let queues = config.queues.iter().enumerate();
+    let watches = queues
+        .filter(|(_, queue)| queue.watch != Watch::Take && is_embedded(&queue.name))
+        .map(|(index, _)| Place::Queue(index, "watch"));
+    let error = |place| {
+        let problem = "is for queues of brokers; the embedded store keeps its dead letters itself";
+        Contradiction::error(place, problem, "leave it out")
+    };
+    modes.chain(watches).map(error).collect()
+}
+
+fn is_embedded(queue: &QueueName) -> bool {
+    !queue.as_str().contains('/')
 }
 
 fn open_to_all(config: &Config) -> Vec<Contradiction> {

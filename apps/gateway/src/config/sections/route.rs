@@ -9,6 +9,7 @@ use crate::{
     config::{
         Name, Refusal, Secret,
         human::{Rate, duration},
+        names::choice,
         path::Path,
         reader::{Reader, Section, Warn},
         tree::{Node, Value},
@@ -21,7 +22,7 @@ use crate::{
 pub struct Route {
     /// Its name, which stays the same over reloads.
     pub name: Name,
-    /// The queue of the embedded store.
+    /// The queue.
     pub from: QueueName,
     /// Where messages are posted to.
     pub to: EndpointUrl,
@@ -43,10 +44,22 @@ pub struct Route {
     pub max_deliveries: u32,
     /// When the endpoint is left alone.
     pub breaker: BreakerOptions,
+    /// How a broker's messages are set aside, if it was said.
+    pub dead_letter: Option<DeadLetterMode>,
     /// Whether messages wait until the route is resumed.
     pub paused: bool,
     secrets: Vec<Secret>,
     headers: Vec<(String, Secret)>,
+}
+
+choice! {
+    /// How a broker's messages are set aside.
+    DeadLetterMode {
+        /// Published, with reason and history.
+        Publish = "publish",
+        /// Rejected, which carries neither.
+        Reject = "reject",
+    }
 }
 
 /// What is read of a route, and missing where it was refused.
@@ -66,6 +79,7 @@ impl Route {
         let secrets = secrets(reader, section);
         let headers = headers(reader, section);
         let breaker = breaker(reader, &section.table("breaker"));
+        let dead_letter = reader.optional(section, "dead_letter");
         let paused = reader.or_default(section, "paused");
         Some(Self {
             name: name?,
@@ -80,6 +94,7 @@ impl Route {
             lease,
             max_deliveries,
             breaker,
+            dead_letter,
             paused,
             secrets,
             headers,

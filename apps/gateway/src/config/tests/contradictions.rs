@@ -138,3 +138,34 @@ fn lists_and_limits_that_do_not_go_together() {
     let limited = token("a", "env:TOKEN") + "queues = ['gone', 'default']";
     warned(&limited, "token[0].queues has gone, and there is no such queue");
 }
+
+#[test]
+fn queues_of_brokers_need_their_broker() {
+    let hospital = "[transports.hospital]\nurl = 'amqp://localhost'\n";
+    let from = |queue: &str| route("a", "").replace("from = 'a'", &format!("from = '{queue}'"));
+    assert!(warnings(&[hospital, &from("hospital/results")].concat()).is_empty());
+    refused(
+        &from("hospital/results"),
+        "route[0].from is hospital/results, and there is no transport hospital; \
+         add [transports.hospital] with its url",
+    );
+    let misspelt = [hospital, "[[queue]]\nname = 'hospitl/x'"].concat();
+    refused(&misspelt, "there is no transport hospitl; did you mean hospital?");
+    let broken = hospital.replace("amqp:", "http:");
+    refused(
+        &[broken, from("hospital/results")].concat(),
+        "transports.hospital.url has another scheme",
+    );
+}
+
+#[test]
+fn what_only_brokers_have_is_for_queues_of_brokers() {
+    refused(&route("a", "dead_letter = 'reject'"), "route[0].dead_letter is for queues of brokers");
+    refused("[[queue]]\nname = 'a'\nwatch = 'count'", "queue[0].watch is for queues of brokers");
+}
+
+#[test]
+fn a_certificate_goes_with_its_key() {
+    let text = "[transports.a]\nurl = 'amqps://localhost'\ntls_certificate = 'a.pem'";
+    refused(text, "set both tls_certificate and tls_key");
+}

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bezoar::{Backoff, Jitter, RetryPolicy};
 
 use super::*;
-use crate::config::{Config, LogFormat, LogLevel, Role, keys, show, show_text};
+use crate::config::{
+    Config, DeadLetterMode, Key, LogFormat, LogLevel, Role, Secret, Watch, keys, show, show_text,
+};
 
 /// Section 8 of the design, but for what comes later.
 const DESIGN: &str = r#"
@@ -42,8 +44,23 @@ drain = "2m"
 url = "sqlite:/var/lib/bezoar/bezoar.db"
 max_size = "10GiB"
 
+[transports.hospital]
+url = "amqps://one:5671,two:5671/lab"
+user = "lab"
+password = "env:TOKEN"
+management_url = "https://one:15671"
+queue_type = "classic"
+provision = false
+tls_ca = "/etc/bezoar/ca.pem"
+tls_certificate = "/etc/bezoar/bezoar.pem"
+tls_key = "/etc/bezoar/bezoar.key"
+
 [[queue]]
 name = "inbox"
+
+[[queue]]
+name = "hospital/old"
+watch = "count"
 
 [[route]]
 name = "results"
@@ -71,6 +88,13 @@ retry.first = "250ms"
 retry.multiplier = 3
 retry.max = "1h30m"
 retry.jitter = 0
+
+[[route]]
+name = "blood"
+from = "hospital/blood"
+to = "https://example.org/blood"
+dead_letter = "reject"
+timeout = "45s"
 
 [network]
 allow = ["10.0.0.0/8"]
@@ -133,7 +157,16 @@ fn everything_that_can_be_set_is_set() {
     let loaded = loaded(EVERYTHING);
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     let config = &loaded.config;
-    let [results, orders] = config.routes.as_slice() else { panic!("{config:?}") };
+    let [results, orders, blood] = config.routes.as_slice() else { panic!("{config:?}") };
+    assert_eq!(blood.dead_letter, Some(DeadLetterMode::Reject));
+    let (hospital, there) = config.broker(&blood.from).unwrap();
+    assert_eq!(there.as_str(), "blood");
+    let url = "amqps://lab:0123456789abcdefghij@one:5671,two:5671/lab";
+    assert_eq!(hospital.url.reveal(), url);
+    let management = hospital.management_url.as_ref().map(Secret::reveal);
+    assert_eq!(management, Some("https://lab:0123456789abcdefghij@one:15671"));
+    assert_eq!(config.watch(&config.queues[1].name), Watch::Count);
+    assert_eq!(config.watch(&blood.from), Watch::Take);
     assert_eq!(results.retry, RetryPolicy::webhook());
     assert_eq!(results.rate.unwrap().to_string(), "100/s");
     assert_eq!(results.signing_secrets().len(), 2);
@@ -145,7 +178,7 @@ fn everything_that_can_be_set_is_set() {
     assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.log.directives(), "info,bezoar=trace");
     assert!(!config.telemetry.traces && !config.telemetry.metrics);
-    assert_eq!(config.all_queues().len(), 3);
+    assert_eq!(config.all_queues().len(), 5);
 }
 
 /// So that a key that is in the table and read by nobody is noticed, and the reverse.
@@ -154,10 +187,12 @@ fn every_key_that_is_no_table_is_read_and_shown() {
     let loaded = loaded(EVERYTHING);
     let shown: Vec<_> = show(&loaded).into_iter().map(|setting| setting.key).collect();
     for key in keys() {
-        let leaf = keys().iter().all(|other| other.parent().trim_end_matches("[]") != key.path);
-        let one = |index: usize| key.path.replace("[]", &format!("[{index}]"));
+        let parent = |other: &Key| other.parent().trim_end_matches("[]").trim_end_matches(".*");
+        let leaf = keys().iter().all(|other| parent(other) != key.path);
+        let one =
+            |index: usize| key.path.replace("[]", &format!("[{index}]")).replace('*', "hospital");
         let found = |path: String| shown.iter().any(|shown| shown.starts_with(&path));
-        assert!(!leaf || found(one(0)) || found(one(1)), "{}", key.path);
+        assert!(!leaf || (0..3).any(|index| found(one(index))), "{}", key.path);
     }
 }
 
@@ -192,7 +227,7 @@ url = "postgres://user:pass@host/db"
 
 [[route]]
 name = "a b"
-from = "hospital/results"
+from = "results"
 timeout = 30
 retry = "job"
 
@@ -201,7 +236,7 @@ name = "b"
 from = "b"
 to = "http://user:pass@host/"
 lease = "1.5s"
-dead_letter = "publish"
+paused = false
 
 [[token]]
 name = "t"
@@ -215,12 +250,10 @@ secret = "env:NOT_THERE"
         "bezoar.toml:7:7: store.url is a PostgreSQL URL, which is not known so far; sqlite:PATH is known, for example sqlite:bezoar-data/bezoar.db",
         r#"bezoar.toml:9:1: route[0].to is missing; set a URL such as "https://example.org/results""#,
         r#"bezoar.toml:10:8: route[0].name is "a b", which is no name; use 1 to 64 letters, digits, `-`, `_` and `.`"#,
-        r#"bezoar.toml:11:8: route[0].from is "hospital/results", and there is no transport "hospital"; the embedded store is the only one: write its queue as "results""#,
         r#"bezoar.toml:12:11: route[0].timeout is a whole number; write "30s" for seconds or "30ms" for milliseconds"#,
         r#"bezoar.toml:13:9: route[0].retry is "job"; did you mean "jobs"?"#,
         r#"bezoar.toml:18:6: route[1].to has credentials in it, use an authorization header instead; take them out and set headers = { Authorization = "env:NAME" }"#,
         r#"bezoar.toml:19:9: route[1].lease is "1.5s", which is no duration; write it like "30s", "5m", "1h30m" or "250ms""#,
-        "bezoar.toml:20:1: route[1].dead_letter is not a key of this version; it is for brokers; the embedded store keeps its dead letters itself: leave it out",
         r#"bezoar.toml:24:8: token[0].role is "root"; write "viewer", "operator" or "admin""#,
         "bezoar.toml:25:10: token[0].secret is in env:NOT_THERE, which is not set; set it where the gateway is started",
     ];

@@ -26,6 +26,7 @@ fn entry(key: &Key) -> String {
     match key.kind {
         Kind::Table if key.parent().is_empty() => format!("\n### `[{path}]`\n\n{doc}\n"),
         Kind::Tables => format!("\n### `[[{path}]]`\n\n{doc}\n"),
+        Kind::Named => format!("\n### `[{path}.NAME]`\n\n{doc}\n"),
         _ => row(key),
     }
 }

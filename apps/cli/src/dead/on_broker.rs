@@ -1,0 +1,85 @@
+//! `bezoar dead replay | discard --on-broker`: dead letters that stay on their broker, all of a queue's at once.
+
+use anyhow::{Result, bail};
+use bezoar::QueueName;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{discard, selection::Pick};
+use crate::{
+    client::{Client, Reply, path},
+    output, prompt,
+    words::plural,
+};
+
+/// Sends all that are on the broker back to where they came from.
+pub(super) async fn replay(
+    client: &Client,
+    pick: &Pick,
+    reason: &str,
+    yes: bool,
+    json: bool,
+) -> Result<()> {
+    let queue = queue(pick)?;
+    if !yes {
+        if !prompt::is_possible() {
+            bail!("nobody can be asked here whether all are meant; use --yes");
+        }
+        let question = format!("Send all dead letters of {queue} on its broker back?");
+        if !prompt::confirm(&question).await? {
+            bail!("nothing was replayed");
+        }
+    }
+    let path = path(["v1", "queues", queue.as_str(), "redrive"]);
+    let reply = client.order(&path, &json!({ "reason": reason })).await?;
+    #[derive(Deserialize)]
+    struct Done {
+        redriven: u64,
+    }
+    let Done { redriven } = reply.parse()?;
+    told(&reply, json, &format!("{} sent back on the broker", plural(redriven, "message")))
+}
+
+/// Removes all that are on the broker for good.
+pub(super) async fn discard(
+    client: &Client,
+    pick: &Pick,
+    reason: &str,
+    (expect, yes): (Option<u64>, bool),
+    json: bool,
+) -> Result<()> {
+    let queue = queue(pick)?;
+    let number = match (expect, yes) {
+        (Some(expected), true) => expected,
+        (Some(expected), false) if prompt::is_possible() => {
+            discard::typed(expected).await?;
+            expected
+        }
+        _ => bail!("say how many there are on the broker with --expect N; `bezoar queues` tells"),
+    };
+    let path = path(["v1", "queues", queue.as_str(), "purge"]);
+    let reply = client.order(&path, &json!({ "reason": reason, "expect": number })).await?;
+    #[derive(Deserialize)]
+    struct Done {
+        purged: u64,
+    }
+    let Done { purged } = reply.parse()?;
+    told(&reply, json, &format!("{} removed on the broker", plural(purged, "dead letter")))
+}
+
+fn queue(pick: &Pick) -> Result<&QueueName> {
+    match pick {
+        Pick::Matching(filter) => filter.only_queue(),
+        Pick::Ids(_) => None,
+    }
+    .ok_or_else(|| anyhow::anyhow!("--on-broker is for all of a queue: use it with --queue alone"))
+}
+
+fn told(reply: &Reply, json: bool, words: &str) -> Result<()> {
+    if json {
+        output::print_json(reply)?;
+    } else {
+        output::say(words);
+    }
+    Ok(())
+}

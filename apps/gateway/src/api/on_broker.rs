@@ -1,0 +1,100 @@
+//! Dead letters that stay on their broker: all of a queue's sent back, or removed, there.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use bezoar::{QueueAdmin, QueueName, Selection, catalogue::Verb};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Problem, caller::Caller, input, input::Input, segment::Segment};
+use crate::{app::App, broker::Broker, config::Role};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RedriveInput {
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PurgeInput {
+    reason: String,
+    /// How many are to be removed: whoever does not know has not looked.
+    expect: u64,
+}
+
+/// Sends all of them back to where they came from.
+pub(super) async fn redrive(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(queue): Segment,
+    Input(wanted): Input<RedriveInput>,
+) -> Result<Json<Value>, Problem> {
+    let (queue, broker) = find(&app, &caller, &queue, Role::Operator)?;
+    let reason = input::reason(&wanted.reason)?;
+    log(&app, &caller, Verb::Replay, &queue, reason).await?;
+    let done = finish(async move { broker.redrive(&queue, &Selection::All).await }).await?;
+    Ok(Json(json!({ "redriven": done })))
+}
+
+/// Removes all of them for good.
+pub(super) async fn purge(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Segment(queue): Segment,
+    Input(wanted): Input<PurgeInput>,
+) -> Result<Json<Value>, Problem> {
+    let (queue, broker) = find(&app, &caller, &queue, Role::Admin)?;
+    let reason = input::reason(&wanted.reason)?;
+    let found = broker.depth(&queue).await?.dead.unwrap_or_default();
+    if found != wanted.expect {
+        let detail = format!("there are {found} on the broker, not {}; look again", wanted.expect);
+        let problem = Problem::new(StatusCode::CONFLICT, "unexpected", detail);
+        return Err(problem.with("expected", wanted.expect).with("found", found));
+    }
+    log(&app, &caller, Verb::Discard, &queue, reason).await?;
+    let done = finish(async move { broker.purge(&queue, &Selection::All).await }).await?;
+    Ok(Json(json!({ "purged": done })))
+}
+
+fn find(
+    app: &App,
+    caller: &Caller,
+    queue: &str,
+    role: Role,
+) -> Result<(QueueName, Broker), Problem> {
+    let queue = QueueName::new(queue)?;
+    caller.needs(role, Some(&queue))?;
+    app.known(&queue, |queue| caller.sees(queue))?;
+    match app.broker(&queue) {
+        Some(broker) => Ok((queue, broker.clone())),
+        None => {
+            let detail = "this queue is on no broker; use /v1/replays or /v1/discards";
+            Err(Problem::new(StatusCode::CONFLICT, "conflict", detail))
+        }
+    }
+}
+
+/// Written before it is done.
+async fn log(
+    app: &App,
+    caller: &Caller,
+    verb: Verb,
+    queue: &QueueName,
+    reason: String,
+) -> Result<(), Problem> {
+    let target = format!("all dead letters of {queue} on its broker");
+    Ok(app.catalogue().log(&caller.act(verb, target, reason)).await?)
+}
+
+/// In a task of its own, so that a client that goes away does not cut it off in the middle.
+async fn finish(
+    work: impl Future<Output = Result<u64, bezoar::TransportError>> + Send + 'static,
+) -> Result<u64, Problem> {
+    match tokio::spawn(work).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", "it was cut off")),
+    }
+}

@@ -1,0 +1,159 @@
+//! A broker: its queues by the names that they have here, `hospital/results`.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use async_trait::async_trait;
+use bezoar::{
+    Capabilities, DeadLetter, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid,
+    Outgoing, Page, QueueAdmin, QueueName, Selection, SubscribeOptions, Subscription, Transport,
+    TransportError,
+    rabbitmq::{DeadLettering, Options, Pem, QueueType, RabbitTransport},
+};
+
+use crate::config::{self, Config, DeadLetterMode, QueueKind};
+
+/// A broker's queues, by the names that they have here.
+#[derive(Debug, Clone)]
+pub(crate) struct Broker {
+    /// `hospital/`.
+    prefix: Arc<str>,
+    inner: RabbitTransport,
+    provisions: bool,
+}
+
+impl Broker {
+    /// Checks how it is configured. The broker itself is first spoken to when it is needed.
+    pub(crate) fn open(config: &config::Transport, all: &Config) -> Result<Self> {
+        let name = &config.name;
+        let routes = all.routes.iter().filter(|route| {
+            all.broker(&route.from).is_some_and(|(transport, _)| transport.name == *name)
+        });
+        let options = Options {
+            management_url: config.management_url.clone().map(Into::into),
+            tls_ca: config.tls_ca.clone().map(Pem::File),
+            tls_certificate: config.tls_certificate.clone().map(Pem::File),
+            tls_key: config.tls_key.clone().map(Pem::File),
+            handler_timeout: routes.map(|route| route.timeout).max(),
+            queue_type: match config.queue_type {
+                QueueKind::Quorum => QueueType::Quorum,
+                QueueKind::Classic => QueueType::Classic,
+            },
+            max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
+            ..Options::from_url(config.url.reveal())
+                .with_context(|| format!("transports.{name}.url"))?
+        };
+        let inner = RabbitTransport::open(options)
+            .with_context(|| format!("cannot use transports.{name}"))?;
+        Ok(Self { prefix: format!("{name}/").into(), inner, provisions: config.provision })
+    }
+
+    /// The same, setting messages aside another way.
+    pub(crate) fn dead_lettering(&self, mode: DeadLetterMode) -> Self {
+        let mode = match mode {
+            DeadLetterMode::Publish => DeadLettering::Publish,
+            DeadLetterMode::Reject => DeadLettering::Reject,
+        };
+        Self { inner: self.inner.dead_lettering(mode), ..self.clone() }
+    }
+
+    /// Makes what a queue needs and lacks, because somebody said so.
+    pub(crate) async fn make(&self, queue: &QueueName) -> Result<(), TransportError> {
+        self.inner.repair(&self.there(queue)?).await
+    }
+
+    /// What the broker calls a queue.
+    pub(crate) fn there(&self, queue: &QueueName) -> Result<QueueName, TransportError> {
+        let name = queue.as_str().strip_prefix(&*self.prefix).unwrap_or_default();
+        QueueName::new(name).map_err(|_| {
+            let invalid = Invalid::new("queue", format!("does not begin with {}", self.prefix));
+            TransportError::new(ErrorKind::Invalid(invalid), "gateway", "look up")
+        })
+    }
+
+    /// What we call a queue of the broker; `None` if the name would be too long.
+    fn here(&self, queue: &QueueName) -> Option<QueueName> {
+        QueueName::new(format!("{}{queue}", self.prefix)).ok()
+    }
+}
+
+#[async_trait]
+impl Transport for Broker {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let to = match to {
+            Destination::Queue(queue) => self.there(queue).map(Destination::Queue),
+            other => Ok(other.clone()),
+        };
+        match to {
+            Ok(to) => self.inner.send(&to, batch).await,
+            Err(error) => batch.iter().map(|_| Err(error.again())).collect(),
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        self.inner.subscribe(&self.there(queue)?, options).await
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for Broker {
+    /// Makes what is missing, if that is allowed. That messages can be set aside is made sure of when the queue is
+    /// opened; what else may be wrong is for `bezoar check` to say, and no reason not to work on the queue.
+    async fn provision(&self, queue: &QueueName) -> Result<(), TransportError> {
+        let there = self.there(queue)?;
+        match self.provisions {
+            true => self.inner.provision(&there).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
+        self.inner.validate(&self.there(queue)?).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
+        let queues = self.inner.queues().await?;
+        Ok(queues.iter().filter_map(|queue| self.here(queue)).collect())
+    }
+
+    async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
+        self.inner.depth(&self.there(queue)?).await
+    }
+
+    async fn dead_letters(
+        &self,
+        queue: &QueueName,
+        page: Page,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let mut letters = self.inner.dead_letters(&self.there(queue)?, page).await?;
+        letters.iter_mut().for_each(|letter| letter.queue = queue.clone());
+        Ok(letters)
+    }
+
+    async fn redrive(
+        &self,
+        queue: &QueueName,
+        selection: &Selection,
+    ) -> Result<u64, TransportError> {
+        self.inner.redrive(&self.there(queue)?, selection).await
+    }
+
+    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
+        self.inner.purge(&self.there(queue)?, selection).await
+    }
+
+    async fn dead_letter_feed(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
+        self.inner.dead_letter_feed(&self.there(queue)?).await
+    }
+}

@@ -1,0 +1,13 @@
+//! Queues of a real RabbitMQ broker: delivered from, set aside, taken in, replayed and shared.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+mod rabbitmq {
+    mod broker;
+    mod counted;
+    mod delivery;
+    mod replays;
+    mod trouble;
+}

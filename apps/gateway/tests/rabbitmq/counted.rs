@@ -1,0 +1,52 @@
+//! Dead letters that stay on their broker.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::broker::*;
+use crate::support::{Endpoint, Lab};
+
+/// A gateway that counts the dead letters of its queue, with some.
+async fn with_dead_letters(client: &Client, endpoint: &Endpoint, count: u32) -> Lab {
+    let watch = format!("[[queue]]\nname = \"{}\"\nwatch = \"count\"", client.name());
+    let lab = client.lab(endpoint.port, &watch).await;
+    endpoint.answers((0..count).map(|_| 422));
+    for number in 0..count {
+        client.send(&format!("m-{number}"), "poison").await;
+    }
+    client.until_dead(count).await;
+    lab
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn they_are_counted_and_sent_back_there() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = with_dead_letters(&client, &endpoint, 3).await;
+    lab.until(&client.name(), |row| row["dead"] == 3).await;
+    let (_, listed) = lab.get(&format!("/v1/dead-letters?queue={}", client.segment())).await;
+    assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 0, "they are not taken in");
+    let path = format!("/v1/queues/{}/redrive", client.segment());
+    let (status, told) = lab.post(&path, &[], r#"{"reason": "mended"}"#).await;
+    assert_eq!((status, told), (StatusCode::OK, json!({ "redriven": 3 })));
+    assert_eq!(endpoint.requests(6).await.len(), 6);
+    lab.until(&client.name(), |row| row["dead"] == 0 && row["ready"] == 0).await;
+    let (_, audit) = lab.get("/v1/audit").await;
+    let last = audit["entries"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["verb"], &last["why"]), (&"replay".into(), &"mended".into()), "{last}");
+    lab.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn they_are_removed_only_by_whoever_knows_how_many_there_are() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = with_dead_letters(&client, &endpoint, 2).await;
+    let path = format!("/v1/queues/{}/purge", client.segment());
+    let (status, told) = lab.post(&path, &[], r#"{"reason": "old", "expect": 5}"#).await;
+    assert_eq!((status, &told["found"]), (StatusCode::CONFLICT, &2.into()));
+    let (status, told) = lab.post(&path, &[], r#"{"reason": "old", "expect": 2}"#).await;
+    assert_eq!((status, told), (StatusCode::OK, json!({ "purged": 2 })));
+    assert_eq!(client.dead().await, 0);
+    lab.gateway.stop().await;
+}

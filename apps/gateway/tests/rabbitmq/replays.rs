@@ -1,0 +1,107 @@
+//! Dead letters of a broker: taken into the catalogue, and back to where they came from.
+
+use lapin::{BasicProperties, types::AMQPValue};
+
+use super::broker::*;
+use crate::support::Endpoint;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn a_dead_letter_is_taken_in_and_replayed_to_its_exchange_and_key() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = client.lab(endpoint.port, "").await;
+    let exchange = client.exchange().await;
+    endpoint.answers([500, 500]);
+    let sent = properties().with_message_id("m-1".into()).with_correlation_id("c-1".into());
+    client.publish((&exchange, "lab.blood"), "poison", sent).await;
+    let letter = lab.dead_letters(&client, 1).await.remove(0);
+    assert_eq!(letter["correlation_id"], "c-1");
+    assert_eq!(letter["attempts"], 2);
+    assert_eq!(client.dead().await, 0, "it is in the catalogue, and nowhere else");
+    let row = lab.until(&client.name(), |row| row["dead"] == 1).await;
+    assert_eq!(row["ready"], 0);
+    let spy = spy(&client, &exchange).await;
+    let replayed = lab.replay_all().await;
+    assert_eq!((&replayed["completed"], &replayed["failed"]), (&1.into(), &0.into()));
+    assert_eq!(endpoint.requests(3).await[2].1, "poison");
+    let back = client.get(&spy).await.delivery;
+    assert_eq!((back.exchange.as_str(), back.routing_key.as_str()), (&*exchange, "lab.blood"));
+    unchanged(&back.properties);
+    lab.dead_letters(&client, 0).await;
+    lab.gateway.stop().await;
+}
+
+/// Another queue behind the same exchange.
+async fn spy(client: &Client, exchange: &str) -> String {
+    use lapin::{options::*, types::FieldTable};
+    let (name, none) = (format!("{}.spy", client.queue), FieldTable::default());
+    let options = QueueDeclareOptions { auto_delete: true, ..Default::default() };
+    client.channel.queue_declare(name.as_str().into(), options, none.clone()).await.unwrap();
+    let (queue, key) = (name.as_str().into(), "#".into());
+    let options = QueueBindOptions::default();
+    client.channel.queue_bind(queue, exchange.into(), key, options, none).await.unwrap();
+    name
+}
+
+/// What the sender had said is as it was.
+fn unchanged(got: &BasicProperties) {
+    let sent = properties();
+    assert_eq!(got.content_type(), sent.content_type());
+    assert_eq!(got.content_encoding(), sent.content_encoding());
+    assert_eq!(got.priority(), sent.priority());
+    assert_eq!(got.reply_to(), sent.reply_to());
+    assert_eq!(got.timestamp(), sent.timestamp());
+    assert_eq!(got.app_id(), sent.app_id());
+    let headers = got.headers().as_ref().unwrap().inner();
+    for (name, value) in sent.headers().as_ref().unwrap().inner() {
+        assert_eq!(headers.get(name), Some(value), "{name}");
+    }
+    assert_eq!(headers.get("bezoar-replayed"), Some(&AMQPValue::LongLongInt(1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn one_that_fails_again_is_known_to_its_replay() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = client.lab(endpoint.port, "").await;
+    endpoint.answers([500, 500, 422]);
+    client.send("m-1", "poison").await;
+    let first = lab.dead_letters(&client, 1).await.remove(0);
+    let replayed = lab.replay_all().await;
+    assert_eq!((&replayed["completed"], &replayed["failed"]), (&0.into(), &1.into()));
+    let second = lab.dead_letters(&client, 1).await.remove(0);
+    assert_ne!(first["id"], second["id"]);
+    assert_eq!((&second["replayed"], &second["error"]["code"]), (&1.into(), &"http.422".into()));
+    lab.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn what_is_rejected_is_taken_in_with_the_reason_that_the_broker_does_not_carry() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = client.lab(endpoint.port, "dead_letter = \"reject\"").await;
+    endpoint.answers([422]);
+    client.send("m-1", "poison").await;
+    let letter = lab.dead_letters(&client, 1).await.remove(0);
+    assert_eq!(letter["message_id"], "m-1");
+    assert_eq!((&letter["error"]["code"], &letter["attempts"]), (&"http.422".into(), &1.into()));
+    let replayed = lab.replay_all().await;
+    assert_eq!(replayed["completed"], 1, "{replayed}");
+    lab.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn a_queue_that_others_work_on_is_replayed_to_and_that_is_all_that_is_known() {
+    let client = Client::new().await;
+    let text = format!("{}\n[[queue]]\nname = \"{}\"", transport(), client.name());
+    let lab = crate::support::Lab::start(&text).await;
+    bezoar_gateway::doctor::provision(&lab.config(&text), None).await.unwrap();
+    client.send("m-1", "poison").await;
+    client.get(&client.queue).await.reject(Default::default()).await.unwrap();
+    lab.dead_letters(&client, 1).await;
+    let replayed = lab.replay_all().await;
+    assert_eq!(replayed["completed"], 1, "{replayed}");
+    assert_eq!(client.get(&client.queue).await.delivery.data, b"poison");
+    lab.gateway.stop().await;
+}

@@ -7,6 +7,7 @@
 mod faults {
     mod checker;
     mod cuts;
+    mod hasty;
     mod kills;
     mod load;
     mod proxy;

@@ -2,16 +2,25 @@
 
 use std::{env, sync::Arc, time::Duration};
 
+use bezoar_core::Transport;
 use bezoar_rabbitmq::{QueueType, RabbitTransport};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    load::{IN_FLIGHT, Load, options},
+    checker::Verdict,
+    hasty::Hasty,
+    load::{IN_FLIGHT, Load, STANDSTILL, options},
     proxy::Proxy,
     server::Server,
 };
 
-async fn cuts(server: &Server, queue_type: QueueType) {
+/// Cuts connections under load, and says what became of it and how many were cut.
+async fn cuts(
+    server: &Server,
+    queue_type: QueueType,
+    sender: fn(RabbitTransport) -> Arc<dyn Transport>,
+    patience: Duration,
+) -> (Verdict, u32) {
     let count = env::var("BEZOAR_CONNECTION_CUTS").map_or(10, |count| count.parse().unwrap());
     let seed =
         env::var("BEZOAR_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
@@ -20,7 +29,7 @@ async fn cuts(server: &Server, queue_type: QueueType) {
     let by_proxy = format!("amqp://guest:guest@{}/%2f?heartbeat=2", proxy.address);
     let direct = RabbitTransport::open(options(&server.url(), queue_type)).unwrap();
     let faulty = RabbitTransport::open(options(&by_proxy, queue_type)).unwrap();
-    let load = Load::begin(direct, Arc::new(faulty.clone()), faulty).await;
+    let load = Load::begin(direct, sender(faulty.clone()), faulty).await.patient_for(patience);
     let started = Instant::now();
     while proxy.faults() < count {
         assert!(started.elapsed() < Duration::from_secs(600), "{} faults only", proxy.faults());
@@ -31,12 +40,26 @@ async fn cuts(server: &Server, queue_type: QueueType) {
     load.more(100).await;
     let verdict = load.end().await;
     println!("{faults} faults: {verdict:?}");
-    verdict.assert_kept(faults * IN_FLIGHT);
+    (verdict, faults)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
 async fn connections_that_end_anywhere_lose_nothing() {
     let server = Server::start("cuts").await;
-    tokio::join!(cuts(&server, QueueType::Quorum), cuts(&server, QueueType::Classic));
+    let cuts = |queue_type| cuts(&server, queue_type, |it| Arc::new(it), STANDSTILL);
+    let (quorum, classic) = tokio::join!(cuts(QueueType::Quorum), cuts(QueueType::Classic));
+    for (verdict, faults) in [quorum, classic] {
+        verdict.assert_kept(faults * IN_FLIGHT);
+    }
+}
+
+/// The control: one who does not wait for the broker loses messages, and it shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
+async fn who_does_not_wait_for_the_broker_is_found_out_by_cuts() {
+    let server = Server::start("hasty-cuts").await;
+    let hasty = |transport| Arc::new(Hasty(transport)) as Arc<dyn Transport>;
+    let (verdict, _) = cuts(&server, QueueType::Quorum, hasty, Duration::from_secs(15)).await;
+    assert!(!verdict.lost.is_empty(), "{verdict:?}");
 }

@@ -2,14 +2,10 @@
 
 use std::{env, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use bezoar_core::{
-    Capabilities, Destination, Outgoing, QueueName, SubscribeOptions, Subscription, Transport,
-    TransportError,
-};
 use bezoar_rabbitmq::{QueueType, RabbitTransport};
 
 use super::{
+    hasty::Hasty,
     load::{IN_FLIGHT, Load, options},
     server::Server,
 };
@@ -40,32 +36,6 @@ async fn a_broker_that_is_killed_loses_nothing() {
     println!("quorum: {quorum:?}\nclassic: {classic:?}");
     quorum.assert_kept(kills * IN_FLIGHT);
     classic.assert_kept(kills * IN_FLIGHT);
-}
-
-/// Says that a message was accepted before the broker did.
-#[derive(Debug)]
-struct Hasty(RabbitTransport);
-
-#[async_trait]
-impl Transport for Hasty {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        let (transport, to, batch) = (self.0.clone(), to.clone(), batch.to_vec());
-        let count = batch.len();
-        tokio::spawn(async move { transport.send(&to, &batch).await });
-        (0..count).map(|_| Ok(())).collect()
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        self.0.subscribe(queue, options).await
-    }
 }
 
 /// The control: one who does not wait for the broker loses messages, and it shows.

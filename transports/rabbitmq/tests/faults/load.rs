@@ -26,8 +26,11 @@ const PREFETCH: u32 = 16;
 const WORKERS: u32 = 2;
 /// What can be in flight at once: sent ahead, one alone, and moved at that moment, for each worker.
 pub(crate) const IN_FLIGHT: u32 = WORKERS * (2 * PREFETCH + 1);
+/// How long RabbitMQ 3.10 may take until the list of its quorum queues is on the disk. One that is killed before
+/// comes back with a queue that has no leader, never gets one, and confirms nothing.
+const LISTED_WITHIN: Duration = Duration::from_secs(2);
 /// How long nothing may happen while something is left to do.
-const STANDSTILL: Duration = Duration::from_secs(60);
+pub(crate) const STANDSTILL: Duration = Duration::from_secs(60);
 
 pub(crate) fn options(url: &str, queue_type: QueueType) -> Options {
     Options {
@@ -61,6 +64,7 @@ impl Load {
     ) -> Self {
         let queue = QueueName::new(format!("load-{:08x}", rand::random::<u32>())).unwrap();
         direct.provision(&queue).await.unwrap();
+        sleep(LISTED_WITHIN).await;
         let (checker, stop, sent) = <(Arc<Checker>, Arc<AtomicBool>, Arc<AtomicU32>)>::default();
         let sending =
             tokio::spawn(send(sender, queue.clone(), checker.clone(), sent.clone(), stop.clone()));

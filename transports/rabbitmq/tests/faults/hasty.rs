@@ -1,0 +1,34 @@
+//! A sender who does wrong: the control of all faults.
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Capabilities, Destination, Outgoing, QueueName, SubscribeOptions, Subscription, Transport,
+    TransportError,
+};
+use bezoar_rabbitmq::RabbitTransport;
+
+/// Says that a message was accepted before the broker did.
+#[derive(Debug)]
+pub(crate) struct Hasty(pub(crate) RabbitTransport);
+
+#[async_trait]
+impl Transport for Hasty {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let (transport, to, batch) = (self.0.clone(), to.clone(), batch.to_vec());
+        let count = batch.len();
+        tokio::spawn(async move { transport.send(&to, &batch).await });
+        (0..count).map(|_| Ok(())).collect()
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        self.0.subscribe(queue, options).await
+    }
+}

@@ -2,9 +2,9 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use bezoar_core::{Capabilities, Delivery, Subscription, TransportError};
+use bezoar_core::{Capabilities, Delivery, Leases, Subscription, TransportError};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     task::{JoinError, JoinSet},
     time::{sleep, timeout},
 };
@@ -21,6 +21,8 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(20);
 /// How long the last settlements may take when stopping at once.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long messages gather at most.
+const GATHER: Duration = Duration::from_millis(2);
 
 pub(crate) struct Lane {
     process: Process,
@@ -31,6 +33,8 @@ pub(crate) struct Lane {
     tasks: JoinSet<()>,
     /// The last batch held a suspect: one message at a time, until one comes that is none.
     careful: bool,
+    /// Whether messages are being stored again.
+    storing: watch::Receiver<bool>,
 }
 
 impl Lane {
@@ -46,12 +50,14 @@ impl Lane {
             worker: of.worker.clone(),
             subscription: subscription.clone(),
             shutdown: shutdown.clone(),
+            storing: watch::Sender::new(false),
         };
+        let storing = settler.storing.subscribe();
         let (worker, leases) = (of.worker.clone(), capabilities.leases);
         let process = Process { worker, subscription, leases, shutdown };
         let settler = JoinSet::from_iter([settler.run(inbox)]);
         let (wakes, tasks) = (capabilities.wakes, JoinSet::new());
-        Self { process, wakes, slots, outbox, settler, tasks, careful: false }
+        Self { process, wakes, slots, outbox, settler, tasks, careful: false, storing }
     }
 
     /// Fetches and starts handlers, until told to stop or the subscription fails.
@@ -73,6 +79,7 @@ impl Lane {
             }
             idle = polling.first;
             self.start_all(deliveries);
+            self.gather().await;
             while let Some(ended) = self.tasks.try_join_next() {
                 report(ended);
             }
@@ -91,6 +98,14 @@ impl Lane {
         let free = if self.careful { NonZeroU32::MIN } else { free };
         let wait = if self.wakes { LOOK } else { Duration::ZERO };
         self.process.subscription.receive(free, wait).await
+    }
+
+    /// Where messages are sent ahead to us one by one, they gather while others that failed are being
+    /// stored: who is woken for each takes longer over all of them.
+    async fn gather(&mut self) {
+        if self.process.leases == Leases::HeldByConnection {
+            let _ = timeout(GATHER, self.storing.wait_for(|storing| !storing)).await;
+        }
     }
 
     /// Starts what was received; see [`Isolation`] for who runs with whom. What came while the gate was

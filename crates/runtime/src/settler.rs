@@ -2,8 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar_core::{Delivery, ErrorKind, Message, Settlement, Subscription, TransportError};
-use tokio::{sync::mpsc, time::sleep};
+use bezoar_core::{
+    Delivery, ErrorKind, Message, Receipt, Settlement, Subscription, TransportError,
+};
+use jiff::Timestamp;
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
 
 use crate::{Event, Shutdown, Worker, company::Company};
 
@@ -22,6 +28,13 @@ pub(crate) struct Settled {
     pub(crate) company: Company,
 }
 
+impl Settled {
+    /// Whether the message is not just done with.
+    fn goes_on(&self) -> bool {
+        !matches!(self.settlement, Settlement::Complete)
+    }
+}
+
 /// Stores settlements as they come, until the last sender is dropped.
 ///
 /// While the transport cannot store them they are kept and their leases renewed; handlers then wait for
@@ -31,12 +44,15 @@ pub(crate) struct Settler {
     pub(crate) worker: Arc<Worker>,
     pub(crate) subscription: Arc<Box<dyn Subscription>>,
     pub(crate) shutdown: Shutdown,
+    /// Whether messages are being stored again, to be tried once more or set aside.
+    pub(crate) storing: watch::Sender<bool>,
 }
 
 impl Settler {
     pub(crate) async fn run(self, mut inbox: mpsc::Receiver<Settled>) {
         let mut arrived = Vec::with_capacity(BATCH_LIMIT);
         while inbox.recv_many(&mut arrived, BATCH_LIMIT).await > 0 {
+            self.storing.send_replace(arrived.iter().any(Settled::goes_on));
             let mut left = std::mem::take(&mut arrived);
             let mut pause = PAUSES.0;
             while let Some((unsettled, error)) = self.store(left).await {
@@ -44,7 +60,10 @@ impl Settler {
                 tokio::select! {
                     biased;
                     () = self.shutdown.aborting() => {
-                        unsettled.iter().for_each(|it| self.tell(it, &Err(error.again())));
+                        let tell = |it: &Settled| {
+                            self.tell(&it.message, &it.settlement, &Err(error.again()));
+                        };
+                        unsettled.iter().for_each(tell);
                         break;
                     }
                     () = sleep(pause) => (),
@@ -52,22 +71,23 @@ impl Settler {
                 pause = (pause * 2).min(PAUSES.1).min(self.worker.subscribe.lease / 3);
                 left = self.renew(unsettled).await;
             }
+            self.storing.send_replace(false);
         }
     }
 
     /// Stores a batch; what may be stored later comes back.
     async fn store(&self, batch: Vec<Settled>) -> Option<(Vec<Settled>, TransportError)> {
-        let (batch, kept): (Vec<_>, Vec<_>) = batch.into_iter().map(split).unzip();
+        let (batch, kept): (Vec<_>, Vec<_>) = batch.into_iter().map(Kept::split).unzip();
         let results = self.subscription.settle(batch).await;
         let mut unsettled = Vec::new();
         let mut trouble = None;
-        for (settled, result) in kept.into_iter().zip(results) {
+        for (kept, result) in kept.into_iter().zip(results) {
             match result {
                 Err(error) if may_pass(&error) => {
-                    unsettled.push(settled);
+                    unsettled.push(kept.again());
                     trouble = Some(error);
                 }
-                result => self.tell(&settled, &result),
+                result => self.tell(&kept.message, &kept.settlement, &result),
             }
         }
         trouble.map(|error| (unsettled, error))
@@ -80,7 +100,7 @@ impl Settler {
             let lease = self.worker.subscribe.lease;
             match self.subscription.extend(&mut settled.delivery, lease).await {
                 Err(error) if error.kind == ErrorKind::LeaseLost => {
-                    self.tell(&settled, &Err(error))
+                    self.tell(&settled.message, &settled.settlement, &Err(error));
                 }
                 _ => held.push(settled),
             }
@@ -88,8 +108,13 @@ impl Settler {
         held
     }
 
-    fn tell(&self, settled: &Settled, result: &Result<(), TransportError>) {
-        let event = match (result, &settled.settlement) {
+    fn tell(
+        &self,
+        message: &Message,
+        settlement: &Settlement,
+        result: &Result<(), TransportError>,
+    ) {
+        let event = match (result, settlement) {
             (Err(error), _) if error.kind == ErrorKind::LeaseLost => Event::LeaseLost,
             (Err(error), _) => Event::NotSettled(error),
             (Ok(()), Settlement::Complete) => Event::Completed,
@@ -97,7 +122,7 @@ impl Settler {
             (Ok(()), Settlement::DeadLetter { reason, .. }) => Event::DeadLettered { reason },
             (Ok(()), Settlement::Release { .. }) => Event::Released,
         };
-        self.worker.tell(&settled.message, &event);
+        self.worker.tell(message, &event);
     }
 }
 
@@ -105,16 +130,35 @@ fn may_pass(error: &TransportError) -> bool {
     error.is_transient() || error.kind == ErrorKind::Full
 }
 
-/// What the transport consumes, and the same once more should it have to be tried again. There is one
-/// owner throughout: nobody settles the copy while the transport has the original.
-fn split(settled: Settled) -> ((Delivery, Settlement), Settled) {
-    let Settled { delivery, settlement, message, company } = settled;
-    let copy = Delivery {
-        message: (*message).clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: delivery.lease_until,
-        redelivered: delivery.redelivered,
-    };
-    let kept = Settled { delivery: copy, settlement: settlement.clone(), message, company };
-    ((delivery, settlement), kept)
+/// What is left of a settlement that the transport has: enough to settle it again. There is one owner
+/// throughout: nobody settles it from here while the transport has it.
+struct Kept {
+    receipt: Receipt,
+    lease_until: Option<Timestamp>,
+    redelivered: bool,
+    settlement: Settlement,
+    message: Arc<Message>,
+    company: Company,
+}
+
+impl Kept {
+    fn split(settled: Settled) -> ((Delivery, Settlement), Self) {
+        let Settled { delivery, settlement, message, company } = settled;
+        let kept = Self {
+            receipt: delivery.receipt.clone(),
+            lease_until: delivery.lease_until,
+            redelivered: delivery.redelivered,
+            settlement: settlement.clone(),
+            message,
+            company,
+        };
+        ((delivery, settlement), kept)
+    }
+
+    fn again(self) -> Settled {
+        let Self { receipt, lease_until, redelivered, settlement, message, company } = self;
+        let copy = (*message).clone();
+        let delivery = Delivery { message: copy, receipt, lease_until, redelivered };
+        Settled { delivery, settlement, message, company }
+    }
 }

@@ -19,6 +19,9 @@ use crate::{
 /// Everything that a message passes through on its way to its handler.
 pub type HandlerService = BoxCloneSyncService<Context, (), Refusal>;
 
+/// How many messages are sent ahead for each that is in hand.
+const AHEAD: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
 /// How often to look into an empty queue of a transport that does not wake us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polling {
@@ -80,7 +83,7 @@ impl Worker {
             max_deliveries: 5,
             timeout: Duration::from_secs(300),
             fetch_loops: NonZeroU32::MIN,
-            concurrency: NonZeroU32::new(16).expect("16 is not 0"),
+            concurrency: NonZeroU32::MIN,
             subscribe: SubscribeOptions::default(),
             polling: Polling::default(),
             gate: Arc::new(Open),
@@ -90,7 +93,8 @@ impl Worker {
             clock: Arc::new(SystemClock),
             random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
             isolation: Isolation::default(),
-        })
+        }
+        .concurrency(16))
     }
 
     /// Goes around everything so far. Each try of a message passes through it.
@@ -138,10 +142,11 @@ impl Worker {
         self
     }
 
-    /// How many messages each fetch loop has in hand at a time, from 1 to 10,000.
+    /// How many messages each fetch loop has in hand at a time, from 1 to 10,000. Where a broker sends messages
+    /// ahead it sends twice as many, so that the next is there when one is done.
     pub fn concurrency(mut self, concurrency: u32) -> Self {
         self.concurrency = within(concurrency, 10_000);
-        self.subscribe.prefetch = self.concurrency;
+        self.subscribe.prefetch = self.concurrency.saturating_mul(AHEAD);
         self
     }
 

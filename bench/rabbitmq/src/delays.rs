@@ -6,6 +6,7 @@ use anyhow::Result;
 use bezoar::rabbitmq::DeadLettering;
 use bezoar::{Context, Destination, Outgoing, QueueName, Router, Shutdown, State, Worker};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use tokio::time::interval;
 
 use crate::{
     broker::{Bare, PREFETCH, TYPE},
@@ -17,6 +18,8 @@ const QUEUE: &str = "delayed";
 const DEAD: &str = "delayed.dead";
 const LONGEST: Duration = Duration::from_secs(60);
 const BATCH: usize = 500;
+/// 5,000 a second: what is to come while the broker can do no more than take messages in is late whoever delays it.
+const PACE: Duration = Duration::from_millis(100);
 const SEED: u64 = 7;
 
 /// What was seen of all messages.
@@ -37,7 +40,8 @@ pub(crate) async fn measure(url: &str, count: u64) -> Result<Seen> {
     let watch = Arc::new(Stopwatch::new(count));
     let shutdown = Shutdown::default();
     let router = Router::with_state(watch.clone()).on(TYPE, arrive);
-    let worker = Worker::new(QUEUE, router)?.concurrency(PREFETCH.into()).without_observers();
+    let worker =
+        Worker::new(QUEUE, router)?.concurrency(u32::from(PREFETCH) / 2).without_observers();
     let (bezoar, stop) = (product.bezoar.clone(), shutdown.clone());
     let worker = tokio::spawn(async move { bezoar.run_until(worker, stop).await });
     let delays = delays(count);
@@ -61,11 +65,13 @@ fn delays(count: u64) -> Vec<Duration> {
 async fn send(product: &Product, watch: &Stopwatch, delays: &[Duration]) -> Result<()> {
     let queue = Destination::Queue(QueueName::new(QUEUE)?);
     let numbers: Vec<u64> = (0..delays.len() as u64).collect();
+    let mut pace = interval(PACE);
     for (numbers, delays) in numbers.chunks(BATCH).zip(delays.chunks(BATCH)) {
         let outgoing = |(number, delay): (&u64, &Duration)| -> Result<Outgoing> {
             Ok(Outgoing { delay: *delay, ..message(numbered(*number))?.into() })
         };
         let batch = numbers.iter().zip(delays).map(outgoing).collect::<Result<Vec<_>>>()?;
+        pace.tick().await;
         numbers.iter().for_each(|number| watch.begin(*number));
         for sent in product.bezoar.transport().send(&queue, &batch).await {
             sent?;

@@ -110,7 +110,8 @@ fn start(
     router: Router<Watch>,
     shutdown: &Shutdown,
 ) -> Result<JoinHandle<Result<()>>> {
-    let worker = Worker::new(QUEUE, router)?.concurrency(PREFETCH.into()).without_observers();
+    let worker =
+        Worker::new(QUEUE, router)?.concurrency(u32::from(PREFETCH) / 2).without_observers();
     let (bezoar, shutdown) = (product.bezoar.clone(), shutdown.clone());
     Ok(tokio::spawn(async move { Ok(bezoar.run_until(worker, shutdown).await?) }))
 }

@@ -138,7 +138,7 @@ async fn work(
     // Not the log: who sets everything aside would mostly write lines about it.
     let worker = Worker::new(queue, on(Router::with_state(tally.clone())))?
         .policy(policy)
-        .concurrency(PREFETCH.into())
+        .concurrency(u32::from(PREFETCH) / 2)
         .without_observers();
     bezoar.run_until(worker, tally.shutdown).await?;
     Ok(())

@@ -152,7 +152,7 @@ impl Lane {
     /// One that somebody had is counted first, and comes again.
     async fn arrive_alone(&self, epoch: i64, delivery: lapin::message::Delivery) {
         let (tag, redelivered) = (delivery.delivery_tag, delivery.redelivered);
-        let raw = Raw::from(delivery);
+        let raw = Box::new(Raw::from(delivery));
         let message = wire::read(&raw, self.inner.options.clock.now());
         let arrived = Arrived { tag, raw, message };
         if !redelivered {
@@ -168,7 +168,7 @@ impl Lane {
         let copies = suspects.into_iter().map(|it| (it.arrived.tag, self.apart(it)));
         let (mut tags, mut copies): (Vec<_>, Vec<_>) = copies.unzip();
         while line.epoch() == epoch && !copies.is_empty() {
-            let outcomes = self.inner.publisher.publish(&copies, "receive").await;
+            let outcomes = self.inner.publisher.publish(copies.clone(), "receive").await;
             let (mut stored, mut left, mut failed) = (Vec::new(), Vec::new(), None);
             for ((tag, copy), outcome) in tags.into_iter().zip(copies).zip(outcomes) {
                 match outcome {

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::wire::hex;
+
 /// What delays are counted in.
 pub(crate) const UNIT: Duration = Duration::from_millis(25);
 /// How many digits a delay has.
@@ -86,7 +88,9 @@ pub(crate) fn turn(level: u32, to: Option<Rest>) -> String {
 
 /// The key of what ends in `queue`: names may be longer than a key has room for.
 pub(crate) fn destination(queue: &str) -> String {
-    Sha256::digest(queue).iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = hex(&Sha256::digest(queue).into());
+    digits.truncate(24);
+    digits
 }
 
 /// Whole units, rounded up: nothing is early.

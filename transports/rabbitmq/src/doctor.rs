@@ -31,12 +31,10 @@ impl RabbitTransport {
         let topology = self.topology(queue, VALIDATE)?;
         let ladder = Topology::of_delays();
         let mut findings = Vec::new();
-        for exchange in topology.exchanges.iter().chain(&ladder.exchanges) {
+        for exchange in &topology.exchanges {
             findings.extend(self.check_exchange(exchange).await?);
         }
-        for queue in &ladder.queues {
-            findings.extend(self.check_queue(queue).await?);
-        }
+        findings.extend(self.examine_ladder(&ladder).await?);
         let doctor = match &self.inner.management {
             Some(management) => Doctor { transport: self, management, queue },
             None => {
@@ -55,6 +53,20 @@ impl RabbitTransport {
         findings.extend(doctor.circle().await?);
         findings.extend(doctor.broker().await?);
         Ok(findings)
+    }
+
+    /// One that was never made is one finding, not one for each of its parts.
+    async fn examine_ladder(&self, ladder: &Topology) -> Result<Vec<Finding>, TransportError> {
+        let mut findings = Vec::new();
+        for exchange in &ladder.exchanges {
+            findings.extend(self.check_exchange(exchange).await?);
+        }
+        for queue in &ladder.queues {
+            findings.extend(self.check_queue(queue).await?);
+        }
+        let parts = ladder.exchanges.len() + ladder.queues.len();
+        let missing = findings.iter().filter(|it| findings::is_missing(it)).count();
+        Ok(if missing == parts { vec![findings::no_ladder()] } else { findings })
     }
 
     async fn check_exchange(&self, exchange: &Exchange) -> Result<Option<Finding>, TransportError> {

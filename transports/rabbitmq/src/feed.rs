@@ -133,7 +133,7 @@ impl RabbitFeed {
     async fn stamp(&self) -> Result<(), TransportError> {
         let (tags, copies): (Vec<_>, Vec<_>) = self.lock().letters.unstamped().into_iter().unzip();
         let (mut stored, mut failed) = (Vec::new(), None);
-        let outcomes = self.inner.publisher.publish(&copies, "dead_letter_feed").await;
+        let outcomes = self.inner.publisher.publish(copies, "dead_letter_feed").await;
         for (tag, outcome) in tags.into_iter().zip(outcomes) {
             match outcome {
                 Ok(Published::Stored) => stored.push(tag),

@@ -26,9 +26,21 @@ pub(crate) fn finding(
     Finding { severity, problem: problem.into(), remedy: remedy.into() }
 }
 
+const MISSING: &str = "there is no";
+
 pub(crate) fn missing(what: &str, name: &str) -> Finding {
     let remedy = "provision the queue";
-    finding(Severity::Error, format!("there is no {what} {name:?}"), remedy)
+    finding(Severity::Error, format!("{MISSING} {what} {name:?}"), remedy)
+}
+
+pub(crate) fn is_missing(finding: &Finding) -> bool {
+    finding.problem.starts_with(MISSING)
+}
+
+pub(crate) fn no_ladder() -> Finding {
+    let problem =
+        "there are no exchanges and queues for delays: no message can be tried again later";
+    finding(Severity::Error, problem.to_owned(), "provision the queue")
 }
 
 /// What a queue is for.
@@ -212,13 +224,14 @@ impl<'a> SeenQueue<'a> {
     fn consumer_timeout(&self, handler: Duration) -> Option<Finding> {
         let set = self.effective("consumer-timeout").and_then(Value::as_u64);
         let timeout = set.map_or(CONSUMER_TIMEOUT, Duration::from_millis);
-        if handler < timeout {
+        // It may lie ahead for as long as another takes.
+        if handler * 2 < timeout {
             return None;
         }
         let whose = if set.is_some() { "its" } else { "the broker's usual" };
         let problem = format!(
-            "a handler of queue {:?} may take {handler:?}, and {whose} consumer timeout is {timeout:?}: the \
-             broker would take the message away and end the channel",
+            "a handler of queue {:?} may take {handler:?}, as long may the next message wait for it, and {whose} \
+             consumer timeout is {timeout:?}: the broker would take messages away and end the channel",
             self.name
         );
         let remedy = "shorten the handler's timeout, or raise consumer_timeout on the broker";

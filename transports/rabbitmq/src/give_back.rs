@@ -86,7 +86,7 @@ impl Inner {
         };
         let strays: Vec<usize> = (0..batch.len()).filter(stray).collect();
         let second: Vec<_> = strays.iter().map(|at| straight(queue, &batch[*at])).collect();
-        for (at, outcome) in strays.iter().zip(self.publisher.publish(&second, operation).await) {
+        for (at, outcome) in strays.iter().zip(self.publisher.publish(second, operation).await) {
             outcomes[*at] = outcome;
         }
         let straightened = strays.len() + count_missing(batch, &missing);
@@ -112,7 +112,7 @@ impl Inner {
         let mut outcomes: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
         for group in groups.values() {
             let part: Vec<_> = group.iter().map(|at| batch[*at].clone()).collect();
-            for (at, outcome) in group.iter().zip(self.publisher.publish(&part, operation).await) {
+            for (at, outcome) in group.iter().zip(self.publisher.publish(part, operation).await) {
                 outcomes[*at] = Some(outcome);
             }
         }

@@ -3,9 +3,12 @@
 //! The broker sends ahead only while somebody asks. After a while without a `receive` the consumer is
 //! cancelled, and what nobody was given goes back if another consumer is there to take it.
 
-use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use bezoar_core::{Delivery, Invalid, QueueName, Receipt, SubscribeOptions, TransportError};
@@ -17,8 +20,8 @@ use lapin::{
 };
 use tokio::{
     sync::Notify,
-    task::JoinHandle,
-    time::{Instant, sleep},
+    task::{JoinHandle, yield_now},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -34,6 +37,8 @@ use crate::{
 
 /// How many messages are taken in together.
 const ARRIVALS: usize = 256;
+/// For how long messages that came lie unseen while nobody receives.
+const LULL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -52,6 +57,10 @@ pub(crate) struct Lane {
     /// Held while the consumer is started or stopped, so that neither is done twice.
     control: tokio::sync::Mutex<Option<Consuming>>,
     receivers: AtomicUsize,
+    /// Whether messages that were sent ahead lay until the lane was paused: those who take them are slow.
+    unused: AtomicBool,
+    /// Rung when somebody begins to receive.
+    wanted: Notify,
 }
 
 #[derive(Debug)]
@@ -89,6 +98,8 @@ impl Lane {
             fault: Mutex::default(),
             control: tokio::sync::Mutex::new(None),
             receivers: AtomicUsize::new(0),
+            unused: AtomicBool::new(false),
+            wanted: Notify::new(),
         });
         lane.inner.register(&lane);
         Ok(lane)
@@ -123,7 +134,18 @@ impl Lane {
 
     pub(crate) fn begin_receive(&self) -> Receiving<'_> {
         self.receivers.fetch_add(1, Ordering::SeqCst);
+        self.wanted.notify_waiters();
         Receiving(self)
+    }
+
+    /// Waits until somebody receives, but not for long. Meanwhile more arrive, and nobody is woken for each.
+    async fn until_wanted(&self) {
+        let mut wanted = std::pin::pin!(self.wanted.notified());
+        wanted.as_mut().enable();
+        match self.receivers.load(Ordering::SeqCst) {
+            0 => drop(timeout(LULL, wanted).await),
+            _ => yield_now().await, // whoever took these goes first
+        }
     }
 
     /// What must be told before going on, once.
@@ -150,6 +172,7 @@ impl Lane {
         }
         *control = None;
         let channel = self.channel().await?;
+        self.limit(&channel).await?;
         let epoch = self.ahead.epoch();
         let (queue, options) = (self.queue.as_str().into(), BasicConsumeOptions::default());
         let consume = channel.basic_consume(queue, "".into(), options, FieldTable::default());
@@ -164,6 +187,16 @@ impl Lane {
         Ok(())
     }
 
+    /// How many the broker may send ahead: half as many once some lay unused.
+    async fn limit(&self, channel: &Channel) -> Result<(), TransportError> {
+        let most = self.options.prefetch.get();
+        let most = if self.unused.load(Ordering::SeqCst) { most.div_ceil(2) } else { most };
+        let most = u16::try_from(most).unwrap_or(u16::MAX);
+        let limit = channel.basic_qos(most, BasicQosOptions::default());
+        let limited = self.inner.consuming.answered(limit, "receive").await?;
+        limited.map_err(|source| from_lapin(&source, "receive"))
+    }
+
     /// The channel, or a new one with nothing held on it.
     async fn channel(&self) -> Result<Channel, TransportError> {
         if let Some(channel) = self.ahead.live_channel() {
@@ -176,10 +209,7 @@ impl Lane {
             // Whoever subscribed made sure of it; after a reconnect the broker may be another.
             self.inner.ensure_set_aside(&self.queue, "receive").await?;
         }
-        let prefetch = u16::try_from(self.options.prefetch.get()).unwrap_or(u16::MAX);
-        let limit = channel.basic_qos(prefetch, BasicQosOptions::default());
-        let limited = self.inner.consuming.answered(limit, "receive").await?;
-        limited.map_err(|source| from_lapin(&source, "receive"))?;
+        self.unused.store(false, Ordering::SeqCst);
         self.ahead.begin(channel.clone());
         Ok(channel)
     }
@@ -191,7 +221,7 @@ impl Lane {
         self.ahead.leases_of(epoch, |leases| {
             for delivery in deliveries {
                 let (tag, redelivered) = (delivery.delivery_tag, delivery.redelivered);
-                let raw = Raw::from(delivery);
+                let raw = Box::new(Raw::from(delivery));
                 let message = wire::read(&raw, now);
                 let arrived = Arrived { tag, raw, message };
                 if redelivered || arrived.message.ledger.without_outcome() > 0 {
@@ -235,6 +265,7 @@ impl Lane {
         if self.waiting() == 0 {
             return true;
         }
+        self.unused.store(true, Ordering::SeqCst);
         if self.others_consume().await {
             self.give_back().await;
             return true;
@@ -258,7 +289,7 @@ impl Lane {
             let (epoch, waiting) = line.leases(|leases| (leases.epoch(), leases.take_waiting()));
             let copy = |it: &Arrived| self.to_queue(&it.raw, wire::returned(&it.raw, &it.message));
             let copies: Vec<_> = waiting.iter().map(copy).collect();
-            let outcomes = self.inner.publisher.publish(&copies, "receive").await;
+            let outcomes = self.inner.publisher.publish(copies, "receive").await;
             let (mut moved, mut left) = (Vec::new(), Vec::new());
             for (it, outcome) in waiting.iter().zip(outcomes) {
                 let stored = matches!(outcome, Ok(Published::Stored));
@@ -334,6 +365,7 @@ async fn pump(lane: Arc<Lane>, consumer: Consumer, epoch: i64, ended: Arc<Atomic
         }
         lane.arrive(epoch, arrived);
         failed = failures.pop();
+        lane.until_wanted().await;
     }
     if let Some(fault) = failed.as_ref().and_then(unreadable) {
         lane.set_fault(fault);

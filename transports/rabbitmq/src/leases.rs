@@ -1,7 +1,7 @@
 //! What is held on one channel: messages sent ahead, messages handed out, and which tags can be
 //! acknowledged together. Pure: whoever calls it speaks to the broker.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bezoar_core::{Delivery, Message, Receipt};
 
@@ -11,7 +11,7 @@ use crate::wire::Raw;
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) tag: u64,
-    pub(crate) raw: Raw,
+    pub(crate) raw: Box<Raw>,
     /// Without the acquisition that handing it out will be.
     pub(crate) message: Message,
 }
@@ -21,9 +21,8 @@ pub(crate) struct Arrived {
 pub(crate) struct Leases {
     epoch: i64,
     waiting: VecDeque<Arrived>,
-    held: BTreeMap<u64, Raw>,
-    /// All tags that were neither acknowledged nor refused.
-    open: BTreeSet<u64>,
+    /// All tags that were neither acknowledged nor refused; with its message, where somebody has it.
+    open: BTreeMap<u64, Option<Box<Raw>>>,
 }
 
 /// An acknowledgement to send.
@@ -54,26 +53,27 @@ impl Leases {
 
     /// Notes a tag whose message is handed to nobody from here.
     pub(crate) fn note(&mut self, tag: u64) {
-        self.open.insert(tag);
+        self.open.insert(tag, None);
     }
 
     pub(crate) fn arrive(&mut self, arrived: Arrived) {
-        self.open.insert(arrived.tag);
+        self.note(arrived.tag);
         self.waiting.push_back(arrived);
     }
 
     /// Hands out at most `max`.
     pub(crate) fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
-        let some = self.waiting.drain(..max.min(self.waiting.len()));
-        let (epoch, held) = (self.epoch, &mut self.held);
-        some.map(|Arrived { tag, raw, mut message }| {
-            held.insert(tag, raw);
+        let mut some = Vec::with_capacity(max.min(self.waiting.len()));
+        while some.len() < max
+            && let Some(Arrived { tag, raw, mut message }) = self.waiting.pop_front()
+        {
+            self.hold(tag, raw);
             let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();
-            let receipt = Receipt::Numbered { key: tag.cast_signed(), token: epoch };
-            Delivery { message, receipt, lease_until: None, redelivered }
-        })
-        .collect()
+            let receipt = Receipt::Numbered { key: tag.cast_signed(), token: self.epoch };
+            some.push(Delivery { message, receipt, lease_until: None, redelivered });
+        }
+        some
     }
 
     /// Everything that was not handed out.
@@ -82,19 +82,22 @@ impl Leases {
     }
 
     /// Ends a lease; the tag stays open until it is acknowledged. `None` for a stale receipt.
-    pub(crate) fn take(&mut self, receipt: &Receipt) -> Option<(u64, Raw)> {
+    pub(crate) fn take(&mut self, receipt: &Receipt) -> Option<(u64, Box<Raw>)> {
         let tag = self.tag(receipt)?;
-        self.held.remove(&tag).map(|raw| (tag, raw))
+        self.open.get_mut(&tag)?.take().map(|raw| (tag, raw))
     }
 
     /// Goes on with a lease that could not be settled.
-    pub(crate) fn put_back(&mut self, tag: u64, raw: Raw) {
-        self.held.insert(tag, raw);
+    pub(crate) fn hold(&mut self, tag: u64, raw: Box<Raw>) {
+        if let Some(held) = self.open.get_mut(&tag) {
+            *held = Some(raw);
+        }
     }
 
     /// Whether the receipt's lease is held.
     pub(crate) fn is_held(&self, receipt: &Receipt) -> bool {
-        self.tag(receipt).is_some_and(|tag| self.held.contains_key(&tag))
+        let open = self.tag(receipt).and_then(|tag| self.open.get(&tag));
+        open.is_some_and(Option::is_some)
     }
 
     fn tag(&self, receipt: &Receipt) -> Option<u64> {
@@ -106,9 +109,9 @@ impl Leases {
 
     /// How to acknowledge these tags: together as far as everything below is among them, the others one by one.
     pub(crate) fn acks(&mut self, mut tags: Vec<u64>) -> Vec<Ack> {
-        tags.retain(|tag| self.open.remove(tag));
+        tags.retain(|tag| self.open.remove(tag).is_some());
         tags.sort_unstable();
-        let lowest = self.open.first().copied().unwrap_or(u64::MAX);
+        let lowest = self.open.first_key_value().map_or(u64::MAX, |(tag, _)| *tag);
         let together = tags.partition_point(|tag| *tag < lowest);
         let apart = tags[together..].iter().map(|tag| Ack { tag: *tag, multiple: false });
         let first = tags[..together].last().map(|tag| Ack { tag: *tag, multiple: together > 1 });
@@ -127,7 +130,7 @@ mod tests {
 
     fn with_open(tags: &[u64]) -> Leases {
         let mut leases = Leases::new(1);
-        leases.open.extend(tags);
+        tags.iter().for_each(|tag| leases.note(*tag));
         leases
     }
 
@@ -146,6 +149,7 @@ mod tests {
         check(&[1, 2, 3, 4], &[1, 2, 4], &[(2, true), (4, false)]);
         check(&[7], &[7], &[(7, false)]);
         check(&[], &[7], &[]);
+        check(&[2, 5, 9], &[5, 2, 3], &[(5, true)]);
     }
 
     #[test]

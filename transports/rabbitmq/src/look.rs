@@ -219,7 +219,7 @@ impl Look<'_> {
     /// The tags of those that were replaced, and what went wrong with others.
     async fn replace(&self, copies: Vec<(u64, Publication)>) -> Stored {
         let (tags, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
-        let outcomes = self.inner.publisher.publish(&copies, self.operation).await;
+        let outcomes = self.inner.publisher.publish(copies, self.operation).await;
         let stored = outcomes.into_iter().map(|outcome| match outcome? {
             Published::Stored => Ok(()),
             Published::NotRouted => Err(crate::error::no_queue(self.queue, self.operation)),

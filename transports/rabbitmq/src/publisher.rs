@@ -4,13 +4,17 @@
 //! whichever confirm comes next, so returns are only matched within a batch, by what was returned.
 
 use std::{
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use bezoar_core::{ErrorKind, TransportError};
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt,
+    future::{MaybeDone, maybe_done},
+};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection,
     message::BasicReturnMessage,
@@ -28,8 +32,9 @@ use crate::{
     link::Link,
 };
 
-/// How many batches are published at once.
-const CHANNELS: usize = 8;
+/// How many batches are published at once. Who sends messages one by one needs as many as there are on their
+/// way: a broker that syncs for a moment must not hold up the next.
+const CHANNELS: usize = 32;
 /// How many confirms are waited for together.
 const WINDOW: usize = 1_000;
 /// How often to look whether an alarm has ended.
@@ -42,6 +47,38 @@ pub(crate) struct Publication {
     pub(crate) key: ShortString,
     pub(crate) properties: BasicProperties,
     pub(crate) body: Bytes,
+}
+
+/// By what a publication is known again, should the broker return it.
+struct Trace {
+    exchange: ShortString,
+    key: ShortString,
+    id: Option<ShortString>,
+    /// Of one without an id: an exchange may tell such by their headers.
+    properties: Option<BasicProperties>,
+    body: Bytes,
+}
+
+impl Trace {
+    fn split(publication: Publication) -> (Self, BasicProperties) {
+        let Publication { exchange, key, properties, body } = publication;
+        let id = properties.message_id().clone();
+        let copy = id.is_none().then(|| properties.clone());
+        (Self { exchange, key, id, properties: copy, body }, properties)
+    }
+
+    /// Whether it went the same way.
+    fn is_near(&self, returned: &BasicReturnMessage) -> bool {
+        self.exchange == returned.exchange && self.key == returned.routing_key
+    }
+
+    fn is(&self, returned: &BasicReturnMessage) -> bool {
+        let same = |properties: &BasicProperties| *properties == returned.properties;
+        self.is_near(returned)
+            && self.id == *returned.properties.message_id()
+            && self.properties.as_ref().is_none_or(same)
+            && self.body == returned.data
+    }
 }
 
 /// What the broker did with a publication that it has confirmed.
@@ -85,14 +122,17 @@ impl Publisher {
     /// Dropping the future leaves each publication sent as a whole or not at all.
     pub(crate) async fn publish(
         &self,
-        batch: &[Publication],
+        mut batch: Vec<Publication>,
         operation: &'static str,
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
-        for window in batch.chunks(WINDOW) {
+        while !batch.is_empty() {
+            let later = batch.split_off(batch.len().min(WINDOW));
+            let window = std::mem::replace(&mut batch, later);
+            let count = window.len();
             match self.publish_window(window, operation).await {
                 Ok(done) => outcomes.extend(done),
-                Err(failed) => outcomes.extend(window.iter().map(|_| Err(failed.again()))),
+                Err(failed) => outcomes.extend((0..count).map(|_| Err(failed.again()))),
             }
         }
         outcomes
@@ -100,7 +140,7 @@ impl Publisher {
 
     async fn publish_window(
         &self,
-        window: &[Publication],
+        window: Vec<Publication>,
         operation: &'static str,
     ) -> Result<Vec<Outcome>, TransportError> {
         let deadline = Instant::now() + self.options.confirm_timeout;
@@ -111,11 +151,12 @@ impl Publisher {
         let _turn = turn.expect("the semaphore is never closed");
         let line = self.line(deadline, operation).await?;
         unblocked(&line.connection, deadline, operation).await?;
-        let confirmed = line.store(window, deadline, operation).await;
+        let (traces, properties): (Vec<_>, Vec<_>) = window.into_iter().map(Trace::split).unzip();
+        let confirmed = line.store(&traces, properties, deadline, operation).await;
         if !confirmed.iter().any(|it| matches!(&it.result, Err(failed) if breaks(failed))) {
             self.lock_free().push(line);
         }
-        Ok(with_returns(window, confirmed))
+        Ok(with_returns(&traces, confirmed))
     }
 
     async fn line(
@@ -149,47 +190,58 @@ impl Publisher {
 }
 
 impl Line {
-    /// Writes all, in order, and waits for their confirms as they come. What has none at the deadline is unknown.
+    /// Writes all, in order, and waits for their confirms. What has none at the deadline is unknown.
     async fn store(
         &self,
-        window: &[Publication],
+        traces: &[Trace],
+        properties: Vec<BasicProperties>,
         deadline: Instant,
         operation: &'static str,
     ) -> Vec<Confirmed> {
-        let store = |(at, it)| async move { (at, self.store_one(it, operation).await) };
-        let mut storing: FuturesUnordered<_> = window.iter().enumerate().map(store).collect();
-        let mut confirmed: Vec<Option<Confirmed>> = window.iter().map(|_| None).collect();
-        // One timer for all, not one for each.
+        let store =
+            |(it, properties)| Box::pin(maybe_done(self.store_one(it, properties, operation)));
+        let mut storing: Vec<_> = traces.iter().zip(properties).map(store).collect();
+        // Each is written when it is first looked at.
+        poll_each(&mut storing);
+        // Backwards: the last is mostly confirmed last, and who waits for it is woken once and not for each.
         let waiting = async {
-            while let Some((at, outcome)) = storing.next().await {
-                confirmed[at] = Some(outcome);
+            for it in storing.iter_mut().rev() {
+                it.as_mut().await;
             }
         };
         if timeout_at(deadline, waiting).await.is_err() {
             // A confirm that has come and was not looked at may carry the return of one that was.
-            for _ in 0..storing.len() {
-                if let Some(Some((at, outcome))) = storing.next().now_or_never() {
-                    confirmed[at] = Some(outcome);
-                }
-            }
+            poll_each(&mut storing);
         }
         let late = || {
             error(ErrorKind::OutcomeUnknown, operation)
                 .with_source("the broker did not confirm it in time")
         };
-        confirmed.into_iter().map(|outcome| outcome.unwrap_or_else(|| late().into())).collect()
+        let stored = storing.iter_mut().map(|it| it.as_mut().take_output());
+        stored.map(|stored| stored.unwrap_or_else(|| late().into())).collect()
     }
 
-    async fn store_one(&self, it: &Publication, operation: &'static str) -> Confirmed {
+    async fn store_one(
+        &self,
+        it: &Trace,
+        properties: BasicProperties,
+        operation: &'static str,
+    ) -> Confirmed {
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let (exchange, key) = (it.exchange.clone(), it.key.clone());
-        let properties = it.properties.clone();
         let written =
             self.channel.basic_publish(exchange, key, options, &it.body, properties).await;
         match written {
             Ok(confirm) => confirmation(confirm.await, operation),
             Err(source) => from_lapin(&source, operation).into(),
         }
+    }
+}
+
+/// Goes on with each as far as it goes without waiting.
+fn poll_each<F: Future>(some: &mut [Pin<Box<MaybeDone<F>>>]) {
+    for it in some {
+        let _ = it.as_mut().now_or_never();
     }
 }
 
@@ -245,22 +297,18 @@ fn confirmation(confirmed: lapin::Result<Confirmation>, operation: &'static str)
 }
 
 /// Says of each publication whether it came back.
-fn with_returns(window: &[Publication], confirmed: Vec<Confirmed>) -> Vec<Outcome> {
-    let mut outcomes = Vec::with_capacity(window.len());
+fn with_returns(traces: &[Trace], confirmed: Vec<Confirmed>) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(traces.len());
     let mut returns = Vec::new();
     for confirmed in confirmed {
         returns.extend(confirmed.returned);
         outcomes.push(confirmed.result.map(|()| Published::Stored));
     }
     for returned in returns {
-        let same =
-            |it: &Publication| it.properties == returned.properties && it.body == returned.data;
-        let near =
-            |it: &Publication| it.exchange == returned.exchange && it.key == returned.routing_key;
         let stored = |at: &usize| matches!(outcomes[*at], Ok(Published::Stored));
-        let open: Vec<usize> = (0..window.len()).filter(stored).collect();
-        let found = open.iter().find(|at| same(&window[**at]));
-        if let Some(at) = found.or_else(|| open.iter().find(|at| near(&window[**at]))) {
+        let open: Vec<usize> = (0..traces.len()).filter(stored).collect();
+        let found = open.iter().find(|at| traces[**at].is(&returned));
+        if let Some(at) = found.or_else(|| open.iter().find(|at| traces[**at].is_near(&returned))) {
             outcomes[*at] = Ok(Published::NotRouted);
         }
     }
@@ -273,9 +321,10 @@ mod tests {
 
     use super::*;
 
-    fn publication(body: &'static str) -> Publication {
+    fn trace(body: &'static str) -> Trace {
         let (exchange, key) = ("x".into(), "k".into());
-        Publication { exchange, key, properties: BasicProperties::default(), body: body.into() }
+        let properties = Some(BasicProperties::default());
+        Trace { exchange, key, id: None, properties, body: body.into() }
     }
 
     fn confirmed(result: Result<(), TransportError>, returned: Option<&str>) -> Confirmed {
@@ -289,7 +338,7 @@ mod tests {
 
     #[track_caller]
     fn check(confirmed: [Confirmed; 2], stored: [bool; 2]) {
-        let outcomes = with_returns(&["a", "b"].map(publication), confirmed.into());
+        let outcomes = with_returns(&["a", "b"].map(trace), confirmed.into());
         let is_stored = |it: &Outcome| matches!(it, Ok(Published::Stored));
         assert_eq!([is_stored(&outcomes[0]), is_stored(&outcomes[1])], stored, "{outcomes:?}");
     }

@@ -36,7 +36,7 @@ struct Part {
 struct Held {
     at: usize,
     tag: u64,
-    raw: Raw,
+    raw: Box<Raw>,
     step: Step,
 }
 
@@ -163,21 +163,20 @@ async fn store_copies(lane: &Lane, held: &mut [Held], results: &mut [Done]) {
     if copies.is_empty() {
         return;
     }
-    let outcomes = lane.inner.publish_to(&lane.queue, &copies, "settle").await;
-    for ((at, copy), outcome) in places.into_iter().zip(&copies).zip(outcomes) {
+    let exchanges: Vec<_> = copies.iter().map(|it| it.exchange.clone()).collect();
+    let outcomes = lane.inner.publish_to(&lane.queue, copies, "settle").await;
+    for ((at, exchange), outcome) in places.into_iter().zip(exchanges).zip(outcomes) {
         results[at] = match outcome {
             Ok(Published::Stored) => Ok(()),
-            Ok(Published::NotRouted) => Err(not_routed(copy)),
+            Ok(Published::NotRouted) => Err(not_routed(exchange.as_str())),
             Err(failed) => Err(failed),
         };
     }
 }
 
-fn not_routed(copy: &Publication) -> TransportError {
-    let missing = format!(
-        "exchange {:?} leads nowhere from here; provision the queue again",
-        copy.exchange.as_str()
-    );
+fn not_routed(exchange: &str) -> TransportError {
+    let missing =
+        format!("exchange {exchange:?} leads nowhere from here; provision the queue again");
     error(ErrorKind::Unusable, "settle").with_source(missing)
 }
 
@@ -193,7 +192,7 @@ fn keep_or_return(
     line_of(lane).leases_of(epoch, |leases| {
         for Held { at, tag, raw, .. } in failed {
             match results[at].as_ref().is_err_and(may_pass) {
-                true => leases.put_back(tag, raw),
+                true => leases.hold(tag, raw),
                 false => returned.push(tag),
             }
         }

@@ -36,7 +36,7 @@ use crate::{
 const BOUND_FOR: Duration = Duration::from_secs(10);
 
 /// Queues on a RabbitMQ broker. Cheap to clone: all clones share their connections, at most
-/// three.
+/// four.
 #[derive(Debug, Clone)]
 pub struct RabbitTransport {
     pub(crate) inner: Arc<Inner>,
@@ -167,7 +167,7 @@ impl Inner {
     pub(crate) async fn publish_to(
         &self,
         queue: &QueueName,
-        batch: &[Publication],
+        batch: Vec<Publication>,
         operation: &'static str,
     ) -> Vec<Outcome> {
         let is_delayed = |it: &Publication| it.exchange.as_str() == topology::DELAY_START;
@@ -294,8 +294,8 @@ impl Transport for RabbitTransport {
         let mut prepare = |outgoing| self.publication(to, outgoing).map(|it| accepted.push(it));
         let prepared: Vec<Result<(), TransportError>> = batch.iter().map(&mut prepare).collect();
         let outcomes = match to {
-            Destination::Queue(queue) => self.inner.publish_to(queue, &accepted, "send").await,
-            _ => self.inner.publisher.publish(&accepted, "send").await,
+            Destination::Queue(queue) => self.inner.publish_to(queue, accepted, "send").await,
+            _ => self.inner.publisher.publish(accepted, "send").await,
         };
         let mut outcomes = outcomes.into_iter();
         let sent = |it: Result<(), TransportError>| match it

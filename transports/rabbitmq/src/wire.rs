@@ -51,3 +51,9 @@ impl std::fmt::Debug for Raw {
         write!(f, "Raw([hidden, {} bytes])", self.body.len())
     }
 }
+
+/// The first half of a digest, which tells apart as much as is needed.
+pub(crate) fn hex(digest: &[u8; 32]) -> String {
+    let (half, _) = digest.split_first_chunk().expect("it is longer");
+    format!("{:032x}", u128::from_be_bytes(*half))
+}

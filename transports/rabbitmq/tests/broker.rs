@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod broker {
+    mod ahead;
     mod alarms;
     mod bad_input;
     mod connections;

@@ -1,48 +1,82 @@
 //! The failed tries of a message as one header: JSON that other programs can read.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use bezoar_core::{Attempt, Code, Detail, FailureKind, millis, to_millis};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-pub(crate) fn write(history: &[Attempt]) -> String {
-    Value::Array(history.iter().map(write_one).collect()).to_string()
+/// One failed try.
+#[derive(Serialize, Deserialize)]
+struct Try<'a> {
+    generation: u32,
+    number: u32,
+    tried: u32,
+    at: i64,
+    duration_ms: i64,
+    kind: Cow<'a, str>,
+    code: Cow<'a, str>,
+    detail: Cow<'a, str>,
 }
 
-fn write_one(attempt: &Attempt) -> Value {
-    json!({
-        "generation": attempt.generation,
-        "number": attempt.number,
-        "tried": attempt.tried,
-        "at": attempt.at.as_millisecond(),
-        "duration_ms": to_millis(attempt.duration),
-        "kind": attempt.kind.as_str(),
-        "code": attempt.code.as_str(),
-        "detail": attempt.detail.reveal(),
-    })
+pub(crate) fn write(history: &[Attempt]) -> String {
+    let tries: Vec<_> = history.iter().map(Try::from).collect();
+    serde_json::to_string(&tries).expect("numbers and texts can be written")
 }
 
 /// What can be read of it; a header that somebody damaged is no reason to stop a queue.
 pub(crate) fn read(text: &str) -> Vec<Attempt> {
-    match serde_json::from_str(text) {
-        Ok(Value::Array(attempts)) => attempts.iter().map(read_one).collect(),
-        _ => Vec::new(),
+    let tries = serde_json::from_str(text).unwrap_or_else(|_| salvaged(text));
+    tries.into_iter().map(Attempt::from).collect()
+}
+
+fn salvaged(text: &str) -> Vec<Try<'static>> {
+    let Ok(Value::Array(tries)) = serde_json::from_str(text) else { return Vec::new() };
+    let salvage = |it: &Value| {
+        let number = |name: &str| it[name].as_u64().unwrap_or(0);
+        let count = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX);
+        let text = |name: &str| Cow::Owned(it[name].as_str().unwrap_or_default().to_owned());
+        Try {
+            generation: count("generation"),
+            number: count("number"),
+            tried: count("tried"),
+            at: it["at"].as_i64().unwrap_or(0),
+            duration_ms: it["duration_ms"].as_i64().unwrap_or(0),
+            kind: text("kind"),
+            code: text("code"),
+            detail: text("detail"),
+        }
+    };
+    tries.iter().map(salvage).collect()
+}
+
+impl<'a> From<&'a Attempt> for Try<'a> {
+    fn from(attempt: &'a Attempt) -> Self {
+        Self {
+            generation: attempt.generation,
+            number: attempt.number,
+            tried: attempt.tried,
+            at: attempt.at.as_millisecond(),
+            duration_ms: to_millis(attempt.duration),
+            kind: attempt.kind.as_str().into(),
+            code: attempt.code.as_str().into(),
+            detail: attempt.detail.reveal().into(),
+        }
     }
 }
 
-fn read_one(attempt: &Value) -> Attempt {
-    let number = |name: &str| attempt[name].as_u64().unwrap_or(0);
-    let count = |name: &str| u32::try_from(number(name)).unwrap_or(u32::MAX);
-    let text = |name: &str| attempt[name].as_str().unwrap_or_default();
-    Attempt {
-        generation: count("generation"),
-        number: count("number"),
-        tried: count("tried"),
-        at: millis(attempt["at"].as_i64().unwrap_or(0)),
-        duration: Duration::from_millis(number("duration_ms")),
-        kind: text("kind").parse().unwrap_or(FailureKind::Unknown),
-        code: Code::new(text("code")).unwrap_or(Code::UNKNOWN),
-        detail: Detail::truncated(text("detail").to_owned()),
+impl From<Try<'_>> for Attempt {
+    fn from(it: Try<'_>) -> Self {
+        Self {
+            generation: it.generation,
+            number: it.number,
+            tried: it.tried,
+            at: millis(it.at),
+            duration: Duration::from_millis(it.duration_ms.max(0).cast_unsigned()),
+            kind: it.kind.parse().unwrap_or(FailureKind::Unknown),
+            code: Code::new(&*it.code).unwrap_or(Code::UNKNOWN),
+            detail: Detail::truncated(it.detail.into_owned()),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The ledger as headers.
 
+use std::borrow::Cow;
+
 use bezoar_core::{Ledger, catalogue::OperationId};
 use lapin::types::AMQPValue;
 
@@ -56,7 +58,7 @@ fn make_room(headers: &mut Table) {
 
 /// The history, halved until it fits: a retry or dead-letter never fails for size.
 fn history_within(room: usize, ledger: &Ledger) -> Option<String> {
-    let mut ledger = ledger.clone();
+    let mut ledger = Cow::Borrowed(ledger);
     while !ledger.history().is_empty() {
         let written = history::write(ledger.history());
         if written.len() <= room {
@@ -64,7 +66,7 @@ fn history_within(room: usize, ledger: &Ledger) -> Option<String> {
         }
         match ledger.history().len() {
             1 => return None,
-            tries => ledger.shorten(tries / 2),
+            tries => ledger.to_mut().shorten(tries / 2),
         }
     }
     None

@@ -11,7 +11,7 @@ use lapin::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    PERSISTENT, Raw, ledger,
+    PERSISTENT, Raw, hex, ledger,
     names::{CAUSATION_ID, HEADERS, ID, OURS, TIME, is_brokers, is_reserved},
     size,
     table::{Table, number, shown, string, text},
@@ -116,9 +116,7 @@ fn derived_id(raw: &Raw) -> MessageId {
     }
     hash.update(properties.timestamp().unwrap_or(0).to_be_bytes());
     hash.update(&raw.body);
-    let digits: String =
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    MessageId::new(format!("derived-{digits}")).expect("it is short")
+    MessageId::new(format!("derived-{}", hex(&hash.finalize().into()))).expect("it is short")
 }
 
 fn read_headers(headers: &Table) -> Headers {

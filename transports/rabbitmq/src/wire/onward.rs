@@ -3,7 +3,7 @@
 use bezoar_core::Message;
 use lapin::{
     BasicProperties,
-    types::{AMQPValue, ShortString},
+    types::{AMQPValue, FieldTable, ShortString},
 };
 
 use super::{
@@ -24,14 +24,14 @@ pub(crate) fn forward(raw: &Raw, message: &Message) -> BasicProperties {
 /// The properties of a message that goes straight back to its queue: its expiration is its own again.
 pub(crate) fn returned(raw: &Raw, message: &Message) -> BasicProperties {
     let properties = forward(raw, message);
-    let mut headers = table_of(&properties);
-    let expiration = headers.remove(EXPIRATION);
-    match expiration
-        .as_ref()
-        .and_then(AMQPValue::as_long_string)
-        .and_then(|it| expiring(it.as_bytes()))
-    {
-        Some(expiration) => properties.with_headers(headers.into()).with_expiration(expiration),
+    let kept = properties.headers().as_ref().and_then(|headers| headers.inner().get(EXPIRATION));
+    let expiration = kept.and_then(AMQPValue::as_long_string);
+    match expiration.and_then(|it| expiring(it.as_bytes())) {
+        Some(expiration) => {
+            let mut headers = table_of(&properties);
+            headers.remove(EXPIRATION);
+            properties.with_headers(headers.into()).with_expiration(expiration)
+        }
         None => properties,
     }
 }
@@ -53,8 +53,10 @@ fn expiring(text: &[u8]) -> Option<ShortString> {
 /// The headers that a message keeps, and what was said in properties that it cannot keep.
 pub(super) fn carried(raw: &Raw, message: &Message) -> Table {
     let properties = &raw.properties;
-    let mut headers = table_of(properties);
-    headers.retain(|name, _| !RENEWED.contains(&name.as_str()) && !is_brokers(name.as_str()));
+    let is_kept = |name: &str| !RENEWED.contains(&name) && !is_brokers(name);
+    let all = properties.headers().iter().flat_map(FieldTable::inner);
+    let kept = all.filter(|(name, _)| is_kept(name.as_str()));
+    let mut headers: Table = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     hide_copies(&mut headers);
     let mut keep = |name: &str, value: AMQPValue| {
         headers.entry(name.into()).or_insert(value);

@@ -290,11 +290,11 @@ async fn dead_letters_that_come_back_by_themselves_are_found() {
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_handler_that_outlives_the_brokers_patience_is_found() {
     let patient = Patient::with(QueueType::Quorum, |options| Options {
-        handler_timeout: Some(Duration::from_secs(29 * 60)),
+        handler_timeout: Some(Duration::from_secs(14 * 60)),
         ..options
     })
     .await;
-    let slow = Duration::from_secs(31 * 60);
+    let slow = Duration::from_secs(16 * 60);
     let options =
         Options { handler_timeout: Some(slow), ..patient.vhost.options(QueueType::Quorum) };
     let place = patient.place.seen_with(options);

@@ -1,0 +1,42 @@
+//! What the broker sends ahead.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar_core::{Delivery, SubscribeOptions, Subscription, Transport};
+use tokio::time::sleep;
+
+use super::support::{Place, TYPES, message, one};
+
+const AHEAD: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
+/// Everything that comes without settling anything.
+async fn all(worker: &dyn Subscription) -> Vec<Delivery> {
+    let mut all = Vec::new();
+    loop {
+        let some = worker.receive(AHEAD, Duration::from_millis(500)).await.unwrap();
+        if some.is_empty() {
+            return all;
+        }
+        all.extend(some);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn once_messages_lay_unused_half_as_many_are_sent_ahead() {
+    for queue_type in TYPES {
+        let place = Place::new(queue_type).await;
+        for number in 0..12 {
+            place.send(message(&format!("m-{number}"))).await.unwrap();
+        }
+        let options = SubscribeOptions { prefetch: AHEAD, ..SubscribeOptions::default() };
+        let worker = place.transport.subscribe(&place.queue, options).await.unwrap();
+        let _first = one(&*worker).await;
+        sleep(Duration::from_secs(1)).await; // three lie there for longer than `idle`
+        let then = all(&*worker).await;
+        let ids: Vec<_> = then.iter().map(|it| it.message.id.as_str()).collect();
+        // Those three are given out, or went back to their queue, behind the others.
+        let more = ids.iter().filter(|id| !["m-1", "m-2", "m-3"].contains(id)).count();
+        assert_eq!(more, 2, "{ids:?}");
+    }
+}

@@ -172,7 +172,7 @@ impl Lab {
         let subscription = subscription.await.unwrap();
         let ten = std::num::NonZeroU32::new(10).unwrap();
         let deliveries = subscription.receive(ten, Duration::ZERO).await.unwrap();
-        deliveries.into_iter().map(|delivery| delivery.message).collect()
+        deliveries.into_iter().map(|delivery| (*delivery.message).clone()).collect()
     }
 }
 

@@ -44,7 +44,7 @@ impl Worker {
         let mut consumed = Vec::new();
         while consumed.len() < count {
             let some = self.take((count - consumed.len()).min(16)).await;
-            consumed.extend(some.iter().map(|delivery| delivery.message.clone()));
+            consumed.extend(some.iter().map(|delivery| (*delivery.message).clone()));
             yield_now().await; // a handler at work, while others receive
             self.complete(some).await;
         }
@@ -60,7 +60,7 @@ impl Worker {
             if some.is_empty() {
                 break;
             }
-            consumed.extend(some.iter().map(|delivery| delivery.message.clone()));
+            consumed.extend(some.iter().map(|delivery| (*delivery.message).clone()));
             self.complete(some).await;
         }
         consumed
@@ -69,7 +69,7 @@ impl Worker {
     /// There is no message to receive, because of this promise.
     pub(crate) async fn none(&self, promise: &str) {
         let received = self.receive(16, self.lag).await;
-        let ids = samples::ids(received.iter().map(|delivery| &delivery.message));
+        let ids = samples::ids(received.iter().map(|delivery| &*delivery.message));
         assert!(ids.is_empty(), "{promise}; received {ids:?}");
     }
 

@@ -1,6 +1,6 @@
 //! The contract that every transport keeps, as far as messages go. What operators need is in `admin`.
 
-use std::{fmt::Debug, num::NonZeroU32, time::Duration};
+use std::{fmt::Debug, num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -130,8 +130,8 @@ impl Default for SubscribeOptions {
 /// It is not `Clone`: one owner extends and settles it.
 #[derive(Debug)]
 pub struct Delivery {
-    /// The message, its present acquisition counted.
-    pub message: Message,
+    /// The message, its present acquisition counted. Shared with whoever handles it.
+    pub message: Arc<Message>,
     /// What the transport knows the lease by.
     pub receipt: Receipt,
     /// When the lease runs out, where leases do.

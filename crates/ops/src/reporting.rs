@@ -69,7 +69,7 @@ impl Reported {
                     done.extend(message.ledger.replay.map(|replay| (replay, message.id.clone())));
                 }
                 Settlement::DeadLetter { reason, attempts } if self.to.announces => {
-                    let mut message = message.clone();
+                    let mut message = (**message).clone();
                     message.ledger.fail(attempts.clone());
                     dying.push((message, reason.clone()));
                 }

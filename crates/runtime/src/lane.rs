@@ -136,12 +136,13 @@ impl Lane {
         let slot = self.slots.clone().try_acquire_owned();
         let slot = slot.expect("no more is received than there are free slots");
         let (process, outbox) = (self.process.clone(), self.outbox.clone());
-        self.tasks.spawn(async move {
+        // On the heap, because a task's future is moved several times in its life.
+        self.tasks.spawn(Box::pin(async move {
             if let Some(settled) = process.run(delivery, company).await {
                 let _ = outbox.send(settled).await; // closed only when stopping at once
             }
             drop(slot);
-        });
+        }));
     }
 
     /// Waits for the handlers and their settlements. Once we stop they have the grace period; after

@@ -4,6 +4,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -11,7 +12,7 @@ use bezoar_core::{
     Attempt, Code, Delivery, ErrorKind, Failure, FailureKind, Leases, Message, Reason, Settlement,
     Subscription, Verdict,
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tower::{Service, ServiceExt};
@@ -34,12 +35,11 @@ pub(crate) struct Process {
 impl Process {
     /// Handles a delivery and says what is to become of it; `None` if it is no longer ours.
     pub(crate) async fn run(self, mut delivery: Delivery, mut company: Company) -> Option<Settled> {
-        let message = Arc::new(delivery.message.clone());
-        let settlement = match self.given_up(&message, &company) {
+        let settlement = match self.given_up(&delivery.message, &company) {
             Some(settlement) => settlement,
-            None => self.handle(&message, &mut delivery, &mut company).await?,
+            None => self.handle(&mut delivery, &mut company).await?,
         };
-        Some(Settled { delivery, settlement, message, company })
+        Some(Settled { delivery, settlement, company })
     }
 
     /// A message that keeps taking its process along is set aside without being handled once more; one that
@@ -55,12 +55,8 @@ impl Process {
         })
     }
 
-    async fn handle(
-        &self,
-        message: &Arc<Message>,
-        delivery: &mut Delivery,
-        company: &mut Company,
-    ) -> Option<Settlement> {
+    async fn handle(&self, delivery: &mut Delivery, company: &mut Company) -> Option<Settlement> {
+        let message = &delivery.message.clone();
         let context = Context {
             message: message.clone(),
             queue: self.worker.queue.clone(),
@@ -79,8 +75,12 @@ impl Process {
             self.tell(message, &Event::Started);
             self.attempt(context).await
         };
-        let attempt = std::pin::pin!(attempt.instrument(span));
-        self.hold(attempt, delivery).await
+        let mut attempt = std::pin::pin!(attempt.instrument(span));
+        // Many are done at once, and need no timer.
+        if let Poll::Ready(settlement) = poll!(attempt.as_mut()) {
+            return Some(settlement);
+        }
+        Box::pin(self.hold(attempt, delivery)).await
     }
 
     /// Waits for the attempt and renews the lease meanwhile; `None` if the lease was lost.

@@ -19,12 +19,11 @@ const BATCH_LIMIT: usize = 256;
 /// of a lease, which is renewed each time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// A delivery, what is to become of it, and its message for those who are told.
+/// A delivery, and what is to become of it.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) delivery: Delivery,
     pub(crate) settlement: Settlement,
-    pub(crate) message: Arc<Message>,
     pub(crate) company: Company,
 }
 
@@ -61,7 +60,7 @@ impl Settler {
                     biased;
                     () = self.shutdown.aborting() => {
                         let tell = |it: &Settled| {
-                            self.tell(&it.message, &it.settlement, &Err(error.again()));
+                            self.tell(&it.delivery.message, &it.settlement, &Err(error.again()));
                         };
                         unsettled.iter().for_each(tell);
                         break;
@@ -100,7 +99,7 @@ impl Settler {
             let lease = self.worker.subscribe.lease;
             match self.subscription.extend(&mut settled.delivery, lease).await {
                 Err(error) if error.kind == ErrorKind::LeaseLost => {
-                    self.tell(&settled.message, &settled.settlement, &Err(error));
+                    self.tell(&settled.delivery.message, &settled.settlement, &Err(error));
                 }
                 _ => held.push(settled),
             }
@@ -143,13 +142,13 @@ struct Kept {
 
 impl Kept {
     fn split(settled: Settled) -> ((Delivery, Settlement), Self) {
-        let Settled { delivery, settlement, message, company } = settled;
+        let Settled { delivery, settlement, company } = settled;
         let kept = Self {
             receipt: delivery.receipt.clone(),
             lease_until: delivery.lease_until,
             redelivered: delivery.redelivered,
             settlement: settlement.clone(),
-            message,
+            message: delivery.message.clone(),
             company,
         };
         ((delivery, settlement), kept)
@@ -157,8 +156,7 @@ impl Kept {
 
     fn again(self) -> Settled {
         let Self { receipt, lease_until, redelivered, settlement, message, company } = self;
-        let copy = (*message).clone();
-        let delivery = Delivery { message: copy, receipt, lease_until, redelivered };
-        Settled { delivery, settlement, message, company }
+        let delivery = Delivery { message, receipt, lease_until, redelivered };
+        Settled { delivery, settlement, company }
     }
 }

@@ -160,7 +160,7 @@ impl State {
         let redelivered = entry.message.ledger.may_have_run();
         entry.message.ledger.acquire();
         entry.token = Some(token);
-        let message = entry.message.clone();
+        let message = Arc::new(entry.message.clone());
         entries.insert((until, key.1), entry);
         self.moved(message.id.clone(), from, Place::Leased, now);
         let receipt = Receipt::Numbered { key: key.1, token };

@@ -1,7 +1,10 @@
 //! What is held on one channel: messages sent ahead, messages handed out, and which tags can be
 //! acknowledged together. Pure: whoever calls it speaks to the broker.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use bezoar_core::{Delivery, Message, Receipt};
 
@@ -71,6 +74,7 @@ impl Leases {
             let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();
             let receipt = Receipt::Numbered { key: tag.cast_signed(), token: self.epoch };
+            let message = Arc::new(message);
             some.push(Delivery { message, receipt, lease_until: None, redelivered });
         }
         some

@@ -111,15 +111,15 @@ fn unknown(failed: &TransportError) -> TransportError {
     error(ErrorKind::OutcomeUnknown, "settle").with_source(failed.to_string())
 }
 
-fn step(lane: &Lane, raw: &Raw, mut message: Message, settlement: Settlement) -> Step {
+fn step(lane: &Lane, raw: &Raw, mut message: Arc<Message>, settlement: Settlement) -> Step {
     match settlement {
         Settlement::Complete => Step::Ack,
         Settlement::Retry { after, attempts } => {
-            message.ledger.fail(attempts);
+            Arc::make_mut(&mut message).ledger.fail(attempts);
             Step::Copy(Box::new(again(lane, raw, &message, after)))
         }
         Settlement::Release { after } => {
-            message.ledger.release();
+            Arc::make_mut(&mut message).ledger.release();
             Step::Copy(Box::new(again(lane, raw, &message, after)))
         }
         Settlement::DeadLetter { .. }
@@ -128,7 +128,7 @@ fn step(lane: &Lane, raw: &Raw, mut message: Message, settlement: Settlement) ->
             Step::Reject
         }
         Settlement::DeadLetter { reason, attempts } => {
-            message.ledger.fail(attempts);
+            Arc::make_mut(&mut message).ledger.fail(attempts);
             Step::Copy(Box::new(aside(lane, raw, &message, &reason)))
         }
     }

@@ -1,6 +1,6 @@
 //! What the writer remembers within a transaction and between them, and the statements for sending and claiming.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bezoar_core::{
     Body, Delivery, Message, Outgoing, QueueName, Reason, Receipt, millis, to_millis,
@@ -243,6 +243,7 @@ impl Session {
             message.ledger.acquire();
             let receipt = Receipt::Numbered { key: seq, token };
             let lease_until = Some(millis(until));
+            let message = Arc::new(message);
             let delivery = Delivery { message, receipt, lease_until, redelivered };
             claimed.push(Claimed { delivery, visible_at, token: row.get(15)? });
         }

@@ -43,7 +43,7 @@ pub(crate) async fn an_acquisition_without_settlement_stays_counted(case: Case) 
     case.send(message("m")).await;
     let worker = case.worker().await;
     for acquired in 1..=4 {
-        let ledger = worker.one().await.message.ledger;
+        let ledger = worker.one().await.message.ledger.clone();
         assert!(ledger.acquired >= acquired, "a worker that dies leaves its acquisition counted");
         assert_eq!((ledger.failed, ledger.released), (0, 0), "a lost lease is no failure");
         if case.counts_exactly() {
@@ -61,7 +61,7 @@ pub(crate) async fn a_failure_is_counted_and_remembered(case: Case) {
         worker.settle(worker.one().await, retry_with(vec![attempt(number)])).await;
         expected.fail(vec![attempt(number)]);
     }
-    let ledger = worker.one().await.message.ledger;
+    let ledger = worker.one().await.message.ledger.clone();
     assert_eq!((ledger.failed, ledger.released), (3, 0), "each failed attempt counts one failure");
     assert_eq!(ledger.history(), expected.history(), "each failed attempt is remembered");
 }
@@ -72,7 +72,7 @@ pub(crate) async fn a_release_is_counted_and_is_no_failure(case: Case) {
     for _ in 0..3 {
         worker.settle(worker.one().await, release(Duration::ZERO)).await;
     }
-    let ledger = worker.one().await.message.ledger;
+    let ledger = worker.one().await.message.ledger.clone();
     assert_eq!(ledger.failed, 0, "handing back uses up no retry");
     assert_eq!(ledger.released, 3, "each hand-back is counted");
     assert!(ledger.history().is_empty(), "handing back is no attempt");
@@ -116,7 +116,7 @@ pub(crate) async fn a_long_history_is_bounded(case: Case) {
     for number in 0..i64::from(failures) {
         worker.settle(worker.one().await, retry_with(vec![attempt(number)])).await;
     }
-    let ledger = worker.one().await.message.ledger;
+    let ledger = worker.one().await.message.ledger.clone();
     assert_eq!(ledger.failed, failures, "every failure is counted");
     assert_eq!(ledger.history().len(), HISTORY_LIMIT, "a bounded number is remembered");
     assert_eq!(ledger.history()[0].number, 1, "the first attempt is remembered");

@@ -118,7 +118,7 @@ pub(crate) async fn a_dropped_settlement_is_done_or_not(case: Case) {
     let mut settled = Vec::new();
     for moment in 0..MOMENTS {
         let held = worker.one().await;
-        let message = held.message.clone();
+        let message = (*held.message).clone();
         if dropped_at(moment, worker.settle(held, dead_letter())).await.is_some() {
             settled.push(message);
         }

@@ -47,7 +47,7 @@ fn receive_with(workers: Vec<Worker>, total: usize) -> JoinSet<Vec<Message>> {
                 let some = worker.receive(7, Duration::from_millis(20)).await;
                 empty += usize::from(some.is_empty());
                 received.fetch_add(some.len(), Ordering::SeqCst);
-                own.extend(some.iter().map(|held| held.message.clone()));
+                own.extend(some.iter().map(|held| (*held.message).clone()));
                 yield_now().await; // a handler at work, while others receive
                 worker.complete(some).await;
             }

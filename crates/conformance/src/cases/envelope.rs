@@ -84,7 +84,7 @@ pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
     ledger.fail(vec![attempt(3)]);
     case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
     let delivery = case.worker().await.one().await;
-    let received = delivery.message.ledger;
+    let received = delivery.message.ledger.clone();
     assert_eq!(received.history(), ledger.history(), "the history is sent with the message");
     assert_eq!((received.failed, received.released, received.replayed), (2, 3, 2), "so are counts");
     if case.counts_exactly() {
@@ -106,6 +106,6 @@ pub(crate) async fn a_history_is_kept_whatever_the_counts_say(case: Case) {
         ledger.fail(attempts.clone());
         worker.settle(held, Settlement::Retry { after: Duration::ZERO, attempts }).await;
     }
-    let received = worker.one().await.message.ledger;
+    let received = worker.one().await.message.ledger.clone();
     assert_eq!(received.history(), ledger.history(), "further tries are added to it");
 }

@@ -53,7 +53,7 @@ pub(crate) async fn a_receive_gives_a_message_once_however_short_its_lease(case:
     let subscription = opened.expect("a queue can be opened");
     let most = NonZeroU32::new(16).expect("it is not 0");
     let received = subscription.receive(most, PATIENCE).await.expect("receiving works");
-    let found = ids(received.iter().map(|held| &held.message));
+    let found = ids(received.iter().map(|held| &*held.message));
     assert!(found.is_sorted_by(|a, b| a < b), "one receive gives a message once: {found:?}");
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn ledgers_survive(mut case: Case) {
     worker.settle(before, release(Duration::ZERO)).await;
     drop(worker);
     case.restart().await;
-    let ledger = case.worker().await.one().await.message.ledger;
+    let ledger = case.worker().await.one().await.message.ledger.clone();
     assert_eq!((ledger.failed, ledger.released), (1, 2), "counts survive a restart");
     assert_eq!(ledger.history(), expected.history(), "so does the history");
     assert!(ledger.acquired > expected.acquired, "acquisitions are counted on");

@@ -124,7 +124,7 @@ async fn stale_changes_nothing(case: Case, settlement: Settlement) {
     fast.settle(held, release(Duration::ZERO)).await;
     slow.refused(stale, settlement).await;
     let after = fast.one().await.message;
-    assert_eq!(ids([&after]), ids([&message("m")]), "the message is still there");
+    assert_eq!(ids([&*after]), ids([&message("m")]), "the message is still there");
     assert_eq!((after.ledger.failed, after.ledger.released), (before.failed, before.released + 1));
     assert_eq!(after.ledger.history(), before.history(), "a stale receipt leaves no trace");
 }

@@ -52,7 +52,7 @@ async fn refused_sends(lab: &SqliteTransport) -> Vec<String> {
 async fn stale_settlements(lab: &SqliteTransport) -> Vec<String> {
     let subscription = subscription(lab).await;
     let stale = || Delivery {
-        message: sensitive("stale"),
+        message: sensitive("stale").into(),
         receipt: Receipt::Numbered { key: 1, token: 1 },
         lease_until: Some(millis(1)),
         redelivered: false,

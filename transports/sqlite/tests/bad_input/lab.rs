@@ -7,6 +7,7 @@ use std::{
     ops::Range,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -119,7 +120,7 @@ pub(crate) async fn receive(lab: &SqliteTransport, max: u32) -> Vec<Delivery> {
     subscription(lab).await.receive(max, Duration::ZERO).await.unwrap()
 }
 
-pub(crate) async fn receive_one(lab: &SqliteTransport) -> Message {
+pub(crate) async fn receive_one(lab: &SqliteTransport) -> Arc<Message> {
     receive(lab, 1).await.remove(0).message
 }
 

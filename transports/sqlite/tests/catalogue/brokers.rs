@@ -26,7 +26,7 @@ async fn take_in(ward: &Ward, letters: Vec<DeadLetter>) -> u64 {
 /// Gives the broker everything that waits for it.
 async fn give_back(ward: &Ward) -> Vec<Message> {
     let held = ward.receive(RESULTS, 100).await;
-    let messages = held.iter().map(|held| held.message.clone()).collect();
+    let messages = held.iter().map(|held| (*held.message).clone()).collect();
     ward.settle(RESULTS, held, &Settlement::Complete).await;
     messages
 }

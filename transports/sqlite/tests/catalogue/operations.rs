@@ -71,7 +71,7 @@ async fn a_replay_under_new_ids_names_the_old_one_as_its_cause() {
     let held = ward.receive("lab", 9).await;
     let message = held[0].message.clone();
     assert_ne!(message.id.as_str(), "a");
-    assert_eq!(message.causation_id.unwrap().as_str(), "a");
+    assert_eq!(message.causation_id.as_ref().unwrap().as_str(), "a");
     assert_eq!(message.body.reveal().as_ref(), CANARY.as_bytes());
     assert_eq!((message.ledger.replay, message.ledger.history().len()), (Some(first), 1));
     assert_eq!(ward.items(first).await[0].message_id.as_str(), "a");

@@ -92,7 +92,7 @@ impl Side {
         received: Result<Vec<Delivery>, TransportError>,
     ) -> Answer {
         let shown = |delivery: &Delivery| Received {
-            message: delivery.message.clone(),
+            message: (*delivery.message).clone(),
             lease_until: delivery.lease_until,
             redelivered: delivery.redelivered,
         };

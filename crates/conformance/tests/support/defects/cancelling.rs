@@ -123,7 +123,7 @@ impl Defect for RemovesFirst {
             results.extend(open.inner.settle(vec![(held, Settlement::Complete)]).await);
             yield_now().await;
             if said != Settlement::Complete {
-                open.store.memory.send(&(&open.queue).into(), &[message.into()]).await;
+                open.store.memory.send(&(&open.queue).into(), &[(*message).clone().into()]).await;
                 let again = open.inner.receive(NonZeroU32::MIN, Duration::ZERO).await.unwrap();
                 open.inner
                     .settle(again.into_iter().map(|held| (held, said.clone())).collect())

@@ -1,6 +1,6 @@
 //! Attempts that are not counted, or not remembered.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{Attempt, Detail, Failure, FailureKind, HISTORY_LIMIT, Settlement, millis};
@@ -11,14 +11,14 @@ pub(crate) fn controls() -> Vec<Control> {
     vec![
         Control::new(
             "counts an acquisition only when it is settled",
-            || received(|held| held.message.ledger.acquired -= 1),
+            || received(|held| Arc::make_mut(&mut held.message).ledger.acquired -= 1),
             &["attempts::an_acquisition_is_counted_before_the_handler_runs"],
         ),
         Control::new(
             "forgets an acquisition without an outcome",
             || {
                 received(|held| {
-                    let ledger = &mut held.message.ledger;
+                    let ledger = &mut Arc::make_mut(&mut held.message).ledger;
                     ledger.acquired = ledger.failed + ledger.released + 1;
                 })
             },
@@ -100,7 +100,8 @@ pub(crate) fn controls() -> Vec<Control> {
             || {
                 received(|held| {
                     if held.message.ledger.failed > 0 {
-                        held.message.headers.insert("retried".to_owned(), "yes".into());
+                        let message = Arc::make_mut(&mut held.message);
+                        message.headers.insert("retried".to_owned(), "yes".into());
                     }
                 })
             },

@@ -1,5 +1,7 @@
 //! Messages that do not come out as they went in.
 
+use std::sync::Arc;
+
 use bezoar_core::{Body, CorrelationId, HeaderValue, Ledger, MessageType, millis};
 
 use super::{Control, Twist, received, sent};
@@ -66,7 +68,7 @@ fn envelopes() -> Vec<Control> {
                 received(|held| {
                     let Ledger { acquired, failed, released, replayed, .. } = held.message.ledger;
                     if failed == 0 && replayed == 0 {
-                        held.message.ledger =
+                        Arc::make_mut(&mut held.message).ledger =
                             Ledger::restored(acquired, 0, released, 0, Vec::new());
                     }
                 })

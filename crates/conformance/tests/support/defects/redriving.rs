@@ -1,6 +1,6 @@
 //! Dead letters that are not kept, or not sent back as they should be.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
@@ -160,7 +160,7 @@ fn redriving() -> Vec<Control> {
             || {
                 received(|held| {
                     if held.message.ledger.replayed > 0 {
-                        without_history(&mut held.message);
+                        without_history(Arc::make_mut(&mut held.message));
                     }
                 })
             },

@@ -108,7 +108,10 @@ impl Defect for KeepsTheDead {
     async fn settle(&self, open: &Opened, batch: Settlements) -> Outcomes {
         for (held, said) in &batch {
             if matches!(said, Settlement::DeadLetter { .. }) {
-                open.store.memory.send(&(&open.queue).into(), &[held.message.clone().into()]).await;
+                open.store
+                    .memory
+                    .send(&(&open.queue).into(), &[(*held.message).clone().into()])
+                    .await;
             }
         }
         open.inner.settle(batch).await

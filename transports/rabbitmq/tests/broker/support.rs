@@ -10,7 +10,7 @@ use bezoar_core::{
 use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
 use lapin::{Channel, Connection, ConnectionProperties};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const TYPES: [QueueType; 2] = [QueueType::Quorum, QueueType::Classic];
 
 pub(crate) fn url() -> String {
@@ -22,7 +22,7 @@ pub(crate) fn options(queue_type: QueueType) -> Options {
         management_url: env::var("BEZOAR_TEST_AMQP_MANAGEMENT").ok().map(Into::into),
         queue_type,
         idle: Duration::from_millis(100),
-        connect_timeout: Duration::from_secs(5),
+        connect_timeout: Duration::from_secs(20),
         reconnect_pause: Duration::from_millis(200),
         ..Options::from_url(&url()).unwrap()
     }

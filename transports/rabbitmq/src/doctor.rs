@@ -3,10 +3,11 @@
 //! AMQP tells what is missing, and one argument that is another. The management API tells the rest. Who may
 //! not ask it learns from a note what could not be looked at.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bezoar_core::{ErrorKind, Finding, QueueName, Severity, TransportError};
 use lapin::{
+    ExchangeKind,
     options::{ExchangeDeclareOptions, QueueDeclareOptions},
     types::FieldTable,
 };
@@ -16,9 +17,9 @@ use crate::{
     error::{from_lapin, is_not_found},
     findings::{self, Role, SeenQueue, finding, missing},
     management::Management,
-    provision::{declare_queue, kind},
+    provision::{declare_exchange, declare_queue},
     routes::{self, Next},
-    topology::{Binding, Exchange, Queue, Target, Topology},
+    topology::{Binding, Queue, Topology},
 };
 
 const VALIDATE: &str = "validate";
@@ -69,19 +70,17 @@ impl RabbitTransport {
         Ok(if missing == parts { vec![findings::no_ladder()] } else { findings })
     }
 
-    async fn check_exchange(&self, exchange: &Exchange) -> Result<Option<Finding>, TransportError> {
+    async fn check_exchange(&self, name: &str) -> Result<Option<Finding>, TransportError> {
         let channel = self.inner.asking.question(VALIDATE).await?;
-        let name = || exchange.name.as_str().into();
         let checking = async {
             let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
-            let (kind, none) = (kind(exchange), FieldTable::default());
-            channel.exchange_declare(name(), kind.clone(), passive, none.clone()).await?;
-            let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
-            channel.exchange_declare(name(), kind, durable, none).await
+            let none = FieldTable::default();
+            channel.exchange_declare(name.into(), ExchangeKind::Direct, passive, none).await?;
+            declare_exchange(&channel, name).await
         };
         let found = self.inner.asking.answered(checking, VALIDATE).await?;
         self.inner.asking.keep(channel);
-        judged(found, "exchange", &exchange.name)
+        judged(found, "exchange", name)
     }
 
     /// Looks whether it is there, and then declares it once more: that changes nothing, and the broker says
@@ -193,20 +192,22 @@ impl Doctor<'_> {
         topology: &Topology,
         ladder: &Topology,
     ) -> Result<Vec<Finding>, TransportError> {
-        let mut findings = Vec::new();
+        let mut missing: BTreeMap<&str, Vec<&Binding>> = BTreeMap::new();
         let exchanges: Vec<_> = topology.exchanges.iter().chain(&ladder.exchanges).collect();
         let wanted: Vec<_> = topology.bindings.iter().chain(&ladder.bindings).collect();
         for exchange in exchanges {
-            let there = self.management.bindings_from(&exchange.name, VALIDATE).await;
+            let there = self.management.bindings_from(exchange, VALIDATE).await;
             let there = match look(there, "bindings")? {
                 Look::Seen(there) => there,
                 Look::Refused(note) => return Ok(vec![note]),
             };
-            let of_exchange = wanted.iter().filter(|binding| binding.from == exchange.name);
+            let of_exchange = wanted.iter().filter(|binding| binding.from == *exchange);
             let is_there = |binding: &Binding| there.iter().any(|it| is_same(binding, it));
-            findings.extend(of_exchange.filter(|it| !is_there(it)).map(|it| unbound(it)));
+            for binding in of_exchange.filter(|it| !is_there(it)) {
+                missing.entry(&binding.to).or_default().push(binding);
+            }
         }
-        Ok(findings)
+        Ok(missing.values().filter_map(|of_queue| unbound(of_queue)).collect())
     }
 
     /// Whether what is set aside comes back to the queue by itself, again and again.
@@ -297,22 +298,18 @@ impl std::fmt::Display for Place {
 }
 
 fn is_same(binding: &Binding, there: &serde_json::Value) -> bool {
-    let (kind, name) = match &binding.to {
-        Target::Queue(name) => ("queue", name),
-        Target::Exchange(name) => ("exchange", name),
-    };
-    there["destination_type"] == kind
-        && there["destination"] == name.as_str()
+    there["destination_type"] == "queue"
+        && there["destination"] == binding.to.as_str()
         && there["routing_key"] == binding.key.as_str()
 }
 
-fn unbound(binding: &Binding) -> Finding {
-    let (from, key) = (&binding.from, &binding.key);
-    let to = match &binding.to {
-        Target::Queue(name) => format!("queue {name:?}"),
-        Target::Exchange(name) => format!("exchange {name:?}"),
+/// What a queue lacks is one finding.
+fn unbound(missing: &[&Binding]) -> Option<Finding> {
+    let (Binding { from, to, key }, more) = missing.split_first()?;
+    let lack = match more.len() {
+        0 => format!("exchange {from:?} does not lead to queue {to:?} by key {key:?}"),
+        more => format!("exchange {from:?} and {more} more do not lead to queue {to:?}"),
     };
-    let problem =
-        format!("exchange {from:?} does not lead to {to} by key {key:?}: what goes there is lost");
-    finding(Severity::Error, problem, "provision the queue")
+    let problem = format!("{lack}: what goes there is lost");
+    Some(finding(Severity::Error, problem, "provision the queue"))
 }

@@ -83,5 +83,5 @@ mod wire;
 
 pub use options::{DeadLettering, Options, QueueType};
 pub use tls::Pem;
-pub use topology::{Binding, Exchange, Queue, Target, Topology};
+pub use topology::{Binding, Queue, Topology};
 pub use transport::RabbitTransport;

@@ -3,14 +3,14 @@
 use bezoar_core::{ErrorKind, QueueName, TransportError};
 use lapin::{
     Channel, ExchangeKind,
-    options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::FieldTable,
 };
 
 use crate::{
     RabbitTransport,
     error::{error, from_lapin},
-    topology::{Binding, Exchange, Queue, Target, Topology},
+    topology::{Binding, Queue, Topology},
 };
 
 impl RabbitTransport {
@@ -62,7 +62,7 @@ impl RabbitTransport {
         for queue in others {
             self.made(declare_queue(&channel, queue)).await?;
         }
-        let of_last = |it: &&Binding| it.to == Target::Queue(last.name.clone());
+        let of_last = |it: &&Binding| it.to == last.name;
         for binding in topology.bindings.iter().filter(|it| !of_last(it)) {
             self.made(bind(&channel, binding)).await?;
         }
@@ -83,17 +83,10 @@ impl RabbitTransport {
     }
 }
 
-pub(crate) fn kind(exchange: &Exchange) -> ExchangeKind {
-    match exchange.kind {
-        "topic" => ExchangeKind::Topic,
-        _ => ExchangeKind::Direct,
-    }
-}
-
-async fn declare_exchange(channel: &Channel, exchange: &Exchange) -> lapin::Result<()> {
+pub(crate) async fn declare_exchange(channel: &Channel, name: &str) -> lapin::Result<()> {
     let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
-    let name = exchange.name.as_str().into();
-    channel.exchange_declare(name, kind(exchange), durable, FieldTable::default()).await
+    let none = FieldTable::default();
+    channel.exchange_declare(name.into(), ExchangeKind::Direct, durable, none).await
 }
 
 pub(crate) async fn declare_queue(channel: &Channel, queue: &Queue) -> lapin::Result<()> {
@@ -102,17 +95,8 @@ pub(crate) async fn declare_queue(channel: &Channel, queue: &Queue) -> lapin::Re
     channel.queue_declare(name, durable, queue.arguments.clone()).await.map(|_| ())
 }
 
-async fn bind(channel: &Channel, binding: &Binding) -> lapin::Result<()> {
+pub(crate) async fn bind(channel: &Channel, binding: &Binding) -> lapin::Result<()> {
     let (from, key) = (binding.from.as_str().into(), binding.key.as_str().into());
-    let none = FieldTable::default();
-    match &binding.to {
-        Target::Queue(queue) => {
-            let options = QueueBindOptions::default();
-            channel.queue_bind(queue.as_str().into(), from, key, options, none).await
-        }
-        Target::Exchange(exchange) => {
-            let options = ExchangeBindOptions::default();
-            channel.exchange_bind(exchange.as_str().into(), from, key, options, none).await
-        }
-    }
+    let (to, options) = (binding.to.as_str().into(), QueueBindOptions::default());
+    channel.queue_bind(to, from, key, options, FieldTable::default()).await
 }

@@ -2,15 +2,13 @@
 //! dead-letter exchange is missing or leads nowhere, so this is made sure of first.
 
 use bezoar_core::{ErrorKind, QueueName, TransportError};
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
-use lapin::types::FieldTable;
 
 use crate::{
     DeadLettering,
     error::{error, from_lapin},
     findings::read_refusal,
-    provision::{declare_queue, kind},
-    topology::{Binding, Exchange, Queue, Target, Topology},
+    provision::{bind, declare_exchange, declare_queue},
+    topology::{Binding, Queue, Topology},
     transport::Inner,
 };
 
@@ -44,18 +42,14 @@ impl Inner {
 
     async fn ensure_exchange(
         &self,
-        exchange: &Exchange,
+        name: &str,
         operation: &'static str,
     ) -> Result<(), TransportError> {
-        let name = exchange.name.as_str();
         if !self.has_exchange(name, operation).await? {
             return Err(unfit(&format!("there is no exchange {name:?}"), operation));
         }
         let channel = self.asking.question(operation).await?;
-        let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
-        let declare =
-            channel.exchange_declare(name.into(), kind(exchange), durable, FieldTable::default());
-        let declared = self.asking.answered(declare, operation).await?;
+        let declared = self.asking.answered(declare_exchange(&channel, name), operation).await?;
         self.asking.keep(channel);
         accepted(declared, &format!("exchange {name:?}"), &["durable", "type"], operation)
     }
@@ -98,27 +92,18 @@ impl Inner {
         binding: &Binding,
         operation: &'static str,
     ) -> Result<(), TransportError> {
-        let (from, key) = (binding.from.as_str(), binding.key.as_str());
-        let Target::Queue(to) = &binding.to else { return Ok(()) };
+        let Binding { from, to, key } = binding;
         if let Some(management) = &self.management
             && let Ok(there) = management.bindings_from(from, operation).await
         {
             let leads =
-                there.iter().any(|it| it["destination"] == to.as_str() && it["routing_key"] == key);
+                there.iter().any(|it| it["destination"] == **to && it["routing_key"] == **key);
             let missing =
                 || unfit(&format!("exchange {from:?} does not lead to queue {to:?}"), operation);
             return leads.then_some(()).ok_or_else(missing);
         }
         let channel = self.asking.question(operation).await?;
-        let options = QueueBindOptions::default();
-        let bind = channel.queue_bind(
-            to.as_str().into(),
-            from.into(),
-            key.into(),
-            options,
-            FieldTable::default(),
-        );
-        let bound = self.asking.answered(bind, operation).await?;
+        let bound = self.asking.answered(bind(&channel, binding), operation).await?;
         self.asking.keep(channel);
         accepted(bound, &format!("the binding of queue {to:?}"), &[], operation)
     }

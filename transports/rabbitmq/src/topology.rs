@@ -1,5 +1,7 @@
 //! Which exchanges, queues and bindings a queue needs, as a value. Who creates or checks them is elsewhere.
 
+use std::iter;
+
 use bezoar_core::{Invalid, QueueName};
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -16,31 +18,18 @@ const DEAD_SUFFIX: &str = ".dead";
 const ALONE_SUFFIX: &str = ".alone";
 /// What everything of the ladder of delays begins with.
 pub(crate) const DELAY_PREFIX: &str = "bezoar.delay.";
-/// Where the ladder is entered.
-pub(crate) const DELAY_START: &str = "bezoar.delay.start";
-/// Where the ladder ends, and the queues begin.
-pub(crate) const DELAY_END: &str = "bezoar.delay.end";
 /// The broker's own limit of deliveries, which would drop what it is reached by. Out of the way: we count.
 const DELIVERY_LIMIT: i64 = 1_000_000;
 
 /// What there must be for a queue to work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// In the order of creation.
-    pub exchanges: Vec<Exchange>,
+    /// Direct and durable ones, in the order of creation.
+    pub exchanges: Vec<String>,
     /// In the order of creation.
     pub queues: Vec<Queue>,
     /// In the order of creation.
     pub bindings: Vec<Binding>,
-}
-
-/// An exchange, durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exchange {
-    /// Its name.
-    pub name: String,
-    /// `direct` or `topic`.
-    pub kind: &'static str,
 }
 
 /// A queue, durable.
@@ -52,29 +41,20 @@ pub struct Queue {
     pub arguments: FieldTable,
 }
 
-/// A binding from an exchange.
+/// A binding from an exchange to a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     /// The exchange.
     pub from: String,
-    /// The queue or exchange that messages go on to.
-    pub to: Target,
+    /// The queue.
+    pub to: String,
     /// For which routing keys.
     pub key: String,
 }
 
-/// Where a binding leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// To a queue.
-    Queue(String),
-    /// To another exchange.
-    Exchange(String),
-}
-
 impl Topology {
     /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, a queue of those
-    /// that are run alone, and its way back from the ladder of delays.
+    /// that are run alone, and its ways back from the ladder of delays.
     ///
     /// # Errors
     ///
@@ -82,46 +62,35 @@ impl Topology {
     pub fn of_queue(queue: &QueueName, queue_type: QueueType) -> Result<Self, Invalid> {
         let (work, dead) = (queue.as_str().to_owned(), dead_queue(queue)?);
         let arguments = dead_lettered(queue_type, DEAD_EXCHANGE, Some(&work));
-        let to_dead = Binding {
-            from: DEAD_EXCHANGE.to_owned(),
-            to: Target::Queue(dead.clone()),
-            key: work.clone(),
-        };
-        let from_delay = Binding {
-            from: DELAY_END.to_owned(),
-            to: Target::Queue(work.clone()),
-            key: delay::destination(&work),
-        };
+        let to_dead =
+            Binding { from: DEAD_EXCHANGE.to_owned(), to: dead.clone(), key: work.clone() };
+        let bindings = iter::once(to_dead).chain(ways_back(&work)).collect();
         Ok(Self {
-            exchanges: vec![Exchange { name: DEAD_EXCHANGE.to_owned(), kind: "direct" }],
+            exchanges: vec![DEAD_EXCHANGE.to_owned()],
             queues: vec![
                 Queue { name: dead, arguments: stored(queue_type) },
                 Queue { name: alone_queue(queue)?, arguments: arguments.clone() },
                 Queue { name: work, arguments },
             ],
-            bindings: vec![to_dead, from_delay],
+            bindings,
         })
     }
 
     /// The ladder of delays, shared by all queues. See `delay.rs`.
     pub fn of_delays() -> Self {
-        let direct = |name: &str| Exchange { name: name.to_owned(), kind: "direct" };
-        let bind = |from: &str, to, key| Binding { from: from.to_owned(), to, key };
-        let to_rest = |rest| Target::Queue(delay_queue(rest));
-        let mut exchanges = vec![direct(DELAY_START), direct(DELAY_END)];
-        let mut bindings = Vec::new();
-        for level in 0..delay::LEVELS {
-            let behind = behind_level(level);
-            exchanges.push(direct(&behind));
-            let lower = Rest::all().filter(|rest| rest.level < level);
-            bindings
-                .extend(lower.map(|to| bind(&behind, to_rest(to), delay::turn(level, Some(to)))));
-            let to_end = Target::Exchange(DELAY_END.to_owned());
-            bindings.push(bind(&behind, to_end, delay::turn(level, None)));
+        let turns = |level| {
+            let lower = Rest::all().filter(move |rest| rest.level < level);
+            lower.map(move |to| Binding {
+                from: behind_level(level),
+                to: delay_queue(to),
+                key: delay::turn(level, to),
+            })
+        };
+        Self {
+            exchanges: (0..delay::LEVELS).map(behind_level).collect(),
+            queues: Rest::all().map(resting).collect(),
+            bindings: (0..delay::LEVELS).flat_map(turns).collect(),
         }
-        bindings.extend(Rest::all().map(|rest| bind(DELAY_START, to_rest(rest), rest.entry())));
-        let queues = Rest::all().map(resting).collect();
-        Self { exchanges, queues, bindings }
     }
 }
 
@@ -144,8 +113,22 @@ fn beside(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
 }
 
 /// A queue of the ladder.
-fn delay_queue(rest: Rest) -> String {
-    format!("{}.{}", behind_level(rest.level), rest.digit)
+pub(crate) fn delay_queue(rest: Rest) -> String {
+    format!("{DELAY_PREFIX}{rest}")
+}
+
+/// Whether this is the name of a queue of the ladder.
+pub(crate) fn is_delay_queue(name: &str) -> bool {
+    name.starts_with(DELAY_PREFIX)
+}
+
+/// How a queue's messages come back from the ladder: from each level.
+pub(crate) fn ways_back(queue: &str) -> impl Iterator<Item = Binding> {
+    (0..delay::LEVELS).map(move |level| Binding {
+        from: behind_level(level),
+        to: queue.to_owned(),
+        key: delay::end(level, queue),
+    })
 }
 
 /// The exchange that messages go to when they have rested on a level of the ladder.
@@ -155,7 +138,7 @@ fn behind_level(level: u32) -> String {
 
 /// Whether a queue is none that somebody sends to: a part of the ladder, or beside a work queue.
 pub(crate) fn is_inner(name: &str) -> bool {
-    name.starts_with(DELAY_PREFIX) || name.ends_with(DEAD_SUFFIX) || name.ends_with(ALONE_SUFFIX)
+    is_delay_queue(name) || name.ends_with(DEAD_SUFFIX) || name.ends_with(ALONE_SUFFIX)
 }
 
 fn stored(queue_type: QueueType) -> FieldTable {
@@ -221,24 +204,25 @@ mod tests {
 
     #[test]
     fn every_way_leads_to_its_end() {
-        let ladder = Topology::of_delays();
-        let next = |from: &str, way: &delay::Way| -> Vec<Target> {
-            let carries = |key: &String| *key == way.entry || way.turns.contains(key);
-            let leads = |it: &&Binding| it.from == from && carries(&it.key);
-            ladder.bindings.iter().filter(leads).map(|it| it.to.clone()).collect()
+        let queue = QueueName::new("q").unwrap();
+        let (ladder, of_queue) =
+            (Topology::of_delays(), Topology::of_queue(&queue, QueueType::Quorum).unwrap());
+        let next = |from: &str, way: &delay::Way| -> Vec<String> {
+            let leads = |it: &&Binding| it.from == from && way.turns.contains(&it.key);
+            let bindings = ladder.bindings.iter().chain(&of_queue.bindings);
+            bindings.filter(leads).map(|it| it.to.clone()).collect()
         };
         for millis in [1, 25, 125, 100_000, 123_456_789, 6_000_000_000] {
             let way = delay::way(std::time::Duration::from_millis(millis), "q").unwrap();
-            let mut at = DELAY_START.to_owned();
-            let rests = way.turns.len() - 1;
-            for _ in 0..rests {
-                let [Target::Queue(queue)] = &next(&at, &way)[..] else { panic!("{at} {way:?}") };
-                let queue = ladder.queues.iter().find(|it| it.name == *queue).unwrap();
-                let behind = &queue.arguments.inner()["x-dead-letter-exchange"];
-                at = behind.as_long_string().unwrap().to_string();
+            let mut at = delay_queue(way.first);
+            for _ in &way.turns {
+                let rest = ladder.queues.iter().find(|it| it.name == at).unwrap();
+                let behind = &rest.arguments.inner()["x-dead-letter-exchange"];
+                let behind = behind.as_long_string().unwrap().to_string();
+                let [to] = &next(&behind, &way)[..] else { panic!("{at} {way:?}") };
+                to.clone_into(&mut at);
             }
-            let end = Target::Exchange(DELAY_END.to_owned());
-            assert_eq!(next(&at, &way), [end], "{way:?}");
+            assert_eq!(at, "q", "{way:?}");
         }
     }
 }

@@ -15,10 +15,7 @@ use bezoar_core::{
     SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use jiff::Timestamp;
-use lapin::{
-    options::{QueueBindOptions, QueueDeclareOptions},
-    types::FieldTable,
-};
+use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use tokio::time::Instant;
 
 use crate::{
@@ -27,6 +24,7 @@ use crate::{
     lane::Lane,
     link::Link,
     management::Management,
+    provision::bind,
     publisher::{Outcome, Publication, Published, Publisher},
     subscription::RabbitSubscription,
     topology, wire,
@@ -154,8 +152,8 @@ impl Inner {
     ) -> Publication {
         match delay::way(after, queue.as_str()) {
             Some(way) => Publication {
-                exchange: topology::DELAY_START.into(),
-                key: way.entry.into(),
+                exchange: "".into(),
+                key: topology::delay_queue(way.first).into(),
                 properties: wire::with_turns(direct.properties, &way.turns),
                 body: direct.body,
             },
@@ -170,7 +168,7 @@ impl Inner {
         batch: Vec<Publication>,
         operation: &'static str,
     ) -> Vec<Outcome> {
-        let is_delayed = |it: &Publication| it.exchange.as_str() == topology::DELAY_START;
+        let is_delayed = |it: &Publication| topology::is_delay_queue(it.key.as_str());
         if batch.iter().any(is_delayed)
             && let Err(failed) = self.bind_delays(queue, operation).await
         {
@@ -190,14 +188,12 @@ impl Inner {
             return Ok(());
         }
         let channel = self.asking.question(operation).await?;
-        let (end, key) = (topology::DELAY_END, delay::destination(queue.as_str()));
-        let binding = channel.queue_bind(
-            queue.as_str().into(),
-            end.into(),
-            key.into(),
-            QueueBindOptions::default(),
-            FieldTable::default(),
-        );
+        let binding = async {
+            for way in topology::ways_back(queue.as_str()) {
+                bind(&channel, &way).await?;
+            }
+            Ok(())
+        };
         let answer = self.asking.answered(binding, operation).await?;
         self.asking.keep(channel);
         match answer {

@@ -179,12 +179,16 @@ async fn a_missing_binding_is_made_where_it_cannot_be_seen() {
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_broken_ladder_of_delays_is_found() {
     let patient = Patient::new(QueueType::Quorum).await;
-    let (queue, start) = ("bezoar.delay.0.1".into(), "bezoar.delay.start".into());
-    let unbind = patient.channel.queue_unbind(queue, start, "0.1".into(), FieldTable::default());
+    let (queue, level) = ("bezoar.delay.0.1".into(), "bezoar.delay.1".into());
+    let unbind = patient.channel.queue_unbind(queue, level, "1>0.1".into(), FieldTable::default());
     unbind.await.unwrap();
     patient.expect(Severity::Error, "does not lead to queue \"bezoar.delay.0.1\"").await;
     patient.place.transport.repair(&patient.place.queue).await.unwrap();
     assert!(patient.findings().await.iter().all(|it| it.severity == Severity::Note));
+
+    let queue = patient.place.queue.to_string();
+    patient.remake(&queue, true, &sound(&queue)).await;
+    patient.expect(Severity::Error, "\"bezoar.delay.0\" and 9 more do not lead to queue").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,6 +26,7 @@ use crate::{
     access::Access,
     api::Problem,
     broker::Broker,
+    intakes::Intakes,
     route::{Route, told},
     telemetry::{Correlation, Metrics, QueueFigures, TRACEPARENT, accept_span, ended, traceparent},
 };
@@ -49,6 +50,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) correlation: Correlation,
     pub(crate) shutdown: Shutdown,
+    /// What takes dead letters of brokers in.
+    pub(crate) intakes: Intakes,
     pub(crate) changing: RwLock<Changing>,
     /// When the store last refused a message because it is full.
     pub(crate) full: Mutex<Option<Instant>>,

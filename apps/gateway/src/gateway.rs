@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use bezoar::{
-    Bezoar, Clock, QueueName, Shutdown, SystemClock, Worker,
+    Bezoar, Clock, Shutdown, SystemClock, Worker,
     catalogue::Catalogue,
-    ops::{Conductor, Intake, Outcomes, Reporting},
+    ops::{Conductor, Reporting},
     sqlite,
 };
 use secrecy::SecretString;
@@ -34,6 +34,7 @@ use crate::{
         Breaker, BreakerOptions, Client, ClientOptions, Endpoint, EndpointOptions, PauseRequest,
         Rate,
     },
+    intakes::Intakes,
     route::{PAUSED, Route, Source, Valve, paused_setting},
     server,
     telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
@@ -42,9 +43,6 @@ use crate::{
 
 /// What a worker waits beyond its endpoint's own deadline, so that the clearer failure is recorded.
 const MARGIN: Duration = Duration::from_secs(5);
-
-/// How long dead letters on their way between a broker and the store may take to arrive when the gateway stops.
-const INTAKE_GRACE: Duration = Duration::from_secs(5);
 
 /// A running gateway.
 #[derive(Debug)]
@@ -56,31 +54,9 @@ pub struct Gateway {
     breakers: Mutex<Vec<(String, BreakerOptions, Breaker)>>,
     /// Routes that a reload has ended, and whose last deliveries may still be under way.
     ending: Mutex<Vec<Arc<Route>>>,
-    /// What takes dead letters of brokers in, by queue.
-    intakes: Mutex<BTreeMap<QueueName, (Outcomes, Running)>>,
     token: Option<GeneratedToken>,
     serving: JoinHandle<()>,
     background: JoinSet<()>,
-}
-
-/// Something that goes on in the background, and that finishes what it has begun when it is told to stop or dropped.
-#[derive(Debug)]
-struct Running {
-    shutdown: Shutdown,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    async fn stopped(mut self) {
-        self.shutdown.drain();
-        let _ = (&mut self.task).await;
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.shutdown.drain();
-    }
 }
 
 /// The token of a gateway for which none is configured.
@@ -124,6 +100,7 @@ impl Gateway {
                 Correlation::Off
             },
             shutdown: Shutdown::default(),
+            intakes: Intakes::default(),
             full: Mutex::default(),
             changing: RwLock::new(Changing {
                 access,
@@ -142,7 +119,6 @@ impl Gateway {
             client: Mutex::new(client(&config)),
             breakers: Mutex::default(),
             ending: Mutex::default(),
-            intakes: Mutex::default(),
             token,
             serving: tokio::spawn(serving),
             background: background::start(&app, &config),
@@ -152,7 +128,7 @@ impl Gateway {
         for route in &config.routes {
             gateway.start_route(route, config.watch(&route.from)).await?;
         }
-        gateway.start_intakes(&config);
+        gateway.app.intakes.follow(&gateway.app, &config);
         gateway.warn_of_unconfigured().await;
         Ok(gateway)
     }
@@ -200,7 +176,7 @@ impl Gateway {
             changing.queues = new.all_queues();
             changing.editable = editable(&new);
         });
-        self.start_intakes(&new);
+        self.app.intakes.follow(&self.app, &new);
         if reload.tokens_changed {
             let (access, _) = access(&new)?;
             self.change(|changing| changing.access = access);
@@ -217,7 +193,6 @@ impl Gateway {
         let grace = lock(&self.config).server.drain;
         self.app.shutdown.drain();
         self.background.abort_all();
-        let intakes = std::mem::take(&mut *lock(&self.intakes));
         let mut routes = self.app.routes();
         routes.append(&mut lock(&self.ending));
         routes.iter().for_each(|route| route.drain());
@@ -232,9 +207,7 @@ impl Gateway {
                 route.stopped().await;
             }
         }
-        for (_, running) in intakes.into_values() {
-            let _ = tokio::time::timeout(INTAKE_GRACE, running.stopped()).await;
-        }
+        self.app.intakes.stop().await;
         let _ = self.serving.await;
     }
 
@@ -280,41 +253,6 @@ impl Gateway {
             _ => transport,
         };
         Source { transport: Arc::new(transport), admin: broker }
-    }
-
-    /// Takes in the dead letters of brokers' queues that are to be taken in, and of no others.
-    fn start_intakes(&self, config: &Config) {
-        let mut intakes = lock(&self.intakes);
-        let mut wanted = BTreeMap::new();
-        for queue in config.all_queues() {
-            let Some(broker) = self.app.broker(&queue) else { continue };
-            if config.watch(&queue) == Watch::Take {
-                let routed = config.routes.iter().any(|route| route.from == queue);
-                let outcomes = if routed { Outcomes::Reported } else { Outcomes::Unheard };
-                wanted.insert(queue, (outcomes, broker.clone()));
-            }
-        }
-        intakes.retain(|queue, (outcomes, _)| {
-            wanted.get(queue).is_some_and(|(wanted, _)| wanted == outcomes)
-        });
-        for (queue, (outcomes, broker)) in wanted {
-            intakes
-                .entry(queue)
-                .or_insert_with_key(|queue| (outcomes, self.start_intake(queue, broker, outcomes)));
-        }
-    }
-
-    fn start_intake(&self, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> Running {
-        let intake = Intake {
-            broker: Arc::new(broker),
-            queue: queue.clone(),
-            catalogue: self.app.catalogue.clone(),
-            store: self.app.bezoar.transport().clone(),
-            outcomes,
-        };
-        let shutdown = self.app.shutdown.child();
-        let task = tokio::spawn(intake.run(shutdown.clone()));
-        Running { shutdown, task }
     }
 
     fn breaker(&self, destination: String, options: BreakerOptions) -> Breaker {

@@ -20,6 +20,7 @@ pub mod config;
 pub mod doctor;
 pub mod endpoint;
 mod gateway;
+mod intakes;
 mod rate;
 mod route;
 mod server;

@@ -68,13 +68,16 @@ fn find(
     let queue = QueueName::new(queue)?;
     caller.needs(role, Some(&queue))?;
     app.known(&queue, |queue| caller.sees(queue))?;
-    match app.broker(&queue) {
-        Some(broker) => Ok((queue, broker.clone())),
-        None => {
-            let detail = "this queue is on no broker; use /v1/replays or /v1/discards";
-            Err(Problem::new(StatusCode::CONFLICT, "conflict", detail))
+    let elsewhere = match app.broker(&queue) {
+        Some(_) if app.intakes.takes(&queue) => {
+            "dead letters of this queue do not stay on its broker, they are taken in as they come"
         }
-    }
+        Some(broker) => return Ok((queue, broker.clone())),
+        None => "this queue is on no broker",
+    };
+    let detail =
+        format!("{elsewhere}; use /v1/replays or /v1/discards, `bezoar dead` without --on-broker");
+    Err(Problem::new(StatusCode::CONFLICT, "conflict", detail))
 }
 
 /// Written before it is done.

@@ -50,3 +50,19 @@ async fn they_are_removed_only_by_whoever_knows_how_many_there_are() {
     assert_eq!(client.dead().await, 0);
     lab.gateway.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn those_that_are_taken_in_are_not_looked_for_there() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = client.lab(endpoint.port, "").await;
+    for (what, wanted) in
+        [("redrive", r#"{"reason": "mended"}"#), ("purge", r#"{"reason": "old", "expect": 0}"#)]
+    {
+        let path = format!("/v1/queues/{}/{what}", client.segment());
+        let (status, told) = lab.post(&path, &[], wanted).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{told}");
+        assert!(told["detail"].as_str().unwrap().contains("taken in as they come"), "{told}");
+    }
+    lab.gateway.stop().await;
+}

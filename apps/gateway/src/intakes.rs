@@ -1,0 +1,100 @@
+//! Dead letters of brokers' queues on their way into the catalogue.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bezoar::{
+    QueueName, Shutdown,
+    ops::{Intake, Outcomes},
+};
+use tokio::task::JoinHandle;
+
+use crate::{
+    app::App,
+    broker::Broker,
+    config::{Config, Watch},
+};
+
+/// How long dead letters on their way between a broker and the store may take to arrive when the gateway stops.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What takes dead letters in, by queue.
+#[derive(Debug, Default)]
+pub(crate) struct Intakes(Mutex<BTreeMap<QueueName, (Outcomes, Running)>>);
+
+/// Something that goes on in the background, and that finishes what it has begun when it is told to stop or dropped.
+#[derive(Debug)]
+struct Running {
+    shutdown: Shutdown,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn stopped(mut self) {
+        self.shutdown.drain();
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.drain();
+    }
+}
+
+impl Intakes {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, (Outcomes, Running)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether dead letters of this queue are taken in.
+    pub(crate) fn takes(&self, queue: &QueueName) -> bool {
+        self.lock().contains_key(queue)
+    }
+
+    /// Takes in the dead letters of the queues that are configured so, and of no others.
+    pub(crate) fn follow(&self, app: &App, config: &Config) {
+        let mut wanted = BTreeMap::new();
+        for queue in config.all_queues() {
+            let Some(broker) = app.broker(&queue) else { continue };
+            if config.watch(&queue) == Watch::Take {
+                let routed = config.routes.iter().any(|route| route.from == queue);
+                let outcomes = if routed { Outcomes::Reported } else { Outcomes::Unheard };
+                wanted.insert(queue, (outcomes, broker.clone()));
+            }
+        }
+        let mut running = self.lock();
+        running.retain(|queue, (outcomes, _)| {
+            wanted.get(queue).is_some_and(|(wanted, _)| wanted == outcomes)
+        });
+        for (queue, (outcomes, broker)) in wanted {
+            running
+                .entry(queue)
+                .or_insert_with_key(|queue| (outcomes, start(app, queue, broker, outcomes)));
+        }
+    }
+
+    /// Ends them all, as soon as what is on its way has arrived.
+    pub(crate) async fn stop(&self) {
+        let all = std::mem::take(&mut *self.lock());
+        for (_, running) in all.into_values() {
+            let _ = tokio::time::timeout(GRACE, running.stopped()).await;
+        }
+    }
+}
+
+fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> Running {
+    let intake = Intake {
+        broker: Arc::new(broker),
+        queue: queue.clone(),
+        catalogue: app.catalogue.clone(),
+        store: app.bezoar.transport().clone(),
+        outcomes,
+    };
+    let shutdown = app.shutdown.child();
+    let task = tokio::spawn(intake.run(shutdown.clone()));
+    Running { shutdown, task }
+}

@@ -128,6 +128,25 @@ async fn work_that_is_done_is_not_done_again_while_its_outcome_cannot_be_stored(
     assert_eq!(memory.depth(&lab()).await.unwrap().dead, Some(0));
 }
 
+/// In real time: what blocks a thread takes none of the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_before_it_waits_keeps_its_lease() {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let memory = MemoryTransport::new(Options::default());
+    memory.provision(&lab()).await.unwrap();
+    send(&memory, "m").await;
+    let handler = || async {
+        RUNS.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(2_200));
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+    };
+    let worker = Worker::new("lab", Router::new().on("result", handler)).unwrap().lease(3 * SECOND);
+    let running = start(&memory, worker);
+    until_idle(&memory).await;
+    running.abort();
+    assert_eq!(RUNS.load(Ordering::SeqCst), 1, "its lease was renewed as soon as it waited");
+}
+
 #[derive(Debug)]
 struct Clumsy;
 

@@ -136,7 +136,7 @@ impl Lane {
         let slot = self.slots.clone().try_acquire_owned();
         let slot = slot.expect("no more is received than there are free slots");
         let (process, outbox) = (self.process.clone(), self.outbox.clone());
-        // On the heap, because a task's future is moved several times in its life.
+        // On the heap, because a future is moved several times on its way into a task and out of it.
         self.tasks.spawn(Box::pin(async move {
             if let Some(settled) = process.run(delivery, company).await {
                 let _ = outbox.send(settled).await; // closed only when stopping at once

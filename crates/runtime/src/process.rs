@@ -76,21 +76,23 @@ impl Process {
             self.attempt(context).await
         };
         let mut attempt = std::pin::pin!(attempt.instrument(span));
+        let started = Instant::now();
         // Many are done at once, and need no timer.
         if let Poll::Ready(settlement) = poll!(attempt.as_mut()) {
             return Some(settlement);
         }
-        Box::pin(self.hold(attempt, delivery)).await
+        Box::pin(self.hold(attempt, started, delivery)).await
     }
 
     /// Waits for the attempt and renews the lease meanwhile; `None` if the lease was lost.
     async fn hold(
         &self,
         mut attempt: Pin<&mut impl Future<Output = Settlement>>,
+        started: Instant,
         delivery: &mut Delivery,
     ) -> Option<Settlement> {
         let third = (self.worker.subscribe.lease / 3).max(Duration::from_millis(1));
-        let mut renewal = interval_at(Instant::now() + third, third);
+        let mut renewal = interval_at(started + third, third);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

@@ -6,7 +6,7 @@
 //! three rests on a way: each adds its own lag.
 //!
 //! A message carries the keys of its whole way, and they stay the same: the queue of its first rest, which the
-//! broker's default exchange knows, and a turn for what follows each rest. Behind each level is an exchange that
+//! broker's default exchange knows (and no queue has the name of another key), and a turn for what follows each rest. Behind each level is an exchange that
 //! knows only the turns that begin there: to another rest, or to the end. Exchanges are direct ones, and few: with
 //! patterns on topic exchanges the broker took half as much processor time again, and each further one costs.
 
@@ -16,6 +16,8 @@ use sha2::{Digest, Sha256};
 
 use crate::wire::hex;
 
+/// What everything of the ladder begins with, and nothing else.
+pub(crate) const PREFIX: &str = "bezoar.delay.";
 /// What delays are counted in.
 pub(crate) const UNIT: Duration = Duration::from_millis(25);
 /// How many digits a delay has.
@@ -85,14 +87,14 @@ pub(crate) fn way(delay: Duration, queue: &str) -> Option<Way> {
 
 /// The key of what goes on from a level to rest again.
 pub(crate) fn turn(level: u32, to: Rest) -> String {
-    format!("{level}>{to}")
+    format!("{PREFIX}{level}>{to}")
 }
 
 /// The key of what leaves a level for `queue`, whose name may be longer than a key has room for.
 pub(crate) fn end(level: u32, queue: &str) -> String {
     let mut digits = hex(&Sha256::digest(queue).into());
     digits.truncate(24);
-    format!("{level}>{digits}")
+    format!("{PREFIX}{level}>{digits}")
 }
 
 /// Whole units, rounded up: nothing is early.
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_way_rests_once_for_each_digit() {
-        let turns = vec!["1>0.5".to_owned(), end(0, "q")];
+        let turns = vec!["bezoar.delay.1>0.5".to_owned(), end(0, "q")];
         let first = Rest { level: 1, digit: 3 };
         assert_eq!(way(UNIT * 0o35, "q"), Some(Way { first, turns }));
     }

@@ -207,7 +207,7 @@ impl Doctor<'_> {
                 missing.entry(&binding.to).or_default().push(binding);
             }
         }
-        Ok(missing.values().filter_map(|of_queue| unbound(of_queue)).collect())
+        Ok(missing.iter().map(|(queue, lacking)| unbound(queue, lacking)).collect())
     }
 
     /// Whether what is set aside comes back to the queue by itself, again and again.
@@ -304,12 +304,13 @@ fn is_same(binding: &Binding, there: &serde_json::Value) -> bool {
 }
 
 /// What a queue lacks is one finding.
-fn unbound(missing: &[&Binding]) -> Option<Finding> {
-    let (Binding { from, to, key }, more) = missing.split_first()?;
-    let lack = match more.len() {
-        0 => format!("exchange {from:?} does not lead to queue {to:?} by key {key:?}"),
-        more => format!("exchange {from:?} and {more} more do not lead to queue {to:?}"),
+fn unbound(queue: &str, lacking: &[&Binding]) -> Finding {
+    let lack = match lacking {
+        [Binding { from, key, .. }] => {
+            format!("exchange {from:?} does not lead to queue {queue:?} by key {key:?}")
+        }
+        all => format!("{} exchanges do not lead to queue {queue:?}", all.len()),
     };
-    let problem = format!("{lack}: what goes there is lost");
-    Some(finding(Severity::Error, problem, "provision the queue"))
+    let problem = format!("{lack}: what goes there is stuck or lost");
+    finding(Severity::Error, problem, "provision the queue")
 }

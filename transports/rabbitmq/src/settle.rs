@@ -163,21 +163,24 @@ async fn store_copies(lane: &Lane, held: &mut [Held], results: &mut [Done]) {
     if copies.is_empty() {
         return;
     }
-    let exchanges: Vec<_> = copies.iter().map(|it| it.exchange.clone()).collect();
+    let ways: Vec<_> = copies.iter().map(|it| (it.exchange.clone(), it.key.clone())).collect();
     let outcomes = lane.inner.publish_to(&lane.queue, copies, "settle").await;
-    for ((at, exchange), outcome) in places.into_iter().zip(exchanges).zip(outcomes) {
+    for ((at, (exchange, key)), outcome) in places.into_iter().zip(ways).zip(outcomes) {
         results[at] = match outcome {
             Ok(Published::Stored) => Ok(()),
-            Ok(Published::NotRouted) => Err(not_routed(exchange.as_str())),
+            Ok(Published::NotRouted) => Err(not_routed(exchange.as_str(), key.as_str())),
             Err(failed) => Err(failed),
         };
     }
 }
 
-fn not_routed(exchange: &str) -> TransportError {
-    let missing =
-        format!("exchange {exchange:?} leads nowhere from here; provision the queue again");
-    error(ErrorKind::Unusable, "settle").with_source(missing)
+fn not_routed(exchange: &str, key: &str) -> TransportError {
+    let missing = match exchange {
+        "" => format!("there is no queue {key:?}"),
+        _ => format!("exchange {exchange:?} leads nowhere from here"),
+    };
+    error(ErrorKind::Unusable, "settle")
+        .with_source(format!("{missing}; repair the queue, or run `bezoar provision`"))
 }
 
 /// Keeps what may be settled a little later. The rest goes back to its queue, flagged.

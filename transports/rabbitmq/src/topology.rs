@@ -16,8 +16,6 @@ pub(crate) const DEAD_EXCHANGE: &str = "bezoar.dead";
 const DEAD_SUFFIX: &str = ".dead";
 /// What the queue of messages that are run alone is called: its work queue's name, and this.
 const ALONE_SUFFIX: &str = ".alone";
-/// What everything of the ladder of delays begins with.
-pub(crate) const DELAY_PREFIX: &str = "bezoar.delay.";
 /// The broker's own limit of deliveries, which would drop what it is reached by. Out of the way: we count.
 const DELIVERY_LIMIT: i64 = 1_000_000;
 
@@ -58,8 +56,12 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if the name is so long that its other queues cannot be named.
+    /// [`Invalid`] if the name is so long that its other queues cannot be named, or is one of the ladder of delays.
     pub fn of_queue(queue: &QueueName, queue_type: QueueType) -> Result<Self, Invalid> {
+        if is_delay_queue(queue.as_str()) {
+            let taken = format!("begins with `{}`, as only queues for delays do", delay::PREFIX);
+            return Err(Invalid::new("queue name", taken));
+        }
         let (work, dead) = (queue.as_str().to_owned(), dead_queue(queue)?);
         let arguments = dead_lettered(queue_type, DEAD_EXCHANGE, Some(&work));
         let to_dead =
@@ -114,12 +116,12 @@ fn beside(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
 
 /// A queue of the ladder.
 pub(crate) fn delay_queue(rest: Rest) -> String {
-    format!("{DELAY_PREFIX}{rest}")
+    format!("{}{rest}", delay::PREFIX)
 }
 
 /// Whether this is the name of a queue of the ladder.
 pub(crate) fn is_delay_queue(name: &str) -> bool {
-    name.starts_with(DELAY_PREFIX)
+    name.starts_with(delay::PREFIX)
 }
 
 /// How a queue's messages come back from the ladder: from each level.
@@ -133,7 +135,7 @@ pub(crate) fn ways_back(queue: &str) -> impl Iterator<Item = Binding> {
 
 /// The exchange that messages go to when they have rested on a level of the ladder.
 fn behind_level(level: u32) -> String {
-    format!("{DELAY_PREFIX}{level}")
+    format!("{}{level}", delay::PREFIX)
 }
 
 /// Whether a queue is none that somebody sends to: a part of the ladder, or beside a work queue.
@@ -197,9 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_room_is_refused() {
-        let long = QueueName::new("x".repeat(250)).unwrap();
-        assert!(Topology::of_queue(&long, QueueType::Classic).is_err());
+    fn a_name_without_room_or_that_is_taken_is_refused() {
+        for name in ["x".repeat(250), "bezoar.delay.1>0.5".to_owned()] {
+            let name = QueueName::new(name).unwrap();
+            assert!(Topology::of_queue(&name, QueueType::Classic).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{
     topology, wire,
 };
 
-/// For how long a queue's way back from the ladder of delays is taken for granted.
+/// For how long a queue's ways back from the ladder of delays are taken for granted.
 const BOUND_FOR: Duration = Duration::from_secs(10);
 
 /// Queues on a RabbitMQ broker. Cheap to clone: all clones share their connections, at most
@@ -188,28 +188,22 @@ impl Inner {
             return Ok(());
         }
         let channel = self.asking.question(operation).await?;
-        let binding = async {
-            for way in topology::ways_back(queue.as_str()) {
-                bind(&channel, &way).await?;
+        for way in topology::ways_back(queue.as_str()) {
+            match self.asking.answered(bind(&channel, &way), operation).await? {
+                Ok(()) => (),
+                Err(source) if is_not_found(&source) => {
+                    self.look(queue, queue.as_str(), operation).await?;
+                    let missing = "the queues for delays are missing; provision the queue again";
+                    return Err(error(ErrorKind::Unusable, operation).with_source(missing));
+                }
+                Err(source) => return Err(of_queue(&source, queue, operation)),
             }
-            Ok(())
-        };
-        let answer = self.asking.answered(binding, operation).await?;
-        self.asking.keep(channel);
-        match answer {
-            Ok(()) => {
-                let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-                bound.retain(|_, at| at.elapsed() < BOUND_FOR);
-                bound.insert(queue.clone(), Instant::now());
-                Ok(())
-            }
-            Err(source) if is_not_found(&source) => {
-                self.look(queue, queue.as_str(), operation).await?;
-                Err(error(ErrorKind::Unusable, operation)
-                    .with_source("the queues for delays are missing; provision the queue again"))
-            }
-            Err(source) => Err(of_queue(&source, queue, operation)),
         }
+        self.asking.keep(channel);
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.retain(|_, at| at.elapsed() < BOUND_FOR);
+        bound.insert(queue.clone(), Instant::now());
+        Ok(())
     }
 
     /// How many messages the queue `name` has ready; `queue` is what is not found if it is missing.

@@ -137,10 +137,10 @@ async fn a_handler_that_blocks_before_it_waits_keeps_its_lease() {
     send(&memory, "m").await;
     let handler = || async {
         RUNS.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(2_200));
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        std::thread::sleep(Duration::from_millis(3_500));
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
     };
-    let worker = Worker::new("lab", Router::new().on("result", handler)).unwrap().lease(3 * SECOND);
+    let worker = Worker::new("lab", Router::new().on("result", handler)).unwrap().lease(5 * SECOND);
     let running = start(&memory, worker);
     until_idle(&memory).await;
     running.abort();

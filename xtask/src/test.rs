@@ -89,10 +89,9 @@ impl Suite {
 /// would have other features, and be built once more.
 fn rabbitmq_suite(runner: Runner) -> Suite {
     let arguments: &[&str] = match runner {
-        // They mostly wait: for delays, and for the broker. One that fails is tried once more and then shown as flaky:
-        // on a busy machine a broker that has just been started may not answer for many seconds.
+        // They mostly wait: for delays, and for the broker.
         Runner::Nextest => {
-            with_broker!["nextest", "run", "--run-ignored=only", "--test-threads=4", "--retries=1"; ]
+            with_broker!["nextest", "run", "--run-ignored=only", "--test-threads=4"; ]
         }
         Runner::Cargo => with_broker!["test"; "--", "--ignored"],
     };

@@ -1,6 +1,6 @@
 //! What lapin and the broker say, as the contract says it.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bezoar_core::{ErrorKind, QueueName, TransportError};
 use lapin::{
@@ -22,10 +22,17 @@ pub(crate) fn late(operation: &'static str, what: &'static str) -> TransportErro
     error(ErrorKind::Unavailable, operation).with_source(what)
 }
 
+/// How soon to ask again for a queue that does not answer.
+pub(crate) const AWAY_PAUSE: Duration = Duration::from_millis(100);
+
 /// The one place where lapin's errors get their meaning. By AMQP code: lapin's own idea of what can be
 /// recovered from takes a missing queue for a passing trouble.
 pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> TransportError {
     let (kind, remedy) = match source.kind() {
+        _ if is_away(source) => (
+            ErrorKind::Throttled { retry_after: Some(AWAY_PAUSE) },
+            "the queue is being made just now, or its node is away",
+        ),
         Lapin::ProtocolError(amqp) => match amqp.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
                 (ErrorKind::NotAuthorized, "the user lacks a permission here")
@@ -110,6 +117,14 @@ pub(crate) fn while_connecting(
 pub(crate) fn is_not_found(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
+        && !is_away(source)
+}
+
+/// Whether the broker knows a queue that does not answer: a queue is there a moment before it works.
+fn is_away(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ProtocolError(amqp)
+        if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND))
+            && amqp.get_message().as_str().contains("down or inaccessible"))
 }
 
 /// Whether the broker says that somebody else consumes alone.

@@ -6,10 +6,11 @@ use lapin::{
     options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::FieldTable,
 };
+use tokio::time::{Instant, sleep};
 
 use crate::{
     RabbitTransport,
-    error::{error, from_lapin},
+    error::{AWAY_PAUSE, error, from_lapin},
     topology::{Binding, Queue, Topology},
 };
 
@@ -25,12 +26,7 @@ impl RabbitTransport {
 
     /// Creates what is missing. What is there with other arguments is an error.
     pub(crate) async fn create(&self, queue: &QueueName) -> Result<(), TransportError> {
-        let topology = self.topology(queue, "provision")?;
-        let ladder = Topology::of_delays();
-        if !self.has_ladder(&ladder).await? {
-            self.create_all(&ladder).await?;
-        }
-        self.create_all(&topology).await
+        self.make(queue, false).await
     }
 
     /// Creates what a queue needs and lacks, as [`provision`](bezoar_core::QueueAdmin::provision) does, and also
@@ -41,8 +37,30 @@ impl RabbitTransport {
     ///
     /// As of `provision`.
     pub async fn repair(&self, queue: &QueueName) -> Result<(), TransportError> {
-        let topology = self.topology(queue, "provision")?;
-        self.create_all(&Topology::of_delays()).await?;
+        self.make(queue, true).await
+    }
+
+    /// Again for a while, if somebody else makes the same just now.
+    async fn make(&self, queue: &QueueName, whole_ladder: bool) -> Result<(), TransportError> {
+        let deadline = Instant::now() + self.inner.options.connect_timeout;
+        loop {
+            match self.make_once(queue, whole_ladder).await {
+                Err(failed)
+                    if matches!(failed.kind, ErrorKind::Throttled { .. })
+                        && Instant::now() < deadline =>
+                {
+                    sleep(AWAY_PAUSE).await;
+                }
+                made => return made,
+            }
+        }
+    }
+
+    async fn make_once(&self, queue: &QueueName, whole_ladder: bool) -> Result<(), TransportError> {
+        let (topology, ladder) = (self.topology(queue, "provision")?, Topology::of_delays());
+        if whole_ladder || !self.has_ladder(&ladder).await? {
+            self.create_all(&ladder).await?;
+        }
         self.create_all(&topology).await
     }
 

@@ -7,6 +7,7 @@ use bezoar_core::{
     ErrorKind, Finding, Outgoing, QueueAdmin, Severity, SubscribeOptions, Transport,
 };
 use bezoar_rabbitmq::{DeadLettering, Options, QueueType};
+use futures_util::future::join_all;
 use lapin::{
     Channel, Connection, ExchangeKind,
     options::{
@@ -338,4 +339,12 @@ async fn who_may_not_look_is_told_what_was_not_seen() {
     let findings = blind.transport.validate(&blind.queue).await.unwrap();
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].remedy.contains("management_url"));
+}
+
+/// As gateways that start together on a new broker do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn who_provision_at_once_do_not_disturb_each_other() {
+    let vhost = Vhost::new().await;
+    join_all((0..8).map(|_| Place::with(vhost.options(QueueType::Quorum)))).await;
 }

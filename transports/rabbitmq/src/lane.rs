@@ -179,7 +179,10 @@ impl Lane {
         let asked = self.ahead.asking(&channel);
         let consumer = self.inner.consuming.answered(consume, "receive").await?;
         asked.answered();
-        let consumer = consumer.map_err(|source| of_queue(&source, &self.queue, "receive"))?;
+        // What cannot be read may be there before the answer to this is.
+        let consumer = consumer.map_err(|source| {
+            unreadable(&source).unwrap_or_else(|| of_queue(&source, &self.queue, "receive"))
+        })?;
         let (tag, ended) = (consumer.tag(), Arc::new(AtomicBool::new(false)));
         let pump = tokio::spawn(pump(self.clone(), consumer, epoch, ended.clone()));
         tokio::spawn(watch(Arc::downgrade(self)));

@@ -37,7 +37,7 @@ pub use bezoar_core::{
     Failure, FailureKind, Finding, HeaderValue, Headers, Invalid, Jitter, Ledger, Message,
     MessageId, MessageType, Outgoing, Page, QueueAdmin, QueueName, Reason, RetryPolicy, Selection,
     Sensitive, Settlement, Severity, SubscribeOptions, Subscription, SystemClock, Transport,
-    TransportError, Verdict,
+    TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
 };
 pub use bezoar_memory as memory;
 pub use bezoar_ops as ops;
@@ -46,7 +46,7 @@ pub use bezoar_rabbitmq as rabbitmq;
 pub use bezoar_runtime::{
     AttemptNumber, Context, CorrelationIds, Defect, Event, Failed, FromMessage, FromRef, Gate,
     Handler, HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher,
-    Refusal, Router, Shutdown, State, Worker,
+    Refusal, Router, Shutdown, State, Uncounted, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;

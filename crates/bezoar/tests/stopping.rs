@@ -208,8 +208,12 @@ impl Subscription for UnreliableSubscription {
         self.inner.settle(batch).await
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        self.inner.extend(delivery, lease).await
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        self.inner.extend(deliveries, lease).await
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

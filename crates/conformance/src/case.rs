@@ -54,6 +54,11 @@ impl Case {
         self.harness.elapse(self.ticks(ticks)).await;
     }
 
+    /// Lets a part of a tick pass.
+    pub(crate) async fn elapse_a_little(&self) {
+        self.harness.elapse(self.ticks(1) / 8).await;
+    }
+
     /// Lets every lease run out.
     pub(crate) async fn outlast_leases(&self) {
         self.elapse(LEASE + 1).await;

@@ -194,8 +194,15 @@ impl Subscription for FaultySubscription {
         settled.unwrap_or_else(|kind| self.faulty.all_failed(kind, Step::Settle, count))
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        self.attempt(Step::Extend, self.inner.extend(delivery, lease)).await
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        let count = deliveries.len();
+        let work = self.inner.extend(deliveries, lease);
+        let extended = self.faulty.with_fault(Step::Extend, &self.queue, work).await;
+        extended.unwrap_or_else(|kind| self.faulty.all_failed(kind, Step::Extend, count))
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

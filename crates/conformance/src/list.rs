@@ -91,6 +91,7 @@ macro_rules! for_each_case {
             a_topic_is_refused_where_there_are_none if no_topics,
             receive_gives_no_more_than_asked_for,
             receive_gives_what_is_there_when_asked_for_more,
+            a_receive_ends_with_its_bytes,
         }
         once {
             the_same_id_is_accepted_once if deduplication,
@@ -164,6 +165,9 @@ macro_rules! for_each_case {
             extending_after_loss_is_refused if expiry and fencing,
             extending_after_settlement_is_refused if fencing,
             a_held_message_does_not_hold_up_others,
+            several_leases_are_renewed_at_once if expiry,
+            a_renewal_has_one_result_for_each_delivery_in_order if fencing,
+            a_renewal_whose_answer_was_lost_leaves_the_lease_ours if expiry,
         }
         settlement {
             complete_removes_the_message,
@@ -192,6 +196,10 @@ macro_rules! for_each_case {
             a_long_history_is_bounded,
             what_may_have_been_worked_on_unnoticed_is_redelivered if expiry and counting,
             what_was_sent_is_unchanged_by_retries,
+            uncounted_failures_are_summed_up_and_use_no_retry,
+            an_uncounted_failure_returns_after_its_delay if scheduled,
+            a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it,
+            an_outcome_clears_acquisitions_without_one if expiry and counting,
         }
         dead_letters {
             reason_and_time_are_kept,
@@ -248,6 +256,7 @@ macro_rules! for_each_case {
             a_wait_dropped_while_sending_loses_nothing,
             a_dropped_send_is_whole_or_nothing,
             a_dropped_settlement_is_done_or_not if expiry,
+            a_dropped_renewal_leaves_the_lease_ours if expiry,
             closing_gives_back_what_was_not_handed_out,
         }
         restart {

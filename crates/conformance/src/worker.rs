@@ -100,6 +100,22 @@ impl Worker {
         assert_lease_lost(self.try_settle(delivery, settlement).await);
     }
 
+    /// Renews the lease of one delivery.
+    pub(crate) async fn try_extend(
+        &self,
+        delivery: &mut Delivery,
+        lease: Duration,
+    ) -> Result<(), TransportError> {
+        let mut results = self.subscription.extend(std::slice::from_mut(delivery), lease).await;
+        assert_eq!(results.len(), 1, "one delivery has one result");
+        results.pop().expect("there is one")
+    }
+
+    /// Renews the lease of a delivery that is held.
+    pub(crate) async fn extend(&self, delivery: &mut Delivery, lease: Duration) {
+        self.try_extend(delivery, lease).await.expect("a held delivery can be extended");
+    }
+
     pub(crate) async fn close(self) {
         self.subscription.close().await.expect("a queue can be closed");
     }

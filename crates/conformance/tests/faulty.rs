@@ -120,7 +120,7 @@ async fn work_with(faulty: &Faulty) -> Result<(), TransportError> {
     let options = SubscribeOptions::default();
     let opened = faulty.subscribe(&queue(), options).await?;
     let mut delivery = opened.receive(NonZeroU32::MIN, Duration::ZERO).await?.remove(0);
-    opened.extend(&mut delivery, options.lease).await?;
+    opened.extend(std::slice::from_mut(&mut delivery), options.lease).await.remove(0)?;
     opened.settle(vec![(delivery, Settlement::Complete)]).await.remove(0)?;
     opened.close().await
 }

@@ -2,8 +2,11 @@
 
 use std::{
     fmt::Debug,
-    sync::atomic::{AtomicI64, Ordering},
-    time::Duration,
+    sync::{
+        LazyLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -12,6 +15,12 @@ use jiff::Timestamp;
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The time now, cut to milliseconds, so that a stored time compares equal to the one in memory.
     fn now(&self) -> Timestamp;
+
+    /// The time that has passed since some moment, whatever happens to the time of day meanwhile. A clock that is
+    /// never set may leave this as it is.
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().as_millisecond().max(0).unsigned_abs())
+    }
 }
 
 /// The clock of the machine.
@@ -22,6 +31,12 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     fn now(&self) -> Timestamp {
         millis(Timestamp::now().as_millisecond())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    fn steady(&self) -> Duration {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed()
     }
 }
 

@@ -61,7 +61,10 @@ impl Reason {
     pub const NOT_RETRYABLE: Code = Code::from_static("not-retryable");
     /// The code of a message that was handed out too often without an outcome.
     pub const MAX_DELIVERIES: Code = Code::from_static("max-deliveries");
-
+    /// The code of a message that keeps failing where its neighbours succeed.
+    pub const SUSPECTED: Code = Code::from_static("suspected");
+    /// The code of a message that could not be delivered for too long.
+    pub const UNDELIVERABLE: Code = Code::from_static("undeliverable");
     /// The code of a message that a broker set aside because somebody rejected it.
     pub const REJECTED: Code = Code::from_static("rejected");
 

@@ -38,9 +38,7 @@ impl Attempt {
             number: 0,
             tried: 0,
             at: millis(at.as_millisecond()),
-            duration: Duration::from_millis(
-                u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            ),
+            duration: whole_millis(duration),
             kind: failure.kind,
             code: failure.code.clone(),
             detail: failure.detail.clone(),
@@ -57,13 +55,71 @@ pub struct Ledger {
     pub acquired: u32,
     /// How many attempts failed.
     pub failed: u32,
-    /// How often a worker handed it back without an attempt.
+    /// How many acquisitions ended without a failed attempt: handed back, failed without being counted, or
+    /// cleared by a later outcome.
     pub released: u32,
     /// How often it was replayed.
     pub replayed: u32,
     /// The replay that sent it last, where the store knows.
     pub replay: Option<OperationId>,
+    /// Failures of this generation that used up no retry.
+    pub uncounted: Option<UncountedSummary>,
     history: Vec<Attempt>,
+}
+
+/// A failure that uses up no retry: what went wrong is not known to be the message's doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncountedFailure {
+    /// When it happened.
+    pub at: Timestamp,
+    /// A safe word for it.
+    pub code: Code,
+    /// Whether it speaks against the message, because its neighbours succeed.
+    pub suspected: bool,
+    /// How much of the time since the one before counts towards the age limit: not the time in which nobody
+    /// tried because the route was paused or its process was not running.
+    pub waited: Duration,
+}
+
+/// The failures that used up no retry, in one summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncountedSummary {
+    /// How many there were.
+    pub count: u32,
+    /// How many of them spoke against the message.
+    pub suspected: u32,
+    /// When the first happened.
+    pub first: Timestamp,
+    /// When the latest happened.
+    pub last: Timestamp,
+    /// For how long the message has failed this way; compared with the age limit.
+    pub waited: Duration,
+    /// The safe word for the latest.
+    pub code: Code,
+}
+
+impl UncountedSummary {
+    /// The summary with one more failure.
+    fn plus(before: Option<Self>, failure: &UncountedFailure) -> Self {
+        let (count, suspected, first, waited) = match before {
+            Some(it) => {
+                (it.count, it.suspected, it.first, it.waited + whole_millis(failure.waited))
+            }
+            None => (0, 0, failure.at, Duration::ZERO),
+        };
+        Self {
+            count: count.saturating_add(1),
+            suspected: suspected.saturating_add(failure.suspected.into()),
+            first,
+            last: failure.at,
+            waited,
+            code: failure.code.clone(),
+        }
+    }
+}
+
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Ledger {
@@ -75,7 +131,8 @@ impl Ledger {
         replayed: u32,
         history: Vec<Attempt>,
     ) -> Self {
-        let mut ledger = Self { acquired, failed, released, replayed, replay: None, history };
+        let mut ledger =
+            Self { acquired, failed, released, replayed, replay: None, uncounted: None, history };
         ledger.shorten(HISTORY_LIMIT);
         ledger
     }
@@ -114,11 +171,15 @@ impl Ledger {
     }
 
     /// Records the tries of one failed attempt; none means that no handler ran, and counts nothing.
+    ///
+    /// A message with an outcome is no longer suspected of crashing its process: earlier acquisitions
+    /// without one are cleared.
     pub fn fail(&mut self, tries: Vec<Attempt>) {
         if tries.is_empty() {
             return;
         }
         self.failed = self.failed.saturating_add(1);
+        self.clear_acquisitions();
         for (mut attempt, tried) in tries.into_iter().zip(1..) {
             attempt.generation = self.replayed;
             attempt.number = self.failed;
@@ -128,11 +189,30 @@ impl Ledger {
         self.shorten(HISTORY_LIMIT);
     }
 
+    /// Records a failure that uses up no retry. It is an outcome: earlier acquisitions without one are
+    /// cleared.
+    pub fn fail_uncounted(&mut self, failure: &UncountedFailure) {
+        self.uncounted = Some(UncountedSummary::plus(self.uncounted.take(), failure));
+        self.clear_acquisitions();
+    }
+
+    fn clear_acquisitions(&mut self) {
+        self.released = self.released.saturating_add(self.without_outcome());
+    }
+
+    /// When the message last failed in this generation, counted or not.
+    pub fn last_failure_at(&self) -> Option<Timestamp> {
+        let counted = self.last().filter(|last| last.generation == self.replayed);
+        let uncounted = self.uncounted.as_ref().map(|it| it.last);
+        counted.map(|last| last.at).max(uncounted)
+    }
+
     /// Begins a new generation: nothing counted, the history kept.
     pub fn replay(&mut self) {
         self.acquired = 0;
         self.failed = 0;
         self.released = 0;
+        self.uncounted = None;
         self.replayed = self.replayed.saturating_add(1);
     }
 
@@ -186,6 +266,42 @@ mod tests {
         ledger.release();
         assert_eq!(ledger.without_outcome(), 1);
         assert!(ledger.may_have_run());
+    }
+
+    fn uncounted(second: i64, suspected: bool) -> UncountedFailure {
+        let (code, waited) = (Code::from_static("http.503"), Duration::from_secs(2));
+        UncountedFailure { at: millis(second * 1_000), code, suspected, waited }
+    }
+
+    #[test]
+    fn uncounted_failures_are_one_summary_and_use_up_nothing() {
+        let mut ledger = Ledger::default();
+        for (second, suspected) in [(1, false), (3, true), (5, true)] {
+            ledger.acquire();
+            ledger.fail_uncounted(&uncounted(second, suspected));
+        }
+        assert_eq!((ledger.failed, ledger.without_outcome(), ledger.history().len()), (0, 0, 0));
+        let sum = ledger.uncounted.clone().unwrap();
+        assert_eq!((sum.count, sum.suspected), (3, 2));
+        assert_eq!((sum.first, sum.last), (millis(1_000), millis(5_000)));
+        assert_eq!(sum.waited, Duration::from_secs(4), "the first has nothing to wait since");
+        assert_eq!(ledger.last_failure_at(), Some(millis(5_000)));
+        ledger.replay();
+        assert_eq!((ledger.uncounted.clone(), ledger.last_failure_at()), (None, None));
+    }
+
+    #[test]
+    fn an_outcome_clears_earlier_acquisitions_without_one() {
+        let lost_twice = || Ledger::restored(3, 0, 0, 0, vec![]);
+        let mut ledger = lost_twice();
+        ledger.release();
+        assert_eq!(ledger.without_outcome(), 2, "handing back is no outcome");
+        let mut ledger = lost_twice();
+        ledger.fail(vec![attempt(1)]);
+        assert_eq!((ledger.without_outcome(), ledger.acquired), (0, 3));
+        let mut ledger = lost_twice();
+        ledger.fail_uncounted(&uncounted(1, false));
+        assert_eq!(ledger.without_outcome(), 0);
     }
 
     #[test]

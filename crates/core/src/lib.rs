@@ -28,13 +28,14 @@ mod name;
 mod policy;
 mod sensitive;
 mod transport;
+mod uncounted;
 
 pub use admin::{DeadLetterFeed, Depth, Finding, Page, QueueAdmin, Selection, Severity};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
 pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
 pub use error::{ErrorKind, TransportError};
 pub use failure::{Code, Failure, FailureKind};
-pub use ledger::{Attempt, HISTORY_LIMIT, Ledger};
+pub use ledger::{Attempt, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
 pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};
 pub use policy::{Backoff, Decision, Jitter, MAX_DELAY, MAX_RETRY_AFTER, RetryPolicy, Verdict};
@@ -43,3 +44,4 @@ pub use transport::{
     Capabilities, Counting, Delivery, Destination, Leases, Outgoing, Receipt, Settlement,
     SettlementDurability, SubscribeOptions, Subscription, Transport,
 };
+pub use uncounted::{UncountedDecision, UncountedPolicy};

@@ -5,7 +5,10 @@ use std::{fmt::Debug, num::NonZeroU32, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::{Attempt, Invalid, MAX_DELAY, Message, QueueName, Reason, TransportError};
+use crate::{
+    Attempt, Invalid, Ledger, MAX_DELAY, Message, QueueName, Reason, TransportError,
+    UncountedFailure,
+};
 
 /// Where queues live.
 #[async_trait]
@@ -28,6 +31,7 @@ pub trait Transport: Debug + Send + Sync + 'static {
 #[async_trait]
 pub trait Subscription: Debug + Send + Sync {
     /// Leases up to `max` messages, waiting at most `wait` for the first. An empty result is no error.
+    /// Once the bodies of a result exceed [`SubscribeOptions::max_bytes`] it takes no further message.
     /// Dropping the future loses nothing.
     async fn receive(
         &self,
@@ -38,9 +42,17 @@ pub trait Subscription: Debug + Send + Sync {
     /// Says what becomes of deliveries; one result each, in order.
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>>;
 
-    /// Holds a delivery for `lease` from now. It takes the delivery mutably, so that renewing and settling
-    /// cannot race and a changed receipt is kept.
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError>;
+    /// Renews the leases of several deliveries: each is held for `lease` from now. One result each, in order.
+    ///
+    /// It takes the deliveries mutably, so that renewing and settling cannot race and a changed receipt is
+    /// kept. If the answer is lost, or the future is dropped, the leases were renewed or they were not: the
+    /// deliveries can be settled and renewed again either way, for as long as nobody else was given the
+    /// message.
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>>;
 
     /// Gives back what was fetched and not handed out.
     async fn close(self: Box<Self>) -> Result<(), TransportError>;
@@ -116,12 +128,18 @@ pub struct SubscribeOptions {
     pub lease: Duration,
     /// How many messages a transport that pushes may send ahead.
     pub prefetch: NonZeroU32,
+    /// With how many bytes of bodies one receive ends; its first message may be of any size.
+    pub max_bytes: usize,
 }
 
 impl Default for SubscribeOptions {
-    /// 30 s, and 16 messages ahead.
+    /// 30 s, 16 messages ahead, and 64 MiB in one receive.
     fn default() -> Self {
-        Self { lease: Duration::from_secs(30), prefetch: NonZeroU32::new(16).expect("16 is not 0") }
+        Self {
+            lease: Duration::from_secs(30),
+            prefetch: NonZeroU32::new(16).expect("16 is not 0"),
+            max_bytes: 64 * 1024 * 1024,
+        }
     }
 }
 
@@ -134,7 +152,7 @@ pub struct Delivery {
     pub message: Arc<Message>,
     /// What the transport knows the lease by.
     pub receipt: Receipt,
-    /// When the lease runs out, where leases do.
+    /// When the lease runs out by the transport's clock, where leases do. It informs; the receipt decides.
     pub lease_until: Option<Timestamp>,
     /// Whether somebody may have worked on this message before without leaving a trace; see
     /// [`Ledger::may_have_run`](crate::Ledger::may_have_run).
@@ -184,6 +202,28 @@ pub enum Settlement {
         /// Not before this has passed.
         after: Duration,
     },
+    /// The handler ran and failed through no fault of the message: it uses up no retry, and the ledger
+    /// remembers it in a summary.
+    Uncounted {
+        /// Not before this has passed.
+        after: Duration,
+        /// What happened.
+        failure: UncountedFailure,
+    },
+}
+
+impl Settlement {
+    /// Records in a message's ledger what this settlement says happened.
+    pub fn record(&self, ledger: &mut Ledger) {
+        match self {
+            Self::Complete => (),
+            Self::Retry { attempts, .. } | Self::DeadLetter { attempts, .. } => {
+                ledger.fail(attempts.clone());
+            }
+            Self::Release { .. } => ledger.release(),
+            Self::Uncounted { failure, .. } => ledger.fail_uncounted(failure),
+        }
+    }
 }
 
 /// What a transport can do.

@@ -68,9 +68,9 @@ impl Reported {
                 Settlement::Complete => {
                     done.extend(message.ledger.replay.map(|replay| (replay, message.id.clone())));
                 }
-                Settlement::DeadLetter { reason, attempts } if self.to.announces => {
+                Settlement::DeadLetter { reason, .. } if self.to.announces => {
                     let mut message = (**message).clone();
-                    message.ledger.fail(attempts.clone());
+                    settlement.record(&mut message.ledger);
                     dying.push((message, reason.clone()));
                 }
                 _ => (),
@@ -105,8 +105,12 @@ impl Subscription for Reported {
         self.inner.settle(batch).await
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        self.inner.extend(delivery, lease).await
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        self.inner.extend(deliveries, lease).await
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

@@ -45,12 +45,36 @@ impl fmt::Display for Postponed {
 
 impl Error for Postponed {}
 
+/// A failure that uses up no retry, because it is not known to be the message's doing: nothing could be sent, the
+/// other side asked to wait, or it gave no answer.
+///
+/// The message returns after a wait that grows, until the worker's
+/// [`uncounted`](crate::Worker::uncounted) policy gives it up. Like [`Failed`] it shows no detail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uncounted {
+    /// What happened.
+    pub failure: Failure,
+    /// Whether it speaks against the message, because its neighbours succeed.
+    pub suspected: bool,
+}
+
+impl fmt::Display for Uncounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}), uses up no retry", self.failure.kind, self.failure.code)
+    }
+}
+
+impl Error for Uncounted {}
+
 /// Why a try did not succeed, out of any error that middleware passed on or made up itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The attempt failed.
     #[error(transparent)]
     Failed(Failed),
+    /// The attempt failed, and uses up no retry.
+    #[error(transparent)]
+    Uncounted(Uncounted),
     /// There was no attempt.
     #[error(transparent)]
     Postponed(Postponed),
@@ -64,6 +88,10 @@ impl From<tower::BoxError> for Refusal {
         };
         let error = match error.downcast::<Failed>() {
             Ok(failed) => return Self::Failed(*failed),
+            Err(error) => error,
+        };
+        let error = match error.downcast::<Uncounted>() {
+            Ok(uncounted) => return Self::Uncounted(*uncounted),
             Err(error) => error,
         };
         match error.downcast::<Postponed>() {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use bezoar_core::{Attempt, Message, QueueName, Reason, TransportError};
+use bezoar_core::{Attempt, Message, QueueName, Reason, TransportError, UncountedFailure};
 
 /// Something that happened. Told when it is certain: an outcome after its settlement was stored.
 #[derive(Debug)]
@@ -23,6 +23,13 @@ pub enum Event<'a> {
     DeadLettered {
         /// Why.
         reason: &'a Reason,
+    },
+    /// The attempt failed, used up no retry, and the message will return.
+    NotCounted {
+        /// What its ledger remembers of it.
+        failure: &'a UncountedFailure,
+        /// When.
+        after: Duration,
     },
     /// The message was handed back without an attempt.
     Released,
@@ -88,6 +95,10 @@ impl Observer for Log {
             Event::Completed => log!(debug, "completed"),
             Event::Retried { after } => log!(info, "retried", delay_ms = after.as_millis() as u64),
             Event::DeadLettered { reason } => log!(error, "dead-lettered", reason = %reason),
+            Event::NotCounted { failure, after } => {
+                let delay_ms = after.as_millis() as u64;
+                log!(info, "failed, uses up no retry", code = %failure.code, suspected = failure.suspected, delay_ms = delay_ms);
+            }
             Event::Released => log!(info, "released"),
             Event::LeaseLost => log!(warn, "lease lost"),
             Event::NotSettled(error) => {

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{ErrorKind, Transport, TransportError};
+use jiff::Timestamp;
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{Shutdown, Worker, lane::Lane};
@@ -17,6 +18,8 @@ pub(crate) struct FetchLoop {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) shutdown: Shutdown,
     pub(crate) grace: Duration,
+    /// When the worker began to take messages.
+    pub(crate) started: Timestamp,
 }
 
 impl FetchLoop {

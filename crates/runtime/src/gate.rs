@@ -3,6 +3,7 @@
 use std::{fmt::Debug, num::NonZeroU32};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 /// Says when a worker may take messages: a pause, an open breaker.
 #[async_trait]
@@ -13,6 +14,12 @@ pub trait Gate: Debug + Send + Sync + 'static {
 
     /// Whether messages may be taken now. What was received while it closed is handed back.
     fn is_open(&self) -> bool;
+
+    /// When an operator last let messages be taken again, if they were held back. The age of failures that
+    /// use up no retry does not grow while messages are held back.
+    fn resumed_at(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// Always open.

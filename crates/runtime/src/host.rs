@@ -47,7 +47,8 @@ impl Host {
         let mut running = JoinSet::new();
         for (worker, transport) in self.loops {
             let (shutdown, grace) = (shutdown.clone(), self.grace);
-            running.spawn(FetchLoop { worker, transport, shutdown, grace }.run());
+            let started = worker.clock.now();
+            running.spawn(FetchLoop { worker, transport, shutdown, grace, started }.run());
         }
         let mut outcome = Ok(());
         while let Some(ended) = running.join_next().await {

@@ -54,7 +54,8 @@ impl Lane {
         };
         let storing = settler.storing.subscribe();
         let (worker, leases) = (of.worker.clone(), capabilities.leases);
-        let process = Process { worker, subscription, leases, shutdown };
+        let started = of.started;
+        let process = Process { worker, subscription, leases, shutdown, started };
         let settler = JoinSet::from_iter([settler.run(inbox)]);
         let (wakes, tasks) = (capabilities.wakes, JoinSet::new());
         Self { process, wakes, slots, outbox, settler, tasks, careful: false, storing }

@@ -20,7 +20,7 @@ mod settler;
 mod shutdown;
 mod worker;
 
-pub use context::{Context, Failed, Postponed, Refusal};
+pub use context::{Context, Failed, Postponed, Refusal, Uncounted};
 pub use events::{CorrelationIds, Event, Log, Observer};
 pub use extract::{AttemptNumber, FromMessage, FromRef, Json, State};
 pub use gate::Gate;

@@ -10,7 +10,7 @@ use std::{
 
 use bezoar_core::{
     Attempt, Code, Delivery, ErrorKind, Failure, FailureKind, Leases, Message, Reason, Settlement,
-    Subscription, Verdict,
+    Subscription, UncountedDecision, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
@@ -19,8 +19,8 @@ use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::{
-    Context, Event, Failed, HandlerService, Postponed, Refusal, Shutdown, Worker, company::Company,
-    settler::Settled,
+    Context, Event, Failed, HandlerService, Postponed, Refusal, Shutdown, Uncounted, Worker,
+    company::Company, settler::Settled,
 };
 
 /// What one delivery is handled with.
@@ -30,6 +30,8 @@ pub(crate) struct Process {
     pub(crate) subscription: Arc<Box<dyn Subscription>>,
     pub(crate) leases: Leases,
     pub(crate) shutdown: Shutdown,
+    /// When the worker began to take messages.
+    pub(crate) started: Timestamp,
 }
 
 impl Process {
@@ -121,8 +123,10 @@ impl Process {
     ) -> (bool, Option<Settlement>) {
         let mut settlement = None;
         let lease = self.worker.subscribe.lease;
-        let mut renewing =
-            std::pin::pin!(timeout(lease, self.subscription.extend(delivery, lease)));
+        let mut renewing = std::pin::pin!(timeout(
+            lease,
+            self.subscription.extend(std::slice::from_mut(delivery), lease)
+        ));
         let renewed = loop {
             tokio::select! {
                 biased;
@@ -131,7 +135,8 @@ impl Process {
             }
         };
         // Trouble of another kind may pass before the lease runs out: the next tick tries again.
-        let lost = matches!(renewed, Ok(Err(error)) if error.kind == ErrorKind::LeaseLost);
+        let renewed = renewed.ok().and_then(|mut results| results.pop());
+        let lost = matches!(renewed, Some(Err(error)) if error.kind == ErrorKind::LeaseLost);
         (!lost, settlement)
     }
 
@@ -147,8 +152,11 @@ impl Process {
                 (Err(Refusal::Postponed(Postponed(after))), None) => {
                     return Settlement::Release { after };
                 }
+                (Err(Refusal::Uncounted(uncounted)), None) => {
+                    return self.decide_uncounted(&context, &uncounted, at, duration);
+                }
                 // What failed has failed, even if there is no trying again at present.
-                (Err(Refusal::Postponed(_)), Some(failure)) => {
+                (Err(Refusal::Postponed(_) | Refusal::Uncounted(_)), Some(failure)) => {
                     return self.decide(&context, &failure, tries);
                 }
             };
@@ -194,6 +202,28 @@ impl Process {
         match decision.verdict {
             Verdict::Retry { after } => Settlement::Retry { after, attempts },
             Verdict::DeadLetter => Settlement::DeadLetter { reason: decision.reason, attempts },
+        }
+    }
+
+    fn decide_uncounted(
+        &self,
+        context: &Context,
+        Uncounted { failure, suspected }: &Uncounted,
+        at: Timestamp,
+        duration: Duration,
+    ) -> Settlement {
+        let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = &context.message.ledger;
+        let active_since =
+            self.worker.gate.resumed_at().map_or(self.started, |it| it.max(self.started));
+        let time = (self.worker.clock.now(), active_since);
+        match self.worker.uncounted.decide(ledger, failure, *suspected, time, &mut *random) {
+            UncountedDecision::Wait { after, failure } => Settlement::Uncounted { after, failure },
+            UncountedDecision::DeadLetter(reason) => {
+                // The last one is in the history, so that a dead letter says how it failed.
+                let attempts = vec![Attempt::failed(at, duration, failure)];
+                Settlement::DeadLetter { reason, attempts }
+            }
         }
     }
 

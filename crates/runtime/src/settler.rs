@@ -97,8 +97,9 @@ impl Settler {
         let mut held = Vec::with_capacity(unsettled.len());
         for mut settled in unsettled {
             let lease = self.worker.subscribe.lease;
-            match self.subscription.extend(&mut settled.delivery, lease).await {
-                Err(error) if error.kind == ErrorKind::LeaseLost => {
+            let one = std::slice::from_mut(&mut settled.delivery);
+            match self.subscription.extend(one, lease).await.pop() {
+                Some(Err(error)) if error.kind == ErrorKind::LeaseLost => {
                     self.tell(&settled.delivery.message, &settled.settlement, &Err(error));
                 }
                 _ => held.push(settled),
@@ -119,6 +120,9 @@ impl Settler {
             (Ok(()), Settlement::Complete) => Event::Completed,
             (Ok(()), Settlement::Retry { after, .. }) => Event::Retried { after: *after },
             (Ok(()), Settlement::DeadLetter { reason, .. }) => Event::DeadLettered { reason },
+            (Ok(()), Settlement::Uncounted { after, failure }) => {
+                Event::NotCounted { failure, after: *after }
+            }
             (Ok(()), Settlement::Release { .. }) => Event::Released,
         };
         self.worker.tell(message, &event);

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOptions, SystemClock};
+use bezoar_core::{
+    Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOptions, SystemClock, UncountedPolicy,
+};
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
@@ -47,6 +49,7 @@ pub struct Worker {
     pub(crate) queue: QueueName,
     pub(crate) service: HandlerService,
     pub(crate) policy: RetryPolicy,
+    pub(crate) uncounted: UncountedPolicy,
     pub(crate) immediate_retries: u32,
     pub(crate) max_deliveries: u32,
     pub(crate) timeout: Duration,
@@ -79,6 +82,7 @@ impl Worker {
             queue: QueueName::new(queue)?,
             service: BoxCloneSyncService::new(service.map_err(refusal)),
             policy: RetryPolicy::default(),
+            uncounted: UncountedPolicy::default(),
             immediate_retries: 0,
             max_deliveries: 5,
             timeout: Duration::from_secs(300),
@@ -112,6 +116,12 @@ impl Worker {
     /// When a failed message is tried again.
     pub fn policy(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// What becomes of a message whose failures use up no retry; see [`Uncounted`](crate::Uncounted).
+    pub fn uncounted(mut self, policy: UncountedPolicy) -> Self {
+        self.uncounted = policy;
         self
     }
 

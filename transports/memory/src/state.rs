@@ -1,10 +1,14 @@
 //! Where every message is, and the moves between those places. No locks, no waiting: plain data.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use bezoar_core::{
     DeadLetter, DeadLetterId, Delivery, Depth, Message, MessageId, Outgoing, QueueName, Receipt,
-    Selection, Settlement, millis, to_millis,
+    Selection, Settlement, SubscribeOptions, millis, to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -48,6 +52,8 @@ pub(crate) struct State {
 pub(crate) struct Queue {
     /// By the time from which it can be delivered, then by number. A leased message waits for the end of its lease.
     waiting: BTreeMap<(i64, i64), Entry>,
+    /// When each lease ends, by the message's number.
+    leased: HashMap<i64, i64>,
     /// With the number that each had, so that a replay restores the order in which they were sent.
     pub(crate) dead: BTreeMap<DeadLetterId, (i64, DeadLetter)>,
     /// Ids that are accepted once, and until when.
@@ -134,16 +140,22 @@ impl State {
         &mut self,
         queue: &QueueName,
         max: u32,
-        lease: Duration,
+        options: &SubscribeOptions,
         now: Timestamp,
     ) -> Vec<Delivery> {
         let Some(entries) = self.queues.get(queue).map(|queue| &queue.waiting) else {
             return Vec::new();
         };
         // Chosen before any is leased: with a lease of no length it would be due again at once.
-        let due = entries.range(..=(now.as_millisecond(), i64::MAX)).map(|(key, _)| *key);
-        let due: Vec<_> = due.take(max as usize).collect();
-        due.into_iter().filter_map(|key| self.lease(queue, key, lease, now)).collect()
+        let due = entries.range(..=(now.as_millisecond(), i64::MAX));
+        let mut bytes = 0;
+        let fits = |(place, (_, entry)): &(usize, (&(i64, i64), &Entry))| {
+            bytes += entry.message.body.len();
+            *place == 0 || bytes <= options.max_bytes
+        };
+        let due = due.take(max as usize).enumerate().take_while(fits);
+        let due: Vec<_> = due.map(|(_, (key, _))| *key).collect();
+        due.into_iter().filter_map(|key| self.lease(queue, key, options.lease, now)).collect()
     }
 
     fn lease(
@@ -162,6 +174,7 @@ impl State {
         entry.token = Some(token);
         let message = Arc::new(entry.message.clone());
         entries.insert((until, key.1), entry);
+        self.queues.get_mut(queue)?.leased.insert(key.1, until);
         self.moved(message.id.clone(), from, Place::Leased, now);
         let receipt = Receipt::Numbered { key: key.1, token };
         Some(Delivery { message, receipt, lease_until: Some(millis(until)), redelivered })
@@ -179,18 +192,13 @@ impl State {
             return false;
         };
         let id = message.id.clone();
+        settlement.record(&mut message.ledger);
         let to = match settlement {
             Settlement::Complete => Place::Outside,
-            Settlement::Retry { after, attempts } => {
-                message.ledger.fail(attempts);
-                self.put(queue, seq, message, after, now)
-            }
-            Settlement::Release { after } => {
-                message.ledger.release();
-                self.put(queue, seq, message, after, now)
-            }
-            Settlement::DeadLetter { reason, attempts } => {
-                message.ledger.fail(attempts);
+            Settlement::Retry { after, .. }
+            | Settlement::Release { after }
+            | Settlement::Uncounted { after, .. } => self.put(queue, seq, message, after, now),
+            Settlement::DeadLetter { reason, .. } => {
                 let id = DeadLetterId(self.number());
                 let dead = DeadLetter { id, queue: queue.clone(), message, reason, at: now };
                 let queue = self.queues.get_mut(queue).expect("a delivery came from it");
@@ -212,7 +220,9 @@ impl State {
     ) -> Option<Timestamp> {
         let (seq, entry) = self.take(queue, delivery)?;
         let until = after(now, lease);
-        self.queues.get_mut(queue)?.waiting.insert((until, seq), entry);
+        let queue = self.queues.get_mut(queue)?;
+        queue.waiting.insert((until, seq), entry);
+        queue.leased.insert(seq, until);
         Some(millis(until))
     }
 
@@ -265,12 +275,13 @@ impl State {
     /// Takes out the entry that this very lease holds.
     fn take(&mut self, queue: &QueueName, delivery: &Delivery) -> Option<(i64, Entry)> {
         let Receipt::Numbered { key, token } = delivery.receipt else { return None };
-        let place = (delivery.lease_until?.as_millisecond(), key);
-        let entries = &mut self.queues.get_mut(queue)?.waiting;
-        if entries.get(&place)?.token != Some(token) {
+        let queue = self.queues.get_mut(queue)?;
+        let place = (*queue.leased.get(&key)?, key);
+        if queue.waiting.get(&place)?.token != Some(token) {
             return None;
         }
-        Some((key, entries.remove(&place)?))
+        queue.leased.remove(&key);
+        Some((key, queue.waiting.remove(&place)?))
     }
 
     fn take_dead(&mut self, queue: &QueueName, selection: &Selection) -> Vec<(i64, DeadLetter)> {

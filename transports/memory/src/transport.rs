@@ -142,7 +142,7 @@ impl Subscription for MemorySubscription {
             let mut woken = std::pin::pin!(wake.notified());
             woken.as_mut().enable();
             let (claimed, pause) = self.transport.step(|state, now| {
-                let claimed = state.claim(&self.queue, max.get(), self.options.lease, now);
+                let claimed = state.claim(&self.queue, max.get(), &self.options, now);
                 let next = state.queues.get(&self.queue).and_then(|queue| queue.next());
                 (
                     claimed,
@@ -172,11 +172,19 @@ impl Subscription for MemorySubscription {
         batch.into_iter().map(settle).collect()
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        let until =
-            self.transport.step(|state, now| state.extend(&self.queue, delivery, lease, now));
-        delivery.lease_until = Some(until.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?);
-        Ok(())
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        let extend = |delivery: &mut Delivery| {
+            let until =
+                self.transport.step(|state, now| state.extend(&self.queue, delivery, lease, now));
+            delivery.lease_until =
+                Some(until.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?);
+            Ok(())
+        };
+        deliveries.iter_mut().map(extend).collect()
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

@@ -115,12 +115,12 @@ impl Lane {
 
     /// Hands out one that is to be run alone, if one came.
     pub(crate) fn hand_out_alone(&self) -> Vec<Delivery> {
-        self.alone.line.leases(|leases| leases.hand_out(1))
+        self.alone.line.leases(|leases| leases.hand_out(1, usize::MAX))
     }
 
     /// Hands out at most `max` of those that were sent ahead.
     pub(crate) fn hand_out(&self, max: usize) -> Vec<Delivery> {
-        self.ahead.leases(|leases| leases.hand_out(max))
+        self.ahead.leases(|leases| leases.hand_out(max, self.options.max_bytes))
     }
 
     /// How many messages came and were given to nobody.

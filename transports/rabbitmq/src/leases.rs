@@ -64,12 +64,16 @@ impl Leases {
         self.waiting.push_back(arrived);
     }
 
-    /// Hands out at most `max`.
-    pub(crate) fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
+    /// Hands out at most `max`, and no further one once there are `max_bytes` of bodies.
+    pub(crate) fn hand_out(&mut self, max: usize, max_bytes: usize) -> Vec<Delivery> {
         let mut some = Vec::with_capacity(max.min(self.waiting.len()));
+        let mut bytes = 0;
         while some.len() < max
+            && let Some(next) = self.waiting.front()
+            && (some.is_empty() || bytes + next.message.body.len() <= max_bytes)
             && let Some(Arrived { tag, raw, mut message }) = self.waiting.pop_front()
         {
+            bytes += message.body.len();
             self.hold(tag, raw);
             let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();

@@ -112,14 +112,15 @@ fn unknown(failed: &TransportError) -> TransportError {
 }
 
 fn step(lane: &Lane, raw: &Raw, mut message: Arc<Message>, settlement: Settlement) -> Step {
+    if settlement == Settlement::Complete {
+        return Step::Ack;
+    }
+    settlement.record(&mut Arc::make_mut(&mut message).ledger);
     match settlement {
         Settlement::Complete => Step::Ack,
-        Settlement::Retry { after, attempts } => {
-            Arc::make_mut(&mut message).ledger.fail(attempts);
-            Step::Copy(Box::new(again(lane, raw, &message, after)))
-        }
-        Settlement::Release { after } => {
-            Arc::make_mut(&mut message).ledger.release();
+        Settlement::Retry { after, .. }
+        | Settlement::Release { after }
+        | Settlement::Uncounted { after, .. } => {
             Step::Copy(Box::new(again(lane, raw, &message, after)))
         }
         Settlement::DeadLetter { .. }
@@ -127,8 +128,7 @@ fn step(lane: &Lane, raw: &Raw, mut message: Arc<Message>, settlement: Settlemen
         {
             Step::Reject
         }
-        Settlement::DeadLetter { reason, attempts } => {
-            Arc::make_mut(&mut message).ledger.fail(attempts);
+        Settlement::DeadLetter { reason, .. } => {
             Step::Copy(Box::new(aside(lane, raw, &message, &reason)))
         }
     }

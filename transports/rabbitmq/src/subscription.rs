@@ -86,13 +86,20 @@ impl Subscription for RabbitSubscription {
         })
     }
 
-    async fn extend(&self, delivery: &mut Delivery, _: Duration) -> Result<(), TransportError> {
-        let line = self.lane().line_of(&delivery.receipt);
-        let alive = line.live_channel().is_some();
-        match alive && line.leases(|leases| leases.is_held(&delivery.receipt)) {
-            true => Ok(()),
-            false => Err(error(ErrorKind::LeaseLost, "extend")),
-        }
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        _: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        let is_held = |delivery: &mut Delivery| {
+            let line = self.lane().line_of(&delivery.receipt);
+            let alive = line.live_channel().is_some();
+            match alive && line.leases(|leases| leases.is_held(&delivery.receipt)) {
+                true => Ok(()),
+                false => Err(error(ErrorKind::LeaseLost, "extend")),
+            }
+        };
+        deliveries.iter_mut().map(is_held).collect()
     }
 
     async fn close(mut self: Box<Self>) -> Result<(), TransportError> {

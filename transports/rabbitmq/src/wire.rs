@@ -16,6 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod uncounted;
 
 use bytes::Bytes;
 use lapin::{BasicProperties, types::ShortString};

@@ -19,10 +19,11 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
+    include_str!("../migrations/0004.sql"),
 ];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -22,6 +22,7 @@ mod admin;
 mod catalogue;
 mod database;
 mod error;
+mod lease;
 mod options;
 mod readers;
 mod row;

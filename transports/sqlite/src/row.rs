@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bezoar_core::{
     Attempt, Body, Code, ContentType, CorrelationId, Delivery, Detail, FailureKind, HISTORY_LIMIT,
-    HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Receipt, millis, to_millis,
+    HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Receipt, UncountedSummary,
+    millis, to_millis,
 };
 use bytes::Bytes;
-use rusqlite::{Connection, Row, params, types::ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
 /// The row of a delivery. One that is not ours has none, and no row has this number.
 pub(crate) fn seq(delivery: &Delivery) -> i64 {
@@ -44,8 +45,14 @@ pub(crate) fn delete_message(
     connection.prepare_cached("DELETE FROM bezoar_messages WHERE seq = ?1")?.execute([seq])?;
     if has_history {
         delete_attempts(connection, seq)?;
+        connection.prepare_cached("DELETE FROM bezoar_uncounted WHERE seq = ?1")?.execute([seq])?;
     }
     Ok(())
+}
+
+/// Whether a ledger is more than its counters, which is noted in the column `history`.
+pub(crate) fn has_details(ledger: &Ledger) -> bool {
+    !ledger.history().is_empty() || ledger.uncounted.is_some()
 }
 
 /// Reads a message whose counters begin at column `ledger` and whose envelope begins at column `envelope`.
@@ -101,12 +108,73 @@ pub(crate) fn read_ledger(
     // Not told by the counters: a history may come from elsewhere and without them.
     let has_history: bool = row.get(at + 4)?;
     let history = if has_history { attempts(connection, seq)? } else { Vec::new() };
-    Ok(Ledger::restored(acquired, failed, released, replayed, history))
+    let mut ledger = Ledger::restored(acquired, failed, released, replayed, history);
+    if has_history {
+        ledger.uncounted = uncounted(connection, seq, replayed)?;
+    }
+    Ok(ledger)
 }
 
 /// A counter, held within what a ledger can count: one that is off is no reason to stop a queue.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     Ok(row.get::<_, i64>(column)?.clamp(0, u32::MAX.into()) as u32)
+}
+
+/// Stores what a ledger has beyond its counters.
+pub(crate) fn insert_ledger(
+    connection: &Connection,
+    seq: i64,
+    ledger: &Ledger,
+) -> rusqlite::Result<()> {
+    insert_attempts(connection, seq, ledger.history())?;
+    write_uncounted(connection, seq, ledger)
+}
+
+/// Stores the summary of uncounted failures in the place of an earlier one.
+pub(crate) fn write_uncounted(
+    connection: &Connection,
+    seq: i64,
+    ledger: &Ledger,
+) -> rusqlite::Result<()> {
+    let Some(uncounted) = &ledger.uncounted else { return Ok(()) };
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO bezoar_uncounted VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            seq,
+            ledger.replayed,
+            uncounted.count,
+            uncounted.suspected,
+            uncounted.first.as_millisecond(),
+            uncounted.last.as_millisecond(),
+            to_millis(uncounted.waited),
+            uncounted.code.as_str(),
+        ])?;
+    Ok(())
+}
+
+fn uncounted(
+    connection: &Connection,
+    seq: i64,
+    generation: u32,
+) -> rusqlite::Result<Option<UncountedSummary>> {
+    connection
+        .prepare_cached(
+            "SELECT count, suspected, first, last, waited_ms, code
+             FROM bezoar_uncounted WHERE seq = ?1 AND generation = ?2",
+        )?
+        .query_row(params![seq, generation], |row| {
+            Ok(UncountedSummary {
+                count: count(row, 0)?,
+                suspected: count(row, 1)?,
+                first: millis(row.get(2)?),
+                last: millis(row.get(3)?),
+                waited: Duration::from_millis(row.get::<_, i64>(4)?.unsigned_abs()),
+                code: Code::new(text(row, 5)?.unwrap_or_default()).unwrap_or(Code::UNKNOWN),
+            })
+        })
+        .optional()
 }
 
 /// Adds the tries of an attempt to what is stored, and forgets the oldest beyond the limit.
@@ -125,7 +193,7 @@ pub(crate) fn record(
     insert_attempts(connection, seq, after.history())
 }
 
-pub(crate) fn insert_attempts(
+fn insert_attempts(
     connection: &Connection,
     seq: i64,
     attempts: &[Attempt],

@@ -10,12 +10,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     catalogue::{Tally, replay_of},
+    lease::Moved,
     row,
     wake::Bells,
 };
-
-/// The most bytes of bodies that one claim takes; the first message is taken whatever its size.
-const CLAIM_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Session {
@@ -28,6 +26,7 @@ pub(crate) struct Session {
     pub(crate) tally: Tally,
     /// Queues in which this transaction made messages ready.
     woken: Vec<QueueName>,
+    pub(crate) moved: Moved,
 }
 
 /// A message that was claimed, and what its row was before, to undo the claim exactly.
@@ -164,9 +163,9 @@ impl Session {
                 ledger.failed,
                 ledger.released,
                 ledger.replayed,
-                !ledger.history().is_empty()
+                row::has_details(ledger)
             ])?;
-            row::insert_attempts(connection, seq, ledger.history())?;
+            row::insert_ledger(connection, seq, ledger)?;
         }
         self.count(queue, stored, 0);
         self.wake(name);
@@ -208,7 +207,7 @@ impl Session {
         &mut self,
         connection: &Connection,
         (name, queue): (&QueueName, i64),
-        max: u32,
+        (max, max_bytes): (u32, usize),
         lease: Duration,
         token: i64,
     ) -> rusqlite::Result<(Vec<Claimed>, usize)> {
@@ -233,7 +232,7 @@ impl Session {
                 continue;
             }
             bytes += message.body.len();
-            if bytes > CLAIM_LIMIT_BYTES && !claimed.is_empty() {
+            if bytes > max_bytes && !claimed.is_empty() {
                 break;
             }
             if message.ledger.replayed > 0 {

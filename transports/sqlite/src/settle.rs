@@ -2,33 +2,16 @@
 
 use std::time::Duration;
 
-use bezoar_core::{
-    DeadLetterId, Delivery, Message, QueueName, Reason, Receipt, Settlement, millis,
-};
+use bezoar_core::{DeadLetterId, Delivery, Ledger, Message, QueueName, Reason, Settlement};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     catalogue::{Arrival, Dying, FREE, last_failure, reopen_original},
+    lease::Lease,
     row,
     session::{Claimed, Session},
 };
-
-/// A lease as the database knows it.
-struct Lease {
-    queue: i64,
-    visible_at: i64,
-    seq: i64,
-    token: i64,
-}
-
-impl Lease {
-    fn of(queue: i64, delivery: &Delivery) -> Option<Self> {
-        let Receipt::Numbered { key: seq, token } = delivery.receipt else { return None };
-        let visible_at = delivery.lease_until?.as_millisecond();
-        Some(Self { queue, visible_at, seq, token })
-    }
-}
 
 /// What a dead letter keeps of its row in the hot table.
 #[derive(Debug, Clone, Copy)]
@@ -58,24 +41,27 @@ impl Session {
         settlement: &Settlement,
     ) -> rusqlite::Result<bool> {
         let Some(lease) = Lease::of(queue, delivery) else { return Ok(false) };
+        let message = &delivery.message;
         match settlement {
             Settlement::Complete => self.complete(connection, &lease),
             Settlement::Release { after } => {
-                self.put_back(connection, name, &lease, *after, (0, 1))
+                self.put_back(connection, name, &lease, *after, message, settlement)
+            }
+            Settlement::Uncounted { after, .. } => {
+                self.put_back(connection, name, &lease, *after, message, settlement)
             }
             Settlement::Retry { after, attempts } => {
-                let failed = i64::from(!attempts.is_empty());
-                let done = self.put_back(connection, name, &lease, *after, (failed, 0))?;
+                let done = self.put_back(connection, name, &lease, *after, message, settlement)?;
                 if done {
-                    row::record(connection, lease.seq, &delivery.message.ledger, attempts)?;
+                    row::record(connection, lease.seq, &message.ledger, attempts)?;
                 }
                 Ok(done)
             }
             Settlement::DeadLetter { reason, attempts } => {
                 let Some(mut counts) = self.remove(connection, &lease)? else { return Ok(false) };
-                counts.failed += i64::from(!attempts.is_empty());
+                let ledger = after_settling(message, settlement);
+                (counts.failed, counts.released) = (ledger.failed.into(), ledger.released.into());
                 counts.history |= !attempts.is_empty();
-                let message = &delivery.message;
                 row::record(connection, lease.seq, &message.ledger, attempts)?;
                 let last = last_failure(&message.ledger, attempts, reason);
                 let place = (name, queue, lease.seq);
@@ -101,14 +87,15 @@ impl Session {
         connection: &Connection,
         lease: &Lease,
     ) -> rusqlite::Result<Option<Counts>> {
-        let counts = connection
-            .prepare_cached(
-                "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4
-                 RETURNING acquired, failed, released, replayed, history",
-            )?
-            .query_row([lease.queue, lease.visible_at, lease.seq, lease.token], counts)
-            .optional()?;
+        let mut delete = connection.prepare_cached(
+            "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4
+             RETURNING acquired, failed, released, replayed, history",
+        )?;
+        let counts = self.moved.find(lease, |visible_at| {
+            delete.query_row([lease.queue, visible_at, lease.seq, lease.token], counts).optional()
+        })?;
         if counts.is_some() {
+            self.moved.forget(lease);
             self.count(lease.queue, -1, 0);
         }
         Ok(counts)
@@ -120,47 +107,89 @@ impl Session {
         name: &QueueName,
         lease: &Lease,
         after: Duration,
-        (failed, released): (i64, i64),
+        message: &Message,
+        settlement: &Settlement,
     ) -> rusqlite::Result<bool> {
-        let updated = connection
-            .prepare_cached(
-                "UPDATE bezoar_waiting
-                 SET visible_at = ?5, token = NULL, failed = failed + ?6, released = released + ?7,
-                     history = max(history, ?6)
-                 WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
-            )?
-            .execute(params![
+        // The token says that nobody has changed the counters since the message was claimed.
+        let ledger = after_settling(message, settlement);
+        let mut update = connection.prepare_cached(
+            "UPDATE bezoar_waiting
+             SET visible_at = ?5, token = NULL, failed = ?6, released = ?7, history = max(history, ?8)
+             WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
+        )?;
+        let ready_at = self.after(after);
+        let updated = self.moved.find(lease, |visible_at| {
+            let updated = update.execute(params![
                 lease.queue,
-                lease.visible_at,
+                visible_at,
                 lease.seq,
                 lease.token,
-                self.after(after),
-                failed,
-                released
+                ready_at,
+                ledger.failed,
+                ledger.released,
+                row::has_details(&ledger)
             ])?;
+            Ok((updated == 1).then_some(()))
+        })?;
+        if updated.is_none() {
+            return Ok(false);
+        }
+        self.moved.forget(lease);
+        if ledger.uncounted != message.ledger.uncounted {
+            row::write_uncounted(connection, lease.seq, &ledger)?;
+        }
         self.wake(name);
-        Ok(updated == 1)
+        Ok(true)
     }
 
-    /// Holds a delivery for `lease` from now; `None` if the receipt is stale.
+    /// Holds a delivery for `duration` from now; `None` if the receipt is stale.
     pub(crate) fn extend(
         &mut self,
         connection: &Connection,
-        queue: i64,
-        (receipt, lease_until): &(Receipt, Option<Timestamp>),
-        lease: Duration,
+        lease: &Lease,
+        duration: Duration,
     ) -> rusqlite::Result<Option<Timestamp>> {
-        let (Receipt::Numbered { key, token }, Some(held)) = (receipt, lease_until) else {
-            return Ok(None);
+        let until = self.after(duration);
+        let mut update = connection.prepare_cached(
+            "UPDATE bezoar_waiting SET visible_at = ?5
+             WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
+        )?;
+        let found = self.moved.find(lease, |visible_at| {
+            let place = [lease.queue, visible_at, lease.seq, lease.token, until];
+            Ok((update.execute(place)? == 1).then_some(visible_at))
+        })?;
+        Ok(found.map(|from| self.moved.remember(lease, from, until)))
+    }
+
+    /// Keeps leases alive over a forward step of the clock from `expected` to now: what was left of each is
+    /// left of it still. Otherwise all of them would end at once, while their holders work on.
+    pub(crate) fn move_leases(
+        &mut self,
+        connection: &Connection,
+        expected: Timestamp,
+    ) -> rusqlite::Result<()> {
+        let (expected, now) = (expected.as_millisecond(), self.now_millis());
+        let mut caught = connection.prepare_cached(
+            "SELECT w.queue, w.visible_at, w.seq, w.token FROM bezoar_queues AS q
+             JOIN bezoar_waiting AS w ON w.queue = q.id AND w.visible_at > ?1 AND w.visible_at <= ?2
+             WHERE w.token IS NOT NULL",
+        )?;
+        let lease = |row: &rusqlite::Row<'_>| {
+            let [queue, visible_at, seq, token] =
+                [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+            Ok(Lease { queue, visible_at, seq, token })
         };
-        let until = self.after(lease);
-        let updated = connection
-            .prepare_cached(
-                "UPDATE bezoar_waiting SET visible_at = ?5
-                 WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
-            )?
-            .execute([queue, held.as_millisecond(), *key, *token, until])?;
-        Ok((updated == 1).then(|| millis(until)))
+        let caught: Vec<Lease> =
+            caught.query_map([expected, now], lease)?.collect::<rusqlite::Result<_>>()?;
+        let mut update = connection.prepare_cached(
+            "UPDATE bezoar_waiting SET visible_at = ?4 WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3",
+        )?;
+        for lease in &caught {
+            let until = now.saturating_add(lease.visible_at - expected);
+            update.execute([lease.queue, lease.visible_at, lease.seq, until])?;
+            self.moved.remember(lease, lease.visible_at, until);
+        }
+        Ok(())
     }
 
     /// Undoes a claim whose deliveries reached nobody, as if it had not been made.
@@ -275,6 +304,12 @@ impl Session {
             taken
         }))
     }
+}
+
+fn after_settling(message: &Message, settlement: &Settlement) -> Ledger {
+    let mut ledger = message.ledger.clone();
+    settlement.record(&mut ledger);
+    ledger
 }
 
 fn counts(row: &rusqlite::Row<'_>) -> rusqlite::Result<Counts> {

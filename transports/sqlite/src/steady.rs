@@ -1,8 +1,11 @@
 //! A clock that never goes back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use bezoar_core::{Clock, millis};
+use bezoar_core::{Clock, millis, to_millis};
 use jiff::Timestamp;
 
 /// Follows another clock. When that is set back, it goes on from where it was and at the same pace, ahead
@@ -38,10 +41,37 @@ impl Steady {
 }
 
 impl Clock for Steady {
+    fn steady(&self) -> Duration {
+        self.inner.steady()
+    }
+
     fn now(&self) -> Timestamp {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         *shown = shown.at(self.inner.now().as_millisecond());
         millis(shown.latest)
+    }
+}
+
+/// Notices when the clock was set forward: it has moved by more than the time that has really passed.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Option<(Timestamp, Duration)>);
+
+impl Pace {
+    /// A clock that is corrected in small steps is left alone.
+    const TOLERANCE: Duration = Duration::from_secs(1);
+
+    /// What the clock should show, if it was set forward since it was last noted.
+    pub(crate) fn stepped(&self, now: Timestamp, steady: Duration) -> Option<Timestamp> {
+        let (then, before) = self.0?;
+        let passed = to_millis(steady.saturating_sub(before));
+        let expected = millis(then.as_millisecond().saturating_add(passed));
+        let ahead = now.as_millisecond().saturating_sub(expected.as_millisecond());
+        (ahead > to_millis(Self::TOLERANCE)).then_some(expected)
+    }
+
+    /// Notes what the clock shows.
+    pub(crate) fn note(&mut self, now: Timestamp, steady: Duration) {
+        self.0 = Some((now, steady));
     }
 }
 
@@ -69,6 +99,21 @@ mod tests {
             all.push(shown.latest);
         }
         assert_eq!(all, expected, "{told:?}");
+    }
+
+    #[test]
+    fn a_step_forward_is_more_than_the_time_that_has_passed() {
+        let (mut pace, second) = (Pace::default(), Duration::from_secs(1));
+        let mut check = |now_ms, steady: Duration, expected: Option<i64>| {
+            assert_eq!(pace.stepped(millis(now_ms), steady), expected.map(millis));
+            pace.note(millis(now_ms), steady);
+        };
+        check(1_000, second, None);
+        check(2_000, 2 * second, None);
+        check(3_900, 3 * second, None); // corrected by a little
+        check(60_000, 4 * second, Some(4_900));
+        check(61_000, 5 * second, None);
+        check(61_000, 600 * second, None); // set back, or stood still
     }
 
     #[test]

@@ -8,6 +8,7 @@ use bezoar_core::{
     QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
     TransportError,
 };
+use jiff::Timestamp;
 use rand::RngExt;
 use rusqlite::Connection;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -16,6 +17,7 @@ use crate::{
     Options,
     database::{self, Identity},
     error::{TRANSPORT, error, may_be_of_one, no_queue},
+    lease::Lease,
     readers::Readers,
     session::{Claimed, Session},
     steady::Steady,
@@ -236,13 +238,14 @@ impl Drop for Found {
 
 impl SqliteSubscription {
     async fn claim(&self, max: u32) -> Result<Found, TransportError> {
-        let (queue, lease) = (self.queue, self.options.lease);
+        let SubscribeOptions { lease, max_bytes, .. } = self.options;
+        let queue = self.queue;
         let undo = (self.writer.clone(), self.name.clone(), queue);
         let name = self.name.clone();
         let work = move |session: &mut Session, connection: &Connection| {
             let token: i64 = rand::rng().random(); // a run that is undone has nothing in common with the next
             let (claimed, set_aside) =
-                session.claim(connection, (&name, queue), max, lease, token)?;
+                session.claim(connection, (&name, queue), (max, max_bytes), lease, token)?;
             let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
             let now = session.now();
             let pause = next.map_or(Duration::MAX, |next| now.duration_until(next).unsigned_abs());
@@ -342,15 +345,29 @@ impl Subscription for SqliteSubscription {
         }
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        let held = (delivery.receipt.clone(), delivery.lease_until);
-        let queue = self.queue;
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        let held: Vec<_> = deliveries.iter().map(|it| Lease::of(self.queue, it)).collect();
         let extended = self.writer.run("extend", move |session, connection| {
-            session.extend(connection, queue, &held, lease)
+            let extend = |held: &Option<Lease>| match held {
+                Some(held) => session.extend(connection, held, lease),
+                None => Ok(None),
+            };
+            held.iter().map(extend).collect::<rusqlite::Result<Vec<_>>>()
         });
-        let until = extended.await?.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?;
-        delivery.lease_until = Some(until);
-        Ok(())
+        let untils = match extended.await {
+            Ok(untils) => untils,
+            Err(failed) => return deliveries.iter().map(|_| Err(failed.again())).collect(),
+        };
+        let renew = |(delivery, until): (&mut Delivery, Option<Timestamp>)| {
+            delivery.lease_until =
+                Some(until.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?);
+            Ok(())
+        };
+        deliveries.iter_mut().zip(untils).map(renew).collect()
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

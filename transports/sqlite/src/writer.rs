@@ -6,7 +6,7 @@
 //! That costs nothing while all goes well, which savepoints would. What is no job's fault, a lock that
 //! another process holds, is answered to all at once: each would only wait as long again.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
 use bezoar_core::{ErrorKind, TransportError};
 use rusqlite::Connection;
@@ -17,6 +17,7 @@ use crate::{
     database::{self, Identity},
     error::{breaks_the_connection, error, from_sqlite, is_busy},
     session::Session,
+    steady::Pace,
     wake::Bells,
 };
 
@@ -61,7 +62,8 @@ impl Writer {
     ) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX_LIMIT);
         let session = Session::default();
-        let desk = Desk { inbox, connection: Some(connection), identity, options, bells, session };
+        let (connection, pace) = (Some(connection), Pace::default());
+        let desk = Desk { inbox, connection, identity, options, bells, session, pace };
         let named = thread::Builder::new().name("bezoar-sqlite".to_owned());
         let thread = Some(named.spawn(move || desk.work())?);
         Ok(Self(Arc::new(Handle { inbox: Some(sender), thread })))
@@ -216,6 +218,7 @@ struct Desk {
     options: Arc<Options>,
     bells: Bells,
     session: Session,
+    pace: Pace,
 }
 
 impl Desk {
@@ -249,14 +252,21 @@ impl Desk {
     }
 
     fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Refusal> {
-        let now = self.options.clock.now();
         let Some(connection) = &self.connection else {
             return Err(Refusal::Undone(rusqlite::Error::InvalidQuery));
         };
         let session = &mut self.session;
-        session.begin(now);
+        let (clock, pace) = (&self.options.clock, &self.pace);
+        let mut steady = Duration::ZERO;
         let mut run = || {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            // Not before: another process may have held the lock for longer than a lease.
+            session.begin(clock.now());
+            steady = clock.steady();
+            if let Some(expected) = pace.stepped(session.now(), steady) {
+                tracing::warn!(from = %expected, to = %session.now(), "the clock was set forward; leases were moved along");
+                session.move_leases(connection, expected)?;
+            }
             jobs.iter_mut().try_for_each(|job| job.run(session, connection))?;
             session.write_counts(connection)
         };
@@ -271,7 +281,10 @@ impl Desk {
             })
         });
         match &outcome {
-            Ok(()) => session.committed(&self.bells),
+            Ok(()) => {
+                session.committed(&self.bells);
+                self.pace.note(session.now(), steady);
+            }
             Err(Refusal::Undone(error) | Refusal::Unknown(error)) => {
                 session.rolled_back();
                 let stuck =

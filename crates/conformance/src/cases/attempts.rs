@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Attempt, Counting, DETAIL_LIMIT_BYTES, Detail, FailureKind, HISTORY_LIMIT, Ledger, Settlement,
+    Attempt, Code, Counting, DETAIL_LIMIT_BYTES, Detail, FailureKind, HISTORY_LIMIT, Ledger,
+    Selection, Settlement, UncountedFailure, millis,
 };
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, full_message, message, release, retry},
+    samples::{assert_as_sent, attempt, dead_letter, full_message, message, release, retry},
     worker::Worker,
 };
 
@@ -149,4 +150,63 @@ pub(crate) async fn what_was_sent_is_unchanged_by_retries(case: Case) {
         assert_as_sent(&held.message, &full_message("m"));
         worker.settle(held, retry_with(vec![attempt(number)])).await;
     }
+}
+
+fn uncounted(second: i64, suspected: bool) -> UncountedFailure {
+    let at = millis(1_700_000_000_000 + second * 1_001);
+    let (code, waited) = (Code::from_static("http.503"), Duration::from_millis(1_001));
+    UncountedFailure { at, code, suspected, waited }
+}
+
+pub(crate) async fn uncounted_failures_are_summed_up_and_use_no_retry(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let mut expected = Ledger::default();
+    for second in 0..3 {
+        let failure = uncounted(second, second > 0);
+        expected.fail_uncounted(&failure);
+        let after = Duration::ZERO;
+        worker.settle(worker.one().await, Settlement::Uncounted { after, failure }).await;
+    }
+    let ledger = worker.one().await.message.ledger.clone();
+    assert_eq!(ledger.uncounted, expected.uncounted, "the summary is kept");
+    assert_eq!((ledger.failed, ledger.history().len()), (0, 0), "no retry is used up");
+}
+
+pub(crate) async fn an_uncounted_failure_returns_after_its_delay(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let (after, failure) = (case.ticks(3), uncounted(1, false));
+    worker.settle(worker.one().await, Settlement::Uncounted { after, failure }).await;
+    worker.none("it is not early").await;
+    case.elapse(4).await;
+    worker.one().await;
+}
+
+pub(crate) async fn a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    let (after, failure) = (Duration::ZERO, uncounted(1, true));
+    worker.settle(worker.one().await, Settlement::Uncounted { after, failure }).await;
+    worker.settle(worker.one().await, dead_letter()).await;
+    let dead = case.dead().await;
+    let summary = dead[0].message.ledger.uncounted.as_ref();
+    assert_eq!(summary.map(|it| it.suspected), Some(1), "a dead letter keeps the summary");
+    case.redrive(Selection::All).await;
+    let ledger = &worker.one().await.message.ledger;
+    assert_eq!(ledger.uncounted, None, "the summary is of one generation");
+}
+
+pub(crate) async fn an_outcome_clears_acquisitions_without_one(case: Case) {
+    case.send(message("m")).await;
+    let worker = case.worker().await;
+    for _ in 0..2 {
+        worker.one().await;
+        case.outlast_leases().await;
+    }
+    let held = worker.one().await;
+    assert!(held.message.ledger.without_outcome() >= 3, "two were lost, one is held");
+    worker.settle(held, retry(Duration::ZERO)).await;
+    let ledger = worker.one().await.message.ledger.clone();
+    assert_eq!(ledger.without_outcome(), 1, "only the present acquisition is without an outcome");
 }

@@ -135,6 +135,18 @@ pub(crate) async fn a_dropped_settlement_is_done_or_not(case: Case) {
     assert_eq!(all, ids(&sent), "each message is alive or dead, never neither");
 }
 
+pub(crate) async fn a_dropped_renewal_leaves_the_lease_ours(case: Case) {
+    case.send_all(messages(MOMENTS as usize)).await;
+    let worker = case.worker().await;
+    for moment in 0..MOMENTS {
+        let mut held = worker.one().await;
+        case.elapse_a_little().await;
+        dropped_at(moment, worker.extend(&mut held, case.ticks(100))).await;
+        worker.complete(vec![held]).await;
+    }
+    worker.none("completed messages are gone").await;
+}
+
 pub(crate) async fn closing_gives_back_what_was_not_handed_out(case: Case) {
     case.send_all(messages(6)).await;
     let (closed, worker) = (case.worker().await, case.worker().await);

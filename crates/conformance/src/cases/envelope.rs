@@ -79,8 +79,9 @@ pub(crate) async fn times_keep_their_milliseconds(case: Case) {
 }
 
 pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
-    let mut ledger = Ledger::restored(5, 0, 3, 2, Vec::new());
+    let mut ledger = Ledger::restored(4, 0, 3, 2, Vec::new());
     ledger.fail(vec![attempt(1), attempt(2)]);
+    ledger.acquire();
     ledger.fail(vec![attempt(3)]);
     case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
     let delivery = case.worker().await.one().await;

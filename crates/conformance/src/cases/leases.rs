@@ -6,7 +6,7 @@ use bezoar_core::{Leases, Settlement, SubscribeOptions};
 
 use crate::{
     case::{Case, LEASE},
-    samples::{copy, ids, message, messages},
+    samples::{copy, ids, message, messages, release},
     worker::{PATIENCE, assert_lease_lost},
 };
 
@@ -40,8 +40,7 @@ pub(crate) async fn a_delivery_says_when_its_lease_ends(case: Case) {
     assert_eq!(held.lease_until.is_some(), expires, "a lease has an end where leases end");
     let Some(first) = held.lease_until else { return };
     case.elapse(1).await;
-    let extended = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
-    extended.expect("a held delivery can be extended");
+    worker.extend(&mut held, case.ticks(LEASE)).await;
     let added = first.duration_until(held.lease_until.expect("it had one")).unsigned_abs();
     assert!(added >= case.ticks(1), "an extended lease ends later, got {added:?} more");
 }
@@ -82,8 +81,7 @@ pub(crate) async fn renewal_holds_a_message_beyond_its_first_lease(case: Case) {
     let mut held = worker.one().await;
     for _ in 0..3 {
         case.elapse(LEASE - 1).await;
-        let extended = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
-        extended.expect("a held delivery can be extended");
+        worker.extend(&mut held, case.ticks(LEASE)).await;
         other.none(HELD).await;
     }
     case.outlast_leases().await;
@@ -94,10 +92,8 @@ pub(crate) async fn an_extension_counts_from_now(case: Case) {
     case.send(message("m")).await;
     let (worker, other) = (case.worker().await, case.worker().await);
     let mut held = worker.one().await;
-    let extended = worker.subscription.extend(&mut held, case.ticks(20)).await;
-    extended.expect("a held delivery can be extended");
-    let shortened = worker.subscription.extend(&mut held, case.ticks(1)).await;
-    shortened.expect("a held delivery can be extended");
+    worker.extend(&mut held, case.ticks(20)).await;
+    worker.extend(&mut held, case.ticks(1)).await;
     case.elapse(2).await;
     assert_eq!(other.one().await.message.id.as_str(), "m", "an extension counts from now");
 }
@@ -107,8 +103,7 @@ pub(crate) async fn an_extended_delivery_can_be_settled(case: Case) {
     let worker = case.worker().await;
     let mut held = worker.one().await;
     for _ in 0..2 {
-        let extended = worker.subscription.extend(&mut held, case.ticks(LEASE * 5)).await;
-        extended.expect("a held delivery can be extended");
+        worker.extend(&mut held, case.ticks(LEASE * 5)).await;
     }
     worker.complete(vec![held]).await;
     case.elapse(LEASE * 6).await;
@@ -121,7 +116,7 @@ pub(crate) async fn extending_after_loss_is_refused(case: Case) {
     let mut lost = first.one().await;
     case.outlast_leases().await;
     let held = second.one().await;
-    assert_lease_lost(first.subscription.extend(&mut lost, case.ticks(100)).await);
+    assert_lease_lost(first.try_extend(&mut lost, case.ticks(100)).await);
     case.elapse(LEASE - 1).await;
     first.none(HELD).await;
     second.complete(vec![held]).await;
@@ -134,7 +129,49 @@ pub(crate) async fn extending_after_settlement_is_refused(case: Case) {
         let held = worker.one().await;
         let mut stale = copy(&held);
         worker.settle(held, settlement).await;
-        assert_lease_lost(worker.subscription.extend(&mut stale, case.ticks(100)).await);
+        assert_lease_lost(worker.try_extend(&mut stale, case.ticks(100)).await);
     }
     assert_eq!(worker.take(1).await.len(), 1, "a stale receipt holds nothing");
+}
+
+pub(crate) async fn several_leases_are_renewed_at_once(case: Case) {
+    case.send_all(messages(3)).await;
+    let (worker, other) = (case.worker().await, case.worker().await);
+    let mut held = worker.take(3).await;
+    case.elapse(LEASE - 1).await;
+    for renewed in worker.subscription.extend(&mut held, case.ticks(LEASE)).await {
+        renewed.expect("a held delivery can be extended");
+    }
+    case.elapse(LEASE - 1).await;
+    other.none(HELD).await;
+    worker.complete(held).await;
+}
+
+pub(crate) async fn a_renewal_has_one_result_for_each_delivery_in_order(case: Case) {
+    case.send_all(messages(3)).await;
+    let worker = case.worker().await;
+    let mut held = worker.take(3).await;
+    let settled = copy(&held[1]);
+    worker.complete(vec![settled]).await;
+    let results = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
+    let renewed: Vec<_> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(renewed, [true, false, true], "one result for each, in order");
+    assert!(worker.subscription.extend(&mut [], case.ticks(LEASE)).await.is_empty());
+}
+
+pub(crate) async fn a_renewal_whose_answer_was_lost_leaves_the_lease_ours(case: Case) {
+    case.send_all(messages(3)).await;
+    let (worker, other) = (case.worker().await, case.worker().await);
+    let mut held = worker.take(3).await;
+    case.elapse(1).await;
+    for delivery in &held {
+        worker.extend(&mut copy(delivery), case.ticks(LEASE)).await;
+    }
+    case.elapse(LEASE - 1).await;
+    other.none(HELD).await;
+    worker.extend(&mut held[0], case.ticks(LEASE)).await;
+    worker.settle(held.pop().expect("one of three"), release(Duration::ZERO)).await;
+    worker.complete(held).await;
+    assert_eq!(other.one().await.message.id.as_str(), "m-0002", "it was handed back");
+    other.none("completed messages are gone").await;
 }

@@ -1,11 +1,11 @@
 //! What was accepted is delivered, once.
 
-use bezoar_core::{Destination, ErrorKind, Outgoing};
+use bezoar_core::{Destination, ErrorKind, Outgoing, SubscribeOptions};
 
 use crate::{
-    case::Case,
+    case::{Case, LEASE},
     samples::{assert_as_sent, full_message, ids, message, messages},
-    worker::PATIENCE,
+    worker::{PATIENCE, Worker},
 };
 
 pub(crate) async fn a_message_arrives_as_it_was_sent(case: Case) {
@@ -101,4 +101,21 @@ pub(crate) async fn receive_gives_what_is_there_when_asked_for_more(case: Case) 
     assert!(!received.is_empty(), "one message is enough to end the wait");
     received.extend(worker.take(3 - received.len()).await);
     worker.none("no more than these were sent").await;
+}
+
+pub(crate) async fn a_receive_ends_with_its_bytes(case: Case) {
+    case.send_all(messages(5)).await; // of 6 bytes each
+    let options =
+        SubscribeOptions { max_bytes: 13, lease: case.ticks(LEASE), ..SubscribeOptions::default() };
+    let opened = case.transport().subscribe(&case.queue, options).await;
+    let worker = Worker { subscription: opened.expect("a queue can be opened"), lag: case.lag() };
+    let mut left = 5;
+    while left > 0 {
+        let some = worker.receive(16, PATIENCE).await;
+        assert!((1..=2).contains(&some.len()), "13 bytes are two messages, got {}", some.len());
+        left -= some.len();
+        worker.complete(some).await;
+    }
+    case.send(message("much longer than thirteen bytes")).await;
+    assert_eq!(worker.receive(16, PATIENCE).await.len(), 1, "the first may be of any size");
 }

@@ -67,8 +67,7 @@ pub(crate) async fn a_waiting_receive_wakes_when_a_lease_ends(case: Case) {
     case.send(message("m")).await;
     let worker = case.worker().await;
     let mut held = worker.one().await;
-    let extended = worker.subscription.extend(&mut held, case.ticks(1) / PART).await;
-    extended.expect("a held delivery can be extended");
+    worker.extend(&mut held, case.ticks(1) / PART).await;
     let received = while_waiting(&worker, case.elapse(1)).await;
     assert_eq!(received.len(), 1, "a message whose lease has ended is received by who waits");
 }

@@ -74,10 +74,10 @@ pub(crate) trait Defect: Debug + Send + Sync + 'static {
     async fn extend(
         &self,
         open: &Opened,
-        delivery: &mut Delivery,
+        deliveries: &mut [Delivery],
         lease: Duration,
-    ) -> Result<(), TransportError> {
-        open.inner.extend(delivery, lease).await
+    ) -> Outcomes {
+        open.inner.extend(deliveries, lease).await
     }
 
     async fn provision(&self, store: &Store, queue: &QueueName) -> Result<(), TransportError> {
@@ -178,8 +178,8 @@ impl Subscription for BrokenSubscription {
         self.defect.settle(&self.open, batch).await
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        self.defect.extend(&self.open, delivery, lease).await
+    async fn extend(&self, deliveries: &mut [Delivery], lease: Duration) -> Outcomes {
+        self.defect.extend(&self.open, deliveries, lease).await
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

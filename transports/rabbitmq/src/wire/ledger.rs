@@ -7,9 +7,10 @@ use lapin::types::AMQPValue;
 
 use super::{
     history,
-    names::{ACQUIRED, DROPPED, FAILED, HISTORY, OURS, RELEASED, REPLAY, REPLAYED},
+    names::{ACQUIRED, DROPPED, FAILED, HISTORY, OURS, RELEASED, REPLAY, REPLAYED, UNCOUNTED},
     size,
     table::{Table, number, string, text},
+    uncounted,
 };
 
 /// What is kept free for the names of headers that had to be left out.
@@ -28,6 +29,9 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
     }
     if let Some(OperationId(replay)) = ledger.replay {
         headers.insert(REPLAY.into(), AMQPValue::LongLongInt(replay));
+    }
+    if let Some(uncounted) = &ledger.uncounted {
+        headers.insert(UNCOUNTED.into(), text(&uncounted::write(uncounted)));
     }
     make_room(headers);
     let room = size::LIMIT_BYTES.saturating_sub(size::of_table(headers) + 64);
@@ -80,5 +84,6 @@ pub(super) fn read(headers: &Table) -> Ledger {
     let released = count(RELEASED).min(acquired.saturating_sub(failed));
     let mut ledger = Ledger::restored(acquired, failed, released, count(REPLAYED), history);
     ledger.replay = number(headers, REPLAY).map(OperationId);
+    ledger.uncounted = string(headers, UNCOUNTED).and_then(|text| uncounted::read(&text));
     ledger
 }

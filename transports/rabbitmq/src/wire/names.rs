@@ -10,6 +10,7 @@ pub(super) const FAILED: &str = "bezoar-failed";
 pub(super) const RELEASED: &str = "bezoar-released";
 pub(super) const REPLAYED: &str = "bezoar-replayed";
 pub(super) const REPLAY: &str = "bezoar-replay";
+pub(super) const UNCOUNTED: &str = "bezoar-uncounted";
 pub(super) const HISTORY: &str = "bezoar-history";
 pub(super) const DROPPED: &str = "bezoar-dropped-headers";
 pub(super) const EXCHANGE: &str = "bezoar-exchange";
@@ -22,8 +23,19 @@ pub(super) const REASON_CODE: &str = "bezoar-reason-code";
 pub(super) const REASON: &str = "bezoar-reason";
 
 /// What is said of a message anew each time it goes on.
-pub(super) const RENEWED: &[&str] =
-    &[ACQUIRED, FAILED, RELEASED, REPLAYED, REPLAY, HISTORY, DEAD_ID, DEAD_AT, REASON_CODE, REASON];
+pub(super) const RENEWED: &[&str] = &[
+    ACQUIRED,
+    FAILED,
+    RELEASED,
+    REPLAYED,
+    REPLAY,
+    UNCOUNTED,
+    HISTORY,
+    DEAD_ID,
+    DEAD_AT,
+    REASON_CODE,
+    REASON,
+];
 /// Headers that make the broker send copies elsewhere.
 pub(super) const COPIES: &[&str] = &["CC", "BCC"];
 

@@ -99,7 +99,8 @@ async fn an_alarm_throttles_and_what_is_held_stays_held() {
         let mut again = kept(&held);
         let refused = settle(&*worker, held, retry()).await.unwrap_err();
         assert!(refused.is_transient(), "{refused}");
-        worker.extend(&mut again, Duration::from_secs(1)).await.expect("it is still held");
+        let one = std::slice::from_mut(&mut again);
+        worker.extend(one, Duration::from_secs(1)).await.remove(0).expect("it is still held");
         server.control(&["set_disk_free_limit", "1MB"]).await;
         until_ok(async || settle(&*worker, kept(&again), retry()).await).await;
         until_ok(async || place.send("after").await).await;
@@ -130,7 +131,9 @@ async fn a_channel_that_the_broker_closes_returns_its_messages() {
         let worker = place.worker().await;
         let mut held = one(&*worker).await;
         let started = Instant::now();
-        while worker.extend(&mut held, Duration::from_secs(1)).await.is_ok() {
+        while worker.extend(std::slice::from_mut(&mut held), Duration::from_secs(1)).await[0]
+            .is_ok()
+        {
             assert!(started.elapsed() < PATIENCE, "the broker waits for ever");
             sleep(Duration::from_millis(100)).await;
         }

@@ -23,7 +23,7 @@ pub(super) fn announce(
             Body::default(),
         );
         let seq = row::insert_message(connection, &numbered)?;
-        row::insert_attempts(connection, seq, message.ledger.history())?;
+        row::insert_ledger(connection, seq, &message.ledger)?;
         let Counts { acquired, failed, released, replayed, history } = counts(message);
         connection
             .prepare_cached("INSERT INTO bezoar_announced VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?

@@ -47,7 +47,7 @@ pub(super) fn edit(
     }
     let message = &edit.message;
     let seq = row::insert_message(connection, message)?;
-    row::insert_attempts(connection, seq, message.ledger.history())?;
+    row::insert_ledger(connection, seq, &message.ledger)?;
     let dying = Dying {
         place: (&dead.queue, dead.queue_number, seq),
         message,
@@ -76,7 +76,7 @@ pub(super) fn counts(message: &Message) -> Counts {
         failed: ledger.failed.into(),
         released: ledger.released.into(),
         replayed: ledger.replayed.into(),
-        history: !ledger.history().is_empty(),
+        history: row::has_details(ledger),
     }
 }
 

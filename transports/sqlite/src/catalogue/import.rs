@@ -45,7 +45,7 @@ fn add(
     let Record { entry, message, reason, .. } = record;
     let queue = queue(session, connection, &entry.queue)?;
     let seq = row::insert_message(connection, message)?;
-    row::insert_attempts(connection, seq, message.ledger.history())?;
+    row::insert_ledger(connection, seq, &message.ledger)?;
     let last = last_failure(&message.ledger, &[], reason);
     let place = (&entry.queue, queue, seq);
     let dying = Dying { place, message, reason, counts: counts(message), last };

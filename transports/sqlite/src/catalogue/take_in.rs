@@ -66,7 +66,7 @@ fn add(
 ) -> rusqlite::Result<()> {
     let DeadLetter { message, reason, .. } = letter;
     let seq = row::insert_message(connection, message)?;
-    row::insert_attempts(connection, seq, message.ledger.history())?;
+    row::insert_ledger(connection, seq, &message.ledger)?;
     let last = last_failure(&message.ledger, &[], reason);
     let dying = Dying { place: (name, queue, seq), message, reason, counts: counts(message), last };
     let (dead, cause) = session.insert_dead(connection, &dying, Arrival::Died)?;

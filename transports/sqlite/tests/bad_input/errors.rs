@@ -64,7 +64,7 @@ async fn stale_settlements(lab: &SqliteTransport) -> Vec<String> {
     ];
     let batch = settlements.into_iter().map(|settlement| (stale(), settlement)).collect();
     let mut results = subscription.settle(batch).await;
-    results.push(subscription.extend(&mut stale(), Duration::ZERO).await);
+    results.extend(subscription.extend(&mut [stale()], Duration::ZERO).await);
     shown(results)
 }
 

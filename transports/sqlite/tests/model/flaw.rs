@@ -67,8 +67,12 @@ impl Subscription for Flawed {
         }
     }
 
-    async fn extend(&self, delivery: &mut Delivery, lease: Duration) -> Result<(), TransportError> {
-        self.inner.extend(delivery, lease).await
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        self.inner.extend(deliveries, lease).await
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

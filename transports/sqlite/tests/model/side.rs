@@ -122,7 +122,10 @@ impl Side {
             return Answer::Nothing;
         }
         let (queue, mut delivery) = self.take(which, after);
-        let extended = self.subscriptions[queue].extend(&mut delivery, lease).await;
+        let extended = self.subscriptions[queue]
+            .extend(std::slice::from_mut(&mut delivery), lease)
+            .await
+            .remove(0);
         let answer = Answer::Extended(kind(extended).map(|()| delivery.lease_until));
         self.held.push((queue, delivery));
         answer

@@ -4,7 +4,8 @@ use std::{num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
     Attempt, Code, ContentType, CorrelationId, Destination, Failure, FailureKind, Ledger,
-    MAX_DELAY, Message, MessageId, MessageType, Outgoing, QueueName, Reason, Settlement, millis,
+    MAX_DELAY, Message, MessageId, MessageType, Outgoing, QueueName, Reason, Settlement,
+    UncountedFailure, millis,
 };
 use proptest::{
     collection::{btree_map, vec},
@@ -151,7 +152,15 @@ fn settlement() -> impl Strategy<Value = Settlement> {
         4 => (reason, attempts())
             .prop_map(|(reason, attempts)| Settlement::DeadLetter { reason, attempts }),
         2 => delay().prop_map(|after| Settlement::Release { after }),
+        2 => (delay(), uncounted())
+            .prop_map(|(after, failure)| Settlement::Uncounted { after, failure }),
     ]
+}
+
+fn uncounted() -> impl Strategy<Value = UncountedFailure> {
+    (code(), any::<bool>(), 0..10_000_i64, delay()).prop_map(|(code, suspected, at, waited)| {
+        UncountedFailure { at: millis(at), code, suspected, waited }
+    })
 }
 
 fn code() -> impl Strategy<Value = Code> {

@@ -12,7 +12,7 @@ use std::{
 
 use bezoar_core::{
     Attempt, Code, DeadLetter, Delivery, Failure, Ledger, Outgoing, Page, QueueAdmin, Reason,
-    Selection, Settlement, SubscribeOptions, Subscription, Transport, millis,
+    Selection, Settlement, SubscribeOptions, Subscription, Transport, UncountedFailure, millis,
 };
 use bezoar_sqlite::{SqliteTransport, Synchronous};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -118,7 +118,8 @@ impl Desk {
         let (mut begun, mut batch) = (Vec::new(), Vec::new());
         for mut delivery in received {
             let Some(settlement) = decide(random) else {
-                subscription.extend(&mut delivery, 2 * HOUR).await.unwrap();
+                let one = std::slice::from_mut(&mut delivery);
+                subscription.extend(one, 2 * HOUR).await.remove(0).unwrap();
                 continue;
             };
             let state = settled(&delivery.message.ledger, &settlement);
@@ -170,7 +171,12 @@ fn decide(random: &mut StdRng) -> Option<Settlement> {
             let reason = Reason::new(Code::UNKNOWN, "it did not work");
             Settlement::DeadLetter { reason, attempts }
         }
-        85..96 => Settlement::Release { after: Duration::ZERO },
+        85..92 => Settlement::Release { after: Duration::ZERO },
+        92..96 => {
+            let (code, waited) = (Code::TIMEOUT, Duration::from_secs(1));
+            let failure = UncountedFailure { at: millis(2), code, suspected: true, waited };
+            Settlement::Uncounted { after: Duration::ZERO, failure }
+        }
         _ => return None,
     })
 }
@@ -180,15 +186,12 @@ fn settled(ledger: &Ledger, settlement: &Settlement) -> State {
     let mut ledger = ledger.clone();
     let place = match settlement {
         Settlement::Complete => return State::ABSENT,
-        Settlement::Retry { .. } | Settlement::Release { .. } => Place::Ready,
+        Settlement::Retry { .. } | Settlement::Release { .. } | Settlement::Uncounted { .. } => {
+            Place::Ready
+        }
         Settlement::DeadLetter { .. } => Place::Dead,
     };
-    match settlement {
-        Settlement::Retry { attempts, .. } | Settlement::DeadLetter { attempts, .. } => {
-            ledger.fail(attempts.clone());
-        }
-        Settlement::Complete | Settlement::Release { .. } => ledger.release(),
-    }
+    settlement.record(&mut ledger);
     State::new(place, &ledger)
 }
 

@@ -102,5 +102,6 @@ fn shown(delivered: &Result<(), Refusal>) -> String {
         Ok(()) => "done".to_owned(),
         Err(Refusal::Postponed(_)) => "postponed".to_owned(),
         Err(Refusal::Failed(failed)) => failed.to_string(),
+        Err(Refusal::Uncounted(uncounted)) => uncounted.to_string(),
     }
 }

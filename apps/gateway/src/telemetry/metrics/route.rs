@@ -65,7 +65,7 @@ pub(super) struct RouteSeries {
     pub(super) in_flight: AtomicI64,
     paused: AtomicU8,
     breaker: AtomicU8,
-    pub(super) by_result: [[KeyValue; 2]; 4],
+    pub(super) by_result: [[KeyValue; 2]; 5],
     is_other: bool,
 }
 

@@ -32,6 +32,7 @@ impl Try {
             Ok(()) => TryResult::Ok,
             Err(Refusal::Failed(failed)) if failed.0.kind.is_retryable() => TryResult::Retryable,
             Err(Refusal::Failed(_)) => TryResult::Permanent,
+            Err(Refusal::Uncounted(_)) => TryResult::Uncounted,
             Err(Refusal::Postponed(_)) => TryResult::Postponed,
         };
     }
@@ -64,9 +65,11 @@ enum TryResult {
     Retryable,
     Permanent,
     Cancelled,
+    /// It failed and used up no retry.
+    Uncounted,
     /// There was no try, and it has no labels.
     Postponed,
 }
 
 /// In the order of [`TryResult`], without the last.
-pub(super) const RESULTS: [&str; 4] = ["ok", "retryable", "permanent", "cancelled"];
+pub(super) const RESULTS: [&str; 5] = ["ok", "retryable", "permanent", "cancelled", "uncounted"];

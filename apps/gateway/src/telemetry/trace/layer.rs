@@ -6,7 +6,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use bezoar::{Code, Context, Failed, Postponed, Refusal};
+use bezoar::{Code, Context, Failed, Failure, Postponed, Refusal, Uncounted};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span};
 
@@ -75,7 +75,12 @@ impl Ending {
         if let Some(span) = self.0.take() {
             match &outcome {
                 Ok(()) => ended(&span, Ok(())),
-                Err(Refusal::Failed(failed)) => ended(&span, Err(word(failed))),
+                Err(
+                    Refusal::Failed(Failed(failure))
+                    | Refusal::Uncounted(Uncounted { failure, .. }),
+                ) => {
+                    ended(&span, Err(word(failure)));
+                }
                 Err(Refusal::Postponed(Postponed(_))) => {
                     span.record("bezoar.postponed", true);
                 }
@@ -94,7 +99,7 @@ impl Drop for Ending {
 }
 
 /// The failure's code, or its kind where nobody named it. Never its detail.
-fn word(Failed(failure): &Failed) -> &str {
+fn word(failure: &Failure) -> &str {
     match &failure.code {
         code if *code == Code::UNKNOWN => failure.kind.as_str(),
         code => code.as_str(),

@@ -96,6 +96,43 @@ pub(crate) fn controls() -> Vec<Control> {
             &["attempts::what_may_have_been_worked_on_unnoticed_is_redelivered"],
         ),
         Control::new(
+            "forgets uncounted failures",
+            || {
+                settled(|said| {
+                    if let Settlement::Uncounted { after, .. } = *said {
+                        *said = Settlement::Release { after };
+                    }
+                })
+            },
+            &[
+                "attempts::uncounted_failures_are_summed_up_and_use_no_retry",
+                "attempts::a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it",
+            ],
+        ),
+        Control::new(
+            "returns an uncounted failure at once",
+            || {
+                settled(|said| {
+                    if let Settlement::Uncounted { after, .. } = said {
+                        *after = Duration::ZERO;
+                    }
+                })
+            },
+            &["attempts::an_uncounted_failure_returns_after_its_delay"],
+        ),
+        Control::new(
+            "never clears an acquisition without an outcome",
+            || {
+                received(|held| {
+                    let ledger = &mut Arc::make_mut(&mut held.message).ledger;
+                    if ledger.failed > 0 {
+                        ledger.released = 0;
+                    }
+                })
+            },
+            &["attempts::an_outcome_clears_acquisitions_without_one"],
+        ),
+        Control::new(
             "marks what was retried",
             || {
                 received(|held| {

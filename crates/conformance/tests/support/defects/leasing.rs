@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, num::NonZeroU32, sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{Clock, Delivery, ErrorKind, MAX_DELAY, QueueAdmin, Receipt, TransportError};
+use jiff::Timestamp;
 
 use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, copy, error};
 
@@ -55,9 +56,22 @@ pub(crate) fn controls() -> Vec<Control> {
             &["leases::an_extension_counts_from_now"],
         ),
         Control::new(
-            "keeps the receipt of an extension to itself",
-            || Extends(Extension::Untold),
+            "renews only the first of several leases",
+            || Extends(Extension::OnlyTheFirst),
+            &["leases::several_leases_are_renewed_at_once"],
+        ),
+        Control::new(
+            "asks for the end of a lease, and does not tell it",
+            || AsksForTheEnd { tells: false, ends: Mutex::default() },
             &["leases::an_extended_delivery_can_be_settled"],
+        ),
+        Control::new(
+            "asks for the end of a lease",
+            || AsksForTheEnd { tells: true, ends: Mutex::default() },
+            &[
+                "leases::a_renewal_whose_answer_was_lost_leaves_the_lease_ours",
+                "cancellation::a_dropped_renewal_leaves_the_lease_ours",
+            ],
         ),
         Control::new(
             "never refuses to extend",
@@ -65,6 +79,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &[
                 "leases::extending_after_loss_is_refused",
                 "leases::extending_after_settlement_is_refused",
+                "leases::a_renewal_has_one_result_for_each_delivery_in_order",
             ],
         ),
         Control::new(
@@ -124,7 +139,7 @@ struct Extends(Extension);
 enum Extension {
     Nothing,
     FromTheEnd,
-    Untold,
+    OnlyTheFirst,
     NeverRefused,
 }
 
@@ -133,21 +148,63 @@ impl Defect for Extends {
     async fn extend(
         &self,
         open: &Opened,
-        delivery: &mut Delivery,
+        deliveries: &mut [Delivery],
         lease: Duration,
-    ) -> Result<(), TransportError> {
+    ) -> Outcomes {
         match self.0 {
-            Extension::Nothing => Ok(()),
-            Extension::Untold => open.inner.extend(&mut copy(delivery), lease).await,
+            Extension::Nothing => deliveries.iter().map(|_| Ok(())).collect(),
+            Extension::OnlyTheFirst => {
+                let _ = open.inner.extend(&mut deliveries[..1], lease).await;
+                deliveries.iter().map(|_| Ok(())).collect()
+            }
             Extension::NeverRefused => {
-                let _ = open.inner.extend(delivery, lease).await;
-                Ok(())
+                let _ = open.inner.extend(deliveries, lease).await;
+                deliveries.iter().map(|_| Ok(())).collect()
             }
             Extension::FromTheEnd => {
-                let left = open.store.clock.now().duration_until(delivery.lease_until.unwrap());
-                open.inner.extend(delivery, lease + left.unsigned_abs()).await
+                let until = deliveries[0].lease_until.unwrap();
+                let left = open.store.clock.now().duration_until(until);
+                open.inner.extend(deliveries, lease + left.unsigned_abs()).await
             }
         }
+    }
+}
+
+/// Compares the end of a lease with what it was last moved to, as if that were the receipt.
+#[derive(Debug)]
+struct AsksForTheEnd {
+    tells: bool,
+    ends: Mutex<BTreeMap<i64, Option<Timestamp>>>,
+}
+
+#[async_trait]
+impl Defect for AsksForTheEnd {
+    async fn extend(
+        &self,
+        open: &Opened,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Outcomes {
+        let mut renewed: Vec<_> = deliveries.iter().map(copy).collect();
+        let outcomes = open.inner.extend(&mut renewed, lease).await;
+        let ends = renewed.iter().map(|it| (key(it), it.lease_until));
+        self.ends.lock().unwrap().extend(ends);
+        tokio::task::yield_now().await; // where the answer may get lost
+        for (delivery, renewed) in deliveries.iter_mut().zip(renewed).filter(|_| self.tells) {
+            delivery.lease_until = renewed.lease_until;
+        }
+        outcomes
+    }
+
+    async fn settle(&self, open: &Opened, batch: Settlements) -> Outcomes {
+        let ends = self.ends.lock().unwrap().clone();
+        let lost = |(delivery, _): &(Delivery, _)| {
+            ends.get(&key(delivery)).is_some_and(|end| *end != delivery.lease_until)
+        };
+        if batch.iter().any(lost) {
+            return batch.iter().map(|_| Err(error(ErrorKind::LeaseLost))).collect();
+        }
+        open.inner.settle(batch).await
     }
 }
 

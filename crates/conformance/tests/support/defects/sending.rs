@@ -31,6 +31,14 @@ pub(crate) fn controls() -> Vec<Control> {
             &["sending::an_empty_batch_has_no_results"],
         ),
         Control::new(
+            "receives any number of bytes",
+            || Twist {
+                options: Box::new(|asked| asked.max_bytes = usize::MAX),
+                ..Twist::default()
+            },
+            &["sending::a_receive_ends_with_its_bytes"],
+        ),
+        Control::new(
             "stops a batch at the first error",
             || StopsAtTheFirstError,
             &[

@@ -1,0 +1,206 @@
+//! What to do after a failure that uses up no retry: a pure function, like the policy for those that do.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rand::{Rng, RngExt};
+
+use crate::{Failure, Invalid, Ledger, MAX_DELAY, MAX_RETRY_AFTER, Reason, UncountedFailure};
+
+/// How long and how often a message may fail through no fault of its own.
+///
+/// The wait is 1 s, doubling, and any part of it by chance, so that messages which failed together do not
+/// return together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UncountedPolicy {
+    /// The first wait; it doubles with each failure.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+    /// How many failures may speak against a message before it is dead-lettered.
+    pub max_suspected: u32,
+    /// For how long a message may fail this way before it is dead-lettered.
+    pub max_age: Duration,
+}
+
+impl Default for UncountedPolicy {
+    /// From 1 s to 15 s, 10 suspicions, three days.
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(15),
+            max_suspected: 10,
+            max_age: Duration::from_secs(3 * 24 * 60 * 60),
+        }
+    }
+}
+
+/// What becomes of a message after a failure that uses up no retry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UncountedDecision {
+    /// It returns.
+    Wait {
+        /// After this long.
+        after: Duration,
+        /// What its ledger is to remember.
+        failure: UncountedFailure,
+    },
+    /// It is dead-lettered.
+    DeadLetter(Reason),
+}
+
+impl UncountedPolicy {
+    /// Whether the waits make sense.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] for a first wait above the longest, or a longest wait above [`MAX_DELAY`].
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.first > self.longest || self.longest > MAX_DELAY {
+            return Err(Invalid::new("wait", "is longer than the longest wait"));
+        }
+        Ok(())
+    }
+
+    /// What becomes of a message with this ledger after this failure, at `now`. `suspected` says whether
+    /// the failure speaks against the message. Time before `active_since` does not count towards the age:
+    /// nobody tried then. A `retry_after` of the failure lengthens the wait.
+    pub fn decide(
+        &self,
+        ledger: &Ledger,
+        failure: &Failure,
+        suspected: bool,
+        (now, active_since): (Timestamp, Timestamp),
+        chance: &mut impl Rng,
+    ) -> UncountedDecision {
+        let before = ledger.uncounted.as_ref();
+        let waited = before.map_or(Duration::ZERO, |it| since(it.last.max(active_since), now));
+        let suspicions = before.map_or(0, |it| it.suspected) + u32::from(suspected);
+        if suspected && suspicions >= self.max_suspected {
+            return UncountedDecision::DeadLetter(Reason::suspected(suspicions));
+        }
+        let age = before.map_or(Duration::ZERO, |it| it.waited) + waited;
+        if age > self.max_age {
+            return UncountedDecision::DeadLetter(Reason::too_long(age));
+        }
+        let doublings = before.map_or(0, |it| it.count).min(31);
+        let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
+        let asked = failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        let after = wait.mul_f64(chance.random_range(0.0..=1.0)).max(asked);
+        let failure = UncountedFailure { at: now, code: failure.code.clone(), suspected, waited };
+        UncountedDecision::Wait { after, failure }
+    }
+}
+
+fn since(then: Timestamp, now: Timestamp) -> Duration {
+    let passed = now.duration_since(then);
+    if passed.is_negative() { Duration::ZERO } else { passed.unsigned_abs() }
+}
+
+impl Reason {
+    fn suspected(times: u32) -> Self {
+        let text = format!("failed {times} times while other messages succeeded");
+        Self::new(Self::SUSPECTED, text)
+    }
+
+    fn too_long(age: Duration) -> Self {
+        let hours = age.as_secs() / 3_600;
+        let text = match hours {
+            0 => format!("undeliverable for {} s", age.as_secs()),
+            1..48 => format!("undeliverable for {hours} h"),
+            _ => format!("undeliverable for {} days", hours / 24),
+        };
+        Self::new(Self::UNDELIVERABLE, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::{SeedableRng, rngs::StdRng};
+
+    use super::*;
+    use crate::{Code, UncountedSummary, millis};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ledger(count: u32, suspected: u32, waited: Duration) -> Ledger {
+        let uncounted = UncountedSummary {
+            count,
+            suspected,
+            first: millis(0),
+            last: millis(100_000),
+            waited,
+            code: Code::TIMEOUT,
+        };
+        let mut ledger = Ledger::default();
+        ledger.uncounted = Some(uncounted);
+        ledger
+    }
+
+    fn failure() -> Failure {
+        Failure::transient("gone").with_code(Code::from_static("http.503"))
+    }
+
+    fn decide(ledger: &Ledger, suspected: bool, now_ms: i64, since_ms: i64) -> UncountedDecision {
+        let time = (millis(now_ms), millis(since_ms));
+        let chance = &mut StdRng::seed_from_u64(1);
+        UncountedPolicy::default().decide(ledger, &failure(), suspected, time, chance)
+    }
+
+    fn reason(decision: &UncountedDecision) -> String {
+        match decision {
+            UncountedDecision::Wait { .. } => "wait".to_owned(),
+            UncountedDecision::DeadLetter(reason) => reason.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_tenth_suspicion_is_the_last() {
+        let suspected = |before| reason(&decide(&ledger(20, before, SECOND), true, 101_000, 0));
+        assert_eq!(suspected(8), "wait");
+        assert_eq!(suspected(9), "failed 10 times while other messages succeeded");
+        assert_eq!(reason(&decide(&ledger(20, 9, SECOND), false, 101_000, 0)), "wait");
+    }
+
+    #[test]
+    fn a_message_waits_for_three_days_of_trying_and_not_of_pausing() {
+        const DAY_MS: i64 = 86_400_000;
+        let three_days = Duration::from_secs(3 * 86_400);
+        let old = ledger(5, 0, three_days - SECOND);
+        assert_eq!(reason(&decide(&old, false, 101_000, 0)), "wait");
+        assert_eq!(reason(&decide(&old, false, 102_000, 0)), "undeliverable for 3 days");
+        let paused_since = decide(&old, false, 9 * DAY_MS, 9 * DAY_MS - 500);
+        assert_eq!(reason(&paused_since), "wait", "the route was paused meanwhile");
+        let new = Ledger::default();
+        assert_eq!(reason(&decide(&new, false, 9 * DAY_MS, 0)), "wait", "its age begins now");
+    }
+
+    #[test]
+    fn the_summary_learns_what_happened() {
+        let UncountedDecision::Wait { failure, .. } =
+            decide(&ledger(1, 0, SECOND), true, 103_000, 0)
+        else {
+            panic!("it waits");
+        };
+        assert_eq!((failure.at, failure.waited), (millis(103_000), 3 * SECOND));
+        assert_eq!((failure.code.as_str(), failure.suspected), ("http.503", true));
+    }
+
+    proptest! {
+        #[test]
+        fn waits_double_to_a_bound_and_what_is_asked_for_is_kept(
+            count in 0..100_u32, asked in prop::option::of(0..100_u64), seed: u64,
+        ) {
+            let asked = asked.map(Duration::from_secs);
+            let failure = Failure { retry_after: asked, ..failure() };
+            let time = (millis(100_001), millis(0));
+            let decision = UncountedPolicy::default()
+                .decide(&ledger(count, 0, SECOND), &failure, false, time, &mut StdRng::seed_from_u64(seed));
+            let UncountedDecision::Wait { after, .. } = decision else { panic!("it waits") };
+            let most = SECOND.saturating_mul(1 << count.min(20)).min(15 * SECOND);
+            let asked = asked.unwrap_or_default();
+            prop_assert!(after >= asked && after <= most.max(asked));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Where the row of a lease is.
+//!
+//! The hot table is clustered by the time at which a message can be delivered, and for a leased one that is
+//! the end of its lease. A delivery knows that time, but not always: the answer to a renewal may be lost, and
+//! a clock that is set forward moves all leases. The receipt decides, not the time, so the places to which
+//! rows were moved are remembered here for as long as their leases are held. An index would find them as
+//! well, at the price of two writes more for each message.
+
+use std::collections::HashMap;
+
+use bezoar_core::{Delivery, Receipt, millis};
+use jiff::Timestamp;
+
+/// How many leases are remembered before those that ended long ago are forgotten.
+const REMEMBERED: usize = 10_000;
+/// How long after its end a lease is of no use to anybody.
+const LONG_AGO_MS: i64 = 60 * 60 * 1_000;
+
+/// A lease as the database knows it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) queue: i64,
+    /// When it ends, as far as its holder knows.
+    pub(crate) visible_at: i64,
+    pub(crate) seq: i64,
+    pub(crate) token: i64,
+}
+
+impl Lease {
+    pub(crate) fn of(queue: i64, delivery: &Delivery) -> Option<Self> {
+        let Receipt::Numbered { key: seq, token } = delivery.receipt else { return None };
+        let visible_at = delivery.lease_until?.as_millisecond();
+        Some(Self { queue, visible_at, seq, token })
+    }
+}
+
+/// The leases whose rows were moved, and where to. The latest place is not certain: the transaction
+/// that moved the row may have been rolled back, so the one before is kept too.
+#[derive(Debug, Default)]
+pub(crate) struct Moved(HashMap<(i64, i64), [i64; 2]>);
+
+impl Moved {
+    /// Looks for the row of a lease in each place where it may be.
+    pub(crate) fn find<T>(
+        &self,
+        lease: &Lease,
+        mut look: impl FnMut(i64) -> rusqlite::Result<Option<T>>,
+    ) -> rusqlite::Result<Option<T>> {
+        if let Some(found) = look(lease.visible_at)? {
+            return Ok(Some(found));
+        }
+        for place in self.0.get(&(lease.seq, lease.token)).into_iter().flatten().rev() {
+            if let Some(found) = look(*place)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Remembers a move, and says when the lease ends now.
+    pub(crate) fn remember(&mut self, lease: &Lease, from: i64, to: i64) -> Timestamp {
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, [_, latest]| *latest > to - LONG_AGO_MS);
+        }
+        self.0.insert((lease.seq, lease.token), [from, to]);
+        millis(to)
+    }
+
+    /// Forgets a lease that has ended.
+    pub(crate) fn forget(&mut self, lease: &Lease) {
+        if !self.0.is_empty() {
+            self.0.remove(&(lease.seq, lease.token));
+        }
+    }
+}

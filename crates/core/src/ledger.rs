@@ -259,11 +259,11 @@ mod tests {
     #[test]
     fn failures_and_releases_are_outcomes_and_crashes_are_not() {
         let mut ledger = Ledger::default();
-        for _ in 0..3 {
-            ledger.acquire();
-        }
+        ledger.acquire();
         ledger.fail(vec![attempt(1)]);
+        ledger.acquire();
         ledger.release();
+        ledger.acquire();
         assert_eq!(ledger.without_outcome(), 1);
         assert!(ledger.may_have_run());
     }

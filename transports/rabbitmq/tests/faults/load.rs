@@ -181,6 +181,7 @@ async fn work(
     let options = SubscribeOptions {
         prefetch: NonZeroU32::new(PREFETCH).unwrap(),
         lease: Duration::from_secs(1),
+        ..SubscribeOptions::default()
     };
     while !stop.load(Ordering::SeqCst) {
         let Ok(worker) = transport.subscribe(&queue, options).await else {

@@ -99,8 +99,8 @@ async fn an_alarm_throttles_and_what_is_held_stays_held() {
         let mut again = kept(&held);
         let refused = settle(&*worker, held, retry()).await.unwrap_err();
         assert!(refused.is_transient(), "{refused}");
-        let one = std::slice::from_mut(&mut again);
-        worker.extend(one, Duration::from_secs(1)).await.remove(0).expect("it is still held");
+        let renewed = std::slice::from_mut(&mut again);
+        worker.extend(renewed, Duration::from_secs(1)).await.remove(0).expect("it is still held");
         server.control(&["set_disk_free_limit", "1MB"]).await;
         until_ok(async || settle(&*worker, kept(&again), retry()).await).await;
         until_ok(async || place.send("after").await).await;

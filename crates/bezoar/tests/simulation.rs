@@ -247,6 +247,8 @@ struct Judge(Arc<Mutex<Knowledge>>);
 struct Knowledge {
     places: HashMap<MessageId, Place>,
     succeeded: HashSet<MessageId>,
+    /// The first move that was wrong. A worker survives a transport that panics, so it is kept.
+    wrong: Option<String>,
     random: StdRng,
 }
 
@@ -254,7 +256,7 @@ impl Judge {
     fn new(seed: u64) -> Self {
         let random = StdRng::seed_from_u64(!seed);
         let (places, succeeded) = (HashMap::new(), HashSet::new());
-        Self(Arc::new(Mutex::new(Knowledge { places, succeeded, random })))
+        Self(Arc::new(Mutex::new(Knowledge { places, succeeded, wrong: None, random })))
     }
 
     /// What one run of a handler will do.
@@ -278,13 +280,15 @@ impl Judge {
             _ => false,
         };
         let continuous = before.unwrap_or(Place::Outside) == transition.from;
-        drop(known);
-        assert!(legal && continuous, "illegal move {transition:?}, it was {before:?}");
+        if !legal || !continuous {
+            known.wrong.get_or_insert(format!("{transition:?}, it was {before:?}"));
+        }
     }
 
     /// In the end every message is done or dead, and in no third place.
     fn conclude(&self, sent: usize, dead: usize) {
         let known = self.0.lock().unwrap();
+        assert_eq!(known.wrong, None, "illegal move");
         let at = |place| known.places.values().filter(|it| **it == place).count();
         assert_eq!((at(Place::Dead), at(Place::Outside) + at(Place::Dead)), (dead, sent));
     }

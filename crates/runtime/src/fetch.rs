@@ -6,7 +6,7 @@ use bezoar_core::{ErrorKind, Transport, TransportError};
 use jiff::Timestamp;
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
-use crate::{Shutdown, Worker, lane::Lane};
+use crate::{Shutdown, Worker, consumer::Consumer};
 
 /// The first and the longest pause after trouble with the transport.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
@@ -25,23 +25,28 @@ pub(crate) struct FetchLoop {
 impl FetchLoop {
     /// Runs until told to stop, and until what it handed out is settled or handed back.
     pub(crate) async fn run(self) {
-        // Shared by successive lanes, so that those of a failed one still count.
+        // Shared by successive consumers, so that those of a failed one still count.
         let slots = Arc::new(Semaphore::new(self.worker.concurrency.get() as usize));
         let mut ending = JoinSet::new();
         let mut trouble = Trouble::new(&self.worker);
         while !self.shutdown.is_draining() {
-            let error =
-                match self.transport.subscribe(&self.worker.queue, self.worker.subscribe).await {
-                    Err(error) => error,
-                    Ok(subscription) => {
-                        let capabilities = self.transport.capabilities();
-                        let mut lane = Lane::open(&self, capabilities, subscription, slots.clone());
-                        let fetched = lane.fetch(&mut trouble).await;
-                        ending.spawn(lane.finish(self.shutdown.clone(), self.grace));
-                        let Err(error) = fetched else { break };
-                        error
-                    }
-                };
+            let opened = tokio::select! {
+                biased;
+                () = self.shutdown.draining() => break,
+                opened = self.transport.subscribe(&self.worker.queue, self.worker.subscribe) => opened,
+            };
+            let error = match opened {
+                Err(error) => error,
+                Ok(subscription) => {
+                    let capabilities = &self.transport.capabilities();
+                    let mut consumer =
+                        Consumer::open(&self, capabilities, subscription, slots.clone());
+                    let fetched = consumer.fetch(&mut trouble).await;
+                    ending.spawn(consumer.finish(self.shutdown.clone(), self.grace));
+                    let Err(error) = fetched else { break };
+                    error
+                }
+            };
             while ending.try_join_next().is_some() {}
             let pause = trouble.begins(&error);
             tokio::select! { biased; () = sleep(pause) => (), () = self.shutdown.draining() => () }

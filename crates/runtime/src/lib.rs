@@ -4,7 +4,7 @@
 //! settles each: done, retried after a delay, or set aside as a dead letter. A [`Host`] runs any number
 //! of workers until it is told to stop. No transport is named here; see the crate `bezoar` for the whole.
 
-mod company;
+mod consumer;
 mod context;
 mod events;
 mod extract;
@@ -12,9 +12,10 @@ mod fetch;
 mod gate;
 mod handler;
 mod host;
-mod lane;
+mod lease_keeper;
 mod process;
 mod publisher;
+mod quarantine;
 mod router;
 mod settler;
 mod shutdown;

@@ -1,4 +1,4 @@
-//! One delivery: run the handler, keep the lease, decide what becomes of the message.
+//! One delivery: run the handler, and decide what becomes of the message.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -9,26 +9,26 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, Delivery, ErrorKind, Failure, FailureKind, Leases, Message, Reason, Settlement,
-    Subscription, UncountedDecision, Verdict,
+    Attempt, Code, Failure, FailureKind, Message, Reason, Settlement, UncountedDecision, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::{
     Context, Event, Failed, HandlerService, Postponed, Refusal, Shutdown, Uncounted, Worker,
-    company::Company, settler::Settled,
+    lease_keeper::Held, settler::Settled,
 };
 
-/// What one delivery is handled with.
+/// For how long a message is handed back whose service was not ready in time.
+const NOT_READY: Duration = Duration::from_secs(1);
+
+/// What deliveries are handled with.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) worker: Arc<Worker>,
-    pub(crate) subscription: Arc<Box<dyn Subscription>>,
-    pub(crate) leases: Leases,
     pub(crate) shutdown: Shutdown,
     /// When the worker began to take messages.
     pub(crate) started: Timestamp,
@@ -36,20 +36,16 @@ pub(crate) struct Process {
 
 impl Process {
     /// Handles a delivery and says what is to become of it; `None` if it is no longer ours.
-    pub(crate) async fn run(self, mut delivery: Delivery, mut company: Company) -> Option<Settled> {
-        let settlement = match self.given_up(&delivery.message, &company) {
+    pub(crate) async fn run(self, held: Held) -> Option<Settled> {
+        let settlement = match self.given_up(&held.message) {
             Some(settlement) => settlement,
-            None => self.handle(&mut delivery, &mut company).await?,
+            None => self.handle(&held).await?,
         };
-        Some(Settled { delivery, settlement, company })
+        Some(Settled::new(held, settlement))
     }
 
-    /// A message that keeps taking its process along is set aside without being handled once more; one that
-    /// cannot be in hand at present is handed back.
-    fn given_up(&self, message: &Message, company: &Company) -> Option<Settlement> {
-        if let Company::Leaving { .. } = company {
-            return Some(Settlement::Release { after: Duration::ZERO });
-        }
+    /// A message that keeps crashing its process is dead-lettered without being handled once more.
+    pub(crate) fn given_up(&self, message: &Message) -> Option<Settlement> {
         let deliveries = message.ledger.without_outcome();
         (deliveries > self.worker.max_deliveries).then(|| Settlement::DeadLetter {
             reason: Reason::max_deliveries(deliveries - 1),
@@ -57,13 +53,13 @@ impl Process {
         })
     }
 
-    async fn handle(&self, delivery: &mut Delivery, company: &mut Company) -> Option<Settlement> {
-        let message = &delivery.message.clone();
+    async fn handle(&self, held: &Held) -> Option<Settlement> {
+        let message = &held.message;
         let context = Context {
             message: message.clone(),
             queue: self.worker.queue.clone(),
             attempt: message.ledger.failed.saturating_add(1),
-            redelivered: delivery.redelivered,
+            redelivered: held.redelivered,
         };
         let span = tracing::info_span!(
             "message",
@@ -73,71 +69,32 @@ impl Process {
             attempt = context.attempt,
         );
         let attempt = async {
-            self.worker.isolation.join(company).await;
             self.tell(message, &Event::Started);
             self.attempt(context).await
         };
         let mut attempt = std::pin::pin!(attempt.instrument(span));
-        let started = Instant::now();
-        // Many are done at once, and need no timer.
+        // Many are done at once, and need nobody to watch over them.
         if let Poll::Ready(settlement) = poll!(attempt.as_mut()) {
             return Some(settlement);
         }
-        Box::pin(self.hold(attempt, started, delivery)).await
+        Box::pin(self.watch(attempt, held)).await
     }
 
-    /// Waits for the attempt and renews the lease meanwhile; `None` if the lease was lost.
-    async fn hold(
+    /// Waits for the attempt; `None` if the lease was lost meanwhile, which stops it.
+    async fn watch(
         &self,
-        mut attempt: Pin<&mut impl Future<Output = Settlement>>,
-        started: Instant,
-        delivery: &mut Delivery,
+        attempt: Pin<&mut impl Future<Output = Settlement>>,
+        held: &Held,
     ) -> Option<Settlement> {
-        let third = (self.worker.subscribe.lease / 3).max(Duration::from_millis(1));
-        let mut renewal = interval_at(started + third, third);
-        renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                settlement = &mut attempt => return Some(settlement),
-                () = self.shutdown.aborting() => return Some(Settlement::Release { after: Duration::ZERO }),
-                _ = renewal.tick(), if self.leases == Leases::Expire => (),
-            }
-            let (renewed, settlement) = self.renew(attempt.as_mut(), delivery).await;
-            if !renewed {
-                self.tell(&delivery.message, &Event::LeaseLost);
-                return None;
-            }
-            if settlement.is_some() {
-                return settlement;
+        tokio::select! {
+            biased;
+            settlement = attempt => Some(settlement),
+            () = self.shutdown.aborting() => Some(Settlement::Release { after: Duration::ZERO }),
+            () = held.lost() => {
+                self.tell(&held.message, &Event::LeaseLost);
+                None
             }
         }
-    }
-
-    /// Renews the lease while the attempt goes on. If the attempt ends first its settlement waits, so
-    /// that renewing and settling do not race.
-    async fn renew(
-        &self,
-        mut attempt: Pin<&mut impl Future<Output = Settlement>>,
-        delivery: &mut Delivery,
-    ) -> (bool, Option<Settlement>) {
-        let mut settlement = None;
-        let lease = self.worker.subscribe.lease;
-        let mut renewing = std::pin::pin!(timeout(
-            lease,
-            self.subscription.extend(std::slice::from_mut(delivery), lease)
-        ));
-        let renewed = loop {
-            tokio::select! {
-                biased;
-                renewed = &mut renewing => break renewed,
-                settled = &mut attempt, if settlement.is_none() => settlement = Some(settled),
-            }
-        };
-        // Trouble of another kind may pass before the lease runs out: the next tick tries again.
-        let renewed = renewed.ok().and_then(|mut results| results.pop());
-        let lost = matches!(renewed, Some(Err(error)) if error.kind == ErrorKind::LeaseLost);
-        (!lost, settlement)
     }
 
     /// The tries of one attempt, and what follows from them.
@@ -175,7 +132,8 @@ impl Process {
     /// be ready, such as a limit, is not the handler's.
     async fn try_once(&self, context: Context) -> (Timestamp, Duration, Result<(), Refusal>) {
         let mut service = self.worker.service.clone();
-        let ready = service.ready().await.map(|_| ());
+        let ready = self.in_time(async { service.ready().await.map(|_| ()) }).await;
+        let ready = ready.unwrap_or(Err(Refusal::Postponed(Postponed(NOT_READY))));
         let (at, started) = (self.worker.clock.now(), Instant::now());
         let result = match ready {
             Ok(()) => self.call(service, context).await,
@@ -185,15 +143,21 @@ impl Process {
     }
 
     async fn call(&self, mut service: HandlerService, context: Context) -> Result<(), Refusal> {
-        let failed = |failure| Err(Refusal::Failed(Failed(failure)));
-        let called = AssertUnwindSafe(async move { service.call(context).await });
-        match timeout(self.worker.timeout, called.catch_unwind()).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => failed(panicked(&*panic)),
-            Err(_) => {
-                failed(Failure::transient("the handler took too long").with_code(Code::TIMEOUT))
-            }
-        }
+        let called = self.in_time(async move { service.call(context).await }).await;
+        called.unwrap_or_else(|| {
+            let failure = Failure::transient("the handler took too long");
+            Err(Refusal::Failed(Failed(failure.with_code(Code::TIMEOUT))))
+        })
+    }
+
+    /// What comes of it, `None` if that takes too long. A panic is a failure like any other.
+    async fn in_time(
+        &self,
+        work: impl Future<Output = Result<(), Refusal>>,
+    ) -> Option<Result<(), Refusal>> {
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let ended = timeout(self.worker.timeout, work).await.ok()?;
+        Some(ended.unwrap_or_else(|panic| Err(Refusal::Failed(Failed(panicked(&*panic))))))
     }
 
     fn decide(&self, context: &Context, failure: &Failure, attempts: Vec<Attempt>) -> Settlement {

@@ -1,119 +1,227 @@
-//! Settlements travel in batches, so that a handler's slot is free while the last one is stored.
+//! Outcomes are stored in batches, so that a handler's slot is free while the last one is stored.
+//!
+//! Several batches may be on their way, and those that complete messages do not wait for those that failed. What
+//! could not be stored is kept, its lease renewed by the lease keeper, and tried again after a pause. If the
+//! reason will not pass by itself, no more messages are taken until it has: broken topology or a revoked
+//! permission pauses a consumer, and kills no message.
 
-use std::{sync::Arc, time::Duration};
+mod backlog;
 
-use bezoar_core::{
-    Delivery, ErrorKind, Message, Receipt, Settlement, Subscription, TransportError,
-};
-use jiff::Timestamp;
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use bezoar_core::{Delivery, ErrorKind, Message, Settlement, TransportError};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{mpsc, watch},
-    time::sleep,
+    time::{Instant, sleep_until},
 };
 
-use crate::{Event, Shutdown, Worker, company::Company};
+use self::backlog::{Backlog, SORTS};
+use crate::{
+    Event, Shutdown, Worker,
+    lease_keeper::{Held, LeaseKeeper, Taken},
+    quarantine::HandedBack,
+};
 
 /// How many settlements are stored in one go.
 const BATCH_LIMIT: usize = 256;
-/// The first and the longest pause before what could not be stored is tried again; never longer than a third
-/// of a lease, which is renewed each time.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// A delivery, and what is to become of it.
 #[derive(Debug)]
 pub(crate) struct Settled {
-    pub(crate) delivery: Delivery,
+    pub(crate) held: Held,
     pub(crate) settlement: Settlement,
-    pub(crate) company: Company,
+    kept: Kept,
+    _handed_back: Option<HandedBack>,
+}
+
+/// Whether storing a settlement has failed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// It was not tried yet.
+    New,
+    /// For a reason that passes by itself.
+    Failed,
+    /// For a reason that somebody must repair.
+    Refused,
 }
 
 impl Settled {
-    /// Whether the message is not just done with.
-    fn goes_on(&self) -> bool {
-        !matches!(self.settlement, Settlement::Complete)
+    pub(crate) fn new(held: Held, settlement: Settlement) -> Self {
+        Self { held, settlement, kept: Kept::New, _handed_back: None }
     }
+
+    /// Handed back without an attempt; whoever waits for `handed_back` waits until that is stored.
+    pub(crate) fn release(held: Held, after: Duration, handed_back: Option<HandedBack>) -> Self {
+        let settlement = Settlement::Release { after };
+        Self { _handed_back: handed_back, ..Self::new(held, settlement) }
+    }
+}
+
+/// How storing stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Storing {
+    /// Outcomes of messages that failed are on their way.
+    pub(crate) failures: bool,
+    /// Outcomes are refused for a reason that somebody must repair.
+    pub(crate) refused: bool,
 }
 
 /// Stores settlements as they come, until the last sender is dropped.
-///
-/// While the transport cannot store them they are kept and their leases renewed; handlers then wait for
-/// room, and no more messages are taken.
 #[derive(Debug)]
 pub(crate) struct Settler {
-    pub(crate) worker: Arc<Worker>,
-    pub(crate) subscription: Arc<Box<dyn Subscription>>,
-    pub(crate) shutdown: Shutdown,
-    /// Whether messages are being stored again, to be tried once more or set aside.
-    pub(crate) storing: watch::Sender<bool>,
+    worker: Arc<Worker>,
+    keeper: Arc<LeaseKeeper>,
+    shutdown: Shutdown,
+    storing: watch::Sender<Storing>,
+}
+
+type Done = Result<(), TransportError>;
+
+/// What became of a batch.
+struct Stored {
+    sort: usize,
+    parts: Vec<(Settled, Delivery, Done)>,
 }
 
 impl Settler {
+    pub(crate) fn new(worker: Arc<Worker>, keeper: Arc<LeaseKeeper>, shutdown: Shutdown) -> Self {
+        Self { worker, keeper, shutdown, storing: watch::Sender::default() }
+    }
+
+    pub(crate) fn storing(&self) -> watch::Receiver<Storing> {
+        self.storing.subscribe()
+    }
+
     pub(crate) async fn run(self, mut inbox: mpsc::Receiver<Settled>) {
+        let limit = self.worker.concurrency.get() as usize * 4;
+        let mut backlog = Backlog::default();
+        let mut in_flight = FuturesUnordered::new();
         let mut arrived = Vec::with_capacity(BATCH_LIMIT);
-        while inbox.recv_many(&mut arrived, BATCH_LIMIT).await > 0 {
-            self.storing.send_replace(arrived.iter().any(Settled::goes_on));
-            let mut left = std::mem::take(&mut arrived);
-            let mut pause = PAUSES.0;
-            while let Some((unsettled, error)) = self.store(left).await {
-                self.worker.each_observer(|it| it.paused(&self.worker.queue, &error, pause));
-                tokio::select! {
-                    biased;
-                    () = self.shutdown.aborting() => {
-                        let tell = |it: &Settled| {
-                            self.tell(&it.delivery.message, &it.settlement, &Err(error.again()));
-                        };
-                        unsettled.iter().for_each(tell);
-                        break;
-                    }
-                    () = sleep(pause) => (),
+        let mut open = true;
+        while open || !backlog.is_empty() {
+            let renewed = self.keeper.changed();
+            let renewing = self.start_batches(&mut backlog, &in_flight);
+            self.show(&backlog);
+            let wake = backlog.next_wake(Instant::now());
+            let room = limit.saturating_sub(backlog.count).min(BATCH_LIMIT);
+            tokio::select! {
+                biased;
+                Some(stored) = in_flight.next() => self.stored(&mut backlog, stored),
+                count = inbox.recv_many(&mut arrived, room), if open && room > 0 => {
+                    open = count > 0;
+                    arrived.drain(..).for_each(|settled| backlog.add(settled));
                 }
-                pause = (pause * 2).min(PAUSES.1).min(self.worker.subscribe.lease / 3);
-                left = self.renew(unsettled).await;
+                () = self.shutdown.aborting(), if backlog.has_later() => self.abandon(&mut backlog),
+                () = renewed, if renewing => (),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
+                    backlog.retry(Instant::now());
+                }
             }
-            self.storing.send_replace(false);
         }
     }
 
-    /// Stores a batch; what may be stored later comes back.
-    async fn store(&self, batch: Vec<Settled>) -> Option<(Vec<Settled>, TransportError)> {
-        let (batch, kept): (Vec<_>, Vec<_>) = batch.into_iter().map(Kept::split).unzip();
-        let results = self.subscription.settle(batch).await;
-        let mut unsettled = Vec::new();
-        let mut trouble = None;
-        for (kept, result) in kept.into_iter().zip(results) {
+    /// Sends batches on their way as far as that is sensible; says whether some wait for a renewal to end.
+    fn start_batches<'a>(
+        &'a self,
+        backlog: &mut Backlog,
+        in_flight: &FuturesUnordered<BoxFuture<'a, Stored>>,
+    ) -> bool {
+        let mut renewing = false;
+        for sort in 0..SORTS {
+            while let Some(next) = backlog.next_batch(sort, Instant::now()) {
+                let (batch, left) = self.take(backlog, next);
+                renewing |= !left.is_empty();
+                let started = !batch.is_empty();
+                backlog.put_first(sort, left);
+                if !started {
+                    break;
+                }
+                backlog.started(sort, Instant::now());
+                in_flight.push(self.store(sort, batch));
+            }
+        }
+        renewing
+    }
+
+    /// Takes deliveries from the lease keeper; what is being renewed is left.
+    fn take(
+        &self,
+        backlog: &mut Backlog,
+        next: Vec<Settled>,
+    ) -> (Vec<(Settled, Delivery)>, Vec<Settled>) {
+        let (mut batch, mut left) = (Vec::with_capacity(next.len()), Vec::new());
+        for settled in next {
+            match settled.held.take() {
+                Taken::Here(delivery) => batch.push((settled, delivery)),
+                Taken::Renewing => left.push(settled),
+                Taken::Lost => {
+                    self.worker.tell(&settled.held.message, &Event::LeaseLost);
+                    backlog.remove(&settled);
+                }
+            }
+        }
+        (batch, left)
+    }
+
+    fn store(&self, sort: usize, batch: Vec<(Settled, Delivery)>) -> BoxFuture<'_, Stored> {
+        // Enough of each is kept to settle it again. There is one owner throughout: nobody settles it from here
+        // while the transport has it.
+        let (mut kept, mut given) =
+            (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for (settled, delivery) in batch {
+            let copy = copy(&delivery);
+            given.push((delivery, settled.settlement.clone()));
+            kept.push((settled, copy));
+        }
+        Box::pin(async move {
+            let storing = AssertUnwindSafe(self.keeper.subscription().settle(given));
+            let results = storing.catch_unwind().await.unwrap_or_default();
+            let results = results.into_iter().chain(std::iter::repeat_with(|| Err(no_result())));
+            let parts = kept.into_iter().zip(results);
+            let parts = parts.map(|((settled, delivery), result)| (settled, delivery, result));
+            Stored { sort, parts: parts.collect() }
+        })
+    }
+
+    /// Tells what is certain, and keeps what may be stored later.
+    fn stored(&self, backlog: &mut Backlog, Stored { sort, parts }: Stored) {
+        backlog.ended(sort);
+        let (mut kept, mut trouble) = (Vec::new(), None);
+        for (settled, delivery, result) in parts {
             match result {
-                Err(error) if may_pass(&error) => {
-                    unsettled.push(kept.again());
+                Err(error) if is_kept(&error) => {
+                    settled.held.put_back(delivery);
+                    kept.push(settled);
                     trouble = Some(error);
                 }
-                result => self.tell(&kept.message, &kept.settlement, &result),
-            }
-        }
-        trouble.map(|error| (unsettled, error))
-    }
-
-    /// Holds on to what is not settled yet. What is lost is lost.
-    async fn renew(&self, unsettled: Vec<Settled>) -> Vec<Settled> {
-        let mut held = Vec::with_capacity(unsettled.len());
-        for mut settled in unsettled {
-            let lease = self.worker.subscribe.lease;
-            let one = std::slice::from_mut(&mut settled.delivery);
-            match self.subscription.extend(one, lease).await.pop() {
-                Some(Err(error)) if error.kind == ErrorKind::LeaseLost => {
-                    self.tell(&settled.delivery.message, &settled.settlement, &Err(error));
+                result => {
+                    self.tell(&settled.held.message, &settled.settlement, &result);
+                    backlog.remove(&settled);
                 }
-                _ => held.push(settled),
             }
         }
-        held
+        if let Some(error) = trouble {
+            let pause = backlog.try_later(kept, error.again(), Instant::now());
+            self.worker.each_observer(|it| it.paused(&self.worker.queue, &error, pause));
+        } else if backlog.recovered() {
+            self.worker.each_observer(|it| it.resumed(&self.worker.queue));
+        }
     }
 
-    fn tell(
-        &self,
-        message: &Message,
-        settlement: &Settlement,
-        result: &Result<(), TransportError>,
-    ) {
+    /// What waits to be tried again is left to be delivered again.
+    fn abandon(&self, backlog: &mut Backlog) {
+        for (settled, error) in backlog.take_later() {
+            self.tell(&settled.held.message, &settled.settlement, &Err(error));
+        }
+    }
+
+    fn show(&self, backlog: &Backlog) {
+        let storing = Storing { failures: backlog.stores_failures(), refused: backlog.refused > 0 };
+        self.storing.send_if_modified(|shown| std::mem::replace(shown, storing) != storing);
+    }
+
+    fn tell(&self, message: &Message, settlement: &Settlement, result: &Done) {
         let event = match (result, settlement) {
             (Err(error), _) if error.kind == ErrorKind::LeaseLost => Event::LeaseLost,
             (Err(error), _) => Event::NotSettled(error),
@@ -129,38 +237,33 @@ impl Settler {
     }
 }
 
-fn may_pass(error: &TransportError) -> bool {
+fn copy(delivery: &Delivery) -> Delivery {
+    Delivery {
+        message: delivery.message.clone(),
+        receipt: delivery.receipt.clone(),
+        lease_until: delivery.lease_until,
+        redelivered: delivery.redelivered,
+    }
+}
+
+fn no_result() -> TransportError {
+    TransportError::new(ErrorKind::OutcomeUnknown, "transport", "settle")
+        .with_source("it returned fewer results than there were settlements; please report it")
+}
+
+/// Whether a settlement can be stored later. The others are lost with their lease, unknown, or of a kind that
+/// concerns one message only.
+fn is_kept(error: &TransportError) -> bool {
+    !matches!(
+        error.kind,
+        ErrorKind::LeaseLost
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::TooLarge { .. }
+            | ErrorKind::Invalid(_)
+            | ErrorKind::Unsupported(_)
+    )
+}
+
+fn passes_by_itself(error: &TransportError) -> bool {
     error.is_transient() || error.kind == ErrorKind::Full
-}
-
-/// What is left of a settlement that the transport has: enough to settle it again. There is one owner
-/// throughout: nobody settles it from here while the transport has it.
-struct Kept {
-    receipt: Receipt,
-    lease_until: Option<Timestamp>,
-    redelivered: bool,
-    settlement: Settlement,
-    message: Arc<Message>,
-    company: Company,
-}
-
-impl Kept {
-    fn split(settled: Settled) -> ((Delivery, Settlement), Self) {
-        let Settled { delivery, settlement, company } = settled;
-        let kept = Self {
-            receipt: delivery.receipt.clone(),
-            lease_until: delivery.lease_until,
-            redelivered: delivery.redelivered,
-            settlement: settlement.clone(),
-            message: delivery.message.clone(),
-            company,
-        };
-        ((delivery, settlement), kept)
-    }
-
-    fn again(self) -> Settled {
-        let Self { receipt, lease_until, redelivered, settlement, message, company } = self;
-        let delivery = Delivery { message, receipt, lease_until, redelivered };
-        Settled { delivery, settlement, company }
-    }
 }

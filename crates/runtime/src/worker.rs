@@ -15,7 +15,8 @@ use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    Context, CorrelationIds, Event, Gate, Log, Observer, Refusal, company::Isolation, gate::Open,
+    Context, CorrelationIds, Event, Gate, Log, Observer, Refusal, gate::Open,
+    quarantine::Quarantine,
 };
 
 /// Everything that a message passes through on its way to its handler.
@@ -63,7 +64,7 @@ pub struct Worker {
     observers: Vec<Arc<dyn Observer>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<Mutex<StdRng>>,
-    pub(crate) isolation: Isolation,
+    pub(crate) quarantine: Quarantine,
 }
 
 impl Worker {
@@ -96,7 +97,7 @@ impl Worker {
             observers: Vec::new(),
             clock: Arc::new(SystemClock),
             random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
-            isolation: Isolation::default(),
+            quarantine: Quarantine::default(),
         }
         .concurrency(16))
     }
@@ -164,6 +165,13 @@ impl Worker {
     /// handler runs.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.subscribe.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(7 * 86_400));
+        self
+    }
+
+    /// How many bytes of bodies may be in hand before no more messages are taken; 64 MiB unless said otherwise. One
+    /// receive may bring as much again, and a single message may be larger.
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.subscribe.max_bytes = bytes.max(1);
         self
     }
 

@@ -1,0 +1,164 @@
+//! Queues in memory whose operations a test can hold up, refuse or count.
+
+use std::{
+    fmt,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bezoar::{
+    Capabilities, Delivery, Destination, ErrorKind, Outgoing, QueueAdmin, QueueName, Settlement,
+    SubscribeOptions, Subscription, Transport, TransportError,
+    memory::{MemoryTransport, Options},
+    testing::VirtualClock,
+};
+
+type Settle = dyn Fn(&Settlement) -> Answer + Send + Sync;
+type Extend = dyn Fn() -> Answer + Send + Sync;
+
+/// What an operation does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    /// It works.
+    Works,
+    /// It is refused, and not done.
+    Refused(ErrorKind),
+    /// It takes this long, and works.
+    After(Duration),
+    /// It never ends.
+    Hangs,
+    /// It is done, and there is no result.
+    NoResult,
+}
+
+/// A transport that does what a test says.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    pub(crate) memory: MemoryTransport,
+    pub(crate) clock: Arc<VirtualClock>,
+    pub(crate) settle: Arc<Settle>,
+    pub(crate) extend: Arc<Extend>,
+    pub(crate) subscribe: Answer,
+    /// By how many more messages than were asked for a receive gives.
+    pub(crate) surplus: u32,
+    pub(crate) closed: Arc<AtomicU32>,
+}
+
+impl Scripted {
+    /// An empty queue `lab`, and everything works.
+    pub(crate) async fn new() -> Self {
+        let clock = Arc::new(VirtualClock::default());
+        let options = Options { clock: clock.clone(), ..Options::default() };
+        let memory = MemoryTransport::new(options);
+        memory.provision(&lab()).await.unwrap();
+        Self {
+            memory,
+            clock,
+            settle: Arc::new(|_| Answer::Works),
+            extend: Arc::new(|| Answer::Works),
+            subscribe: Answer::Works,
+            surplus: 0,
+            closed: Arc::default(),
+        }
+    }
+}
+
+pub(crate) fn lab() -> QueueName {
+    QueueName::new("lab").unwrap()
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+fn refused(kind: &ErrorKind) -> TransportError {
+    TransportError::new(kind.clone(), "scripted", "settle")
+}
+
+/// Waits as the answer says; an error if it is refused.
+async fn answer(answer: &Answer) -> Result<(), TransportError> {
+    match answer {
+        Answer::Works | Answer::NoResult => (),
+        Answer::Refused(kind) => return Err(refused(kind)),
+        Answer::After(delay) => tokio::time::sleep(*delay).await,
+        Answer::Hangs => std::future::pending().await,
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Transport for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        self.memory.send(to, batch).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        answer(&self.subscribe).await?;
+        let inner = self.memory.subscribe(queue, options).await?;
+        Ok(Box::new(ScriptedSubscription { inner, script: self.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct ScriptedSubscription {
+    inner: Box<dyn Subscription>,
+    script: Scripted,
+}
+
+#[async_trait]
+impl Subscription for ScriptedSubscription {
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        self.inner.receive(max.saturating_add(self.script.surplus), wait).await
+    }
+
+    /// Each batch is as slow as its slowest, and each delivery is answered for itself.
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+        let mut results = Vec::new();
+        for (delivery, settlement) in batch {
+            let said = (self.script.settle)(&settlement);
+            match answer(&said).await {
+                Err(error) => results.push(Err(error)),
+                Ok(()) => {
+                    let done = self.inner.settle(vec![(delivery, settlement)]).await;
+                    results.extend(done.into_iter().filter(|_| said != Answer::NoResult));
+                }
+            }
+        }
+        results
+    }
+
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        match answer(&(self.script.extend)()).await {
+            Ok(()) => self.inner.extend(deliveries, lease).await,
+            Err(error) => deliveries.iter().map(|_| Err(error.again())).collect(),
+        }
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), TransportError> {
+        self.script.closed.fetch_add(1, Ordering::SeqCst);
+        self.inner.close().await
+    }
+}

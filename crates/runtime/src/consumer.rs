@@ -1,0 +1,248 @@
+//! The loop over one open subscription: messages are fetched into free slots, each handled in a task of its own.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use bezoar_core::{Capabilities, Delivery, Leases, Subscription, TransportError};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    task::{JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+
+use crate::{
+    Shutdown,
+    fetch::{FetchLoop, Trouble},
+    lease_keeper::{Held, LeaseKeeper},
+    process::Process,
+    quarantine::{COME_BACK, HandedBack, Quarantine, Turn},
+    settler::{Settled, Settler, Storing},
+};
+
+/// How long one look into a queue waits where the transport wakes us.
+const LOOK: Duration = Duration::from_secs(20);
+/// How long the last settlements may take when stopping at once.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long messages gather at most.
+const GATHER: Duration = Duration::from_millis(2);
+
+pub(crate) struct Consumer {
+    process: Process,
+    keeper: Arc<LeaseKeeper>,
+    leases: Leases,
+    wakes: bool,
+    slots: Arc<Semaphore>,
+    outbox: mpsc::Sender<Settled>,
+    /// Stores outcomes.
+    settler: JoinSet<()>,
+    /// Renews leases.
+    renewal: JoinSet<()>,
+    tasks: JoinSet<()>,
+    storing: watch::Receiver<Storing>,
+}
+
+/// The slot of a running handler.
+enum Slot {
+    Ordinary(Option<OwnedSemaphorePermit>),
+    Quarantine(OwnedSemaphorePermit, Turn),
+}
+
+impl Consumer {
+    pub(crate) fn open(
+        of: &FetchLoop,
+        capabilities: &Capabilities,
+        subscription: Box<dyn Subscription>,
+        slots: Arc<Semaphore>,
+    ) -> Self {
+        let (worker, shutdown, leases) = (&of.worker, &of.shutdown, capabilities.leases);
+        let keeper = LeaseKeeper::new(subscription, leases, worker.subscribe.lease);
+        let (outbox, inbox) = mpsc::channel(worker.concurrency.get() as usize);
+        let settler = Settler::new(worker.clone(), keeper.clone(), shutdown.clone());
+        let storing = settler.storing();
+        let process =
+            Process { worker: worker.clone(), shutdown: shutdown.clone(), started: of.started };
+        Self {
+            process,
+            leases,
+            wakes: capabilities.wakes,
+            slots,
+            outbox,
+            settler: JoinSet::from_iter([settler.run(inbox)]),
+            renewal: JoinSet::from_iter([keeper.clone().renew_leases()]),
+            keeper,
+            tasks: JoinSet::new(),
+            storing,
+        }
+    }
+
+    /// Fetches and starts handlers, until told to stop or the subscription fails.
+    pub(crate) async fn fetch(&mut self, trouble: &mut Trouble<'_>) -> Result<(), TransportError> {
+        let shutdown = self.process.shutdown.clone();
+        let polling = self.process.worker.polling;
+        let mut idle = polling.first;
+        loop {
+            let deliveries = tokio::select! {
+                biased;
+                () = shutdown.draining() => return Ok(()),
+                received = self.receive() => received?,
+            };
+            trouble.is_over();
+            if deliveries.is_empty() && !self.wakes {
+                tokio::select! { biased; () = sleep(idle) => (), () = shutdown.draining() => () }
+                idle = (idle * 2).min(polling.most);
+                continue;
+            }
+            idle = polling.first;
+            self.start_all(deliveries).await;
+            self.gather().await;
+            while let Some(ended) = self.tasks.try_join_next() {
+                report(ended);
+            }
+        }
+    }
+
+    /// Waits for messages, no more than may be taken. A look that waits ends when outcomes begin to be refused.
+    async fn receive(&self) -> Result<Vec<Delivery>, TransportError> {
+        let mut storing = self.storing.clone();
+        let wait = if self.wakes { LOOK } else { Duration::ZERO };
+        loop {
+            let _ = storing.wait_for(|storing| !storing.refused).await;
+            let free = self.admitted().await;
+            tokio::select! {
+                biased;
+                Ok(_) = storing.wait_for(|storing| storing.refused) => (),
+                received = self.keeper.subscription().receive(free, wait) => return received,
+            }
+        }
+    }
+
+    /// Waits for a free slot, for room and for leave to take messages, and says how many.
+    async fn admitted(&self) -> NonZeroU32 {
+        let worker = &self.process.worker;
+        drop(self.slots.acquire().await);
+        self.keeper.room(worker.subscribe.max_bytes).await;
+        let free = u32::try_from(self.slots.available_permits()).unwrap_or(u32::MAX);
+        let free = NonZeroU32::new(free).unwrap_or(NonZeroU32::MIN);
+        worker.gate.admit(free).await.min(free)
+    }
+
+    /// Where messages are sent ahead to us one by one, they gather while others that failed are being
+    /// stored: who is woken for each takes longer over all of them.
+    async fn gather(&mut self) {
+        if self.leases == Leases::HeldByConnection {
+            let _ = timeout(GATHER, self.storing.wait_for(|storing| !storing.failures)).await;
+        }
+    }
+
+    /// Starts what was received. What came while the gate was closed, or finds the quarantine taken, is
+    /// handed back.
+    async fn start_all(&mut self, deliveries: Vec<Delivery>) {
+        let held = self.keeper.hold(deliveries);
+        if !self.process.worker.gate.is_open() {
+            for held in held {
+                self.hand_back(held, Duration::ZERO, None).await;
+            }
+            return;
+        }
+        let (suspects, others): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|held| Quarantine::suspects(&held.message));
+        for held in others {
+            let slot = Slot::Ordinary(self.slots.clone().try_acquire_owned().ok());
+            self.start(held, slot);
+        }
+        if !suspects.is_empty() {
+            self.start_one(suspects).await;
+        }
+    }
+
+    /// Starts the first suspect once the others are handed back. One that is to be dead-lettered needs no slot.
+    async fn start_one(&mut self, suspects: Vec<Held>) {
+        let mut entrance = self.process.worker.quarantine.try_enter();
+        let (handed_back, turn) = Turn::new();
+        let mut chosen = None;
+        for held in suspects {
+            match entrance.take() {
+                _ if self.process.given_up(&held.message).is_some() => {
+                    self.start(held, Slot::Ordinary(None));
+                }
+                Some(permit) => chosen = Some((held, permit)),
+                None => self.hand_back(held, COME_BACK, Some(handed_back.clone())).await,
+            }
+        }
+        drop(handed_back);
+        if let Some((held, permit)) = chosen {
+            self.start(held, Slot::Quarantine(permit, turn));
+        }
+    }
+
+    async fn hand_back(&self, held: Held, after: Duration, handed_back: Option<HandedBack>) {
+        let settled = Settled::release(held, after, handed_back);
+        let _ = self.outbox.send(settled).await; // closed only when stopping at once
+    }
+
+    fn start(&mut self, held: Held, slot: Slot) {
+        let (process, outbox, slots) =
+            (self.process.clone(), self.outbox.clone(), self.slots.clone());
+        // On the heap, because a future is moved several times on its way into a task and out of it.
+        self.tasks.spawn(Box::pin(async move {
+            let _permit = match slot {
+                Slot::Ordinary(Some(permit)) => Some(permit),
+                // A transport may give more than it was asked for.
+                Slot::Ordinary(None) => slots.acquire_owned().await.ok(),
+                Slot::Quarantine(permit, turn) => {
+                    turn.comes().await;
+                    Some(permit)
+                }
+            };
+            if let Some(settled) = process.run(held).await {
+                let _ = outbox.send(settled).await; // closed only when stopping at once
+            }
+        }));
+    }
+
+    /// Waits for the handlers and their settlements. Once we stop they have the grace period; after
+    /// that their messages are handed back.
+    pub(crate) async fn finish(self, shutdown: Shutdown, grace: Duration) {
+        let Self { process, keeper, outbox, mut settler, mut renewal, mut tasks, .. } = self;
+        drop(outbox);
+        let patience = async {
+            shutdown.draining().await;
+            sleep(grace).await;
+        };
+        let in_time = tokio::select! {
+            biased;
+            () = all(&mut tasks, &mut settler) => true,
+            () = patience => false,
+        };
+        if !in_time {
+            shutdown.abort();
+            let _ = timeout(LAST_WORDS, all(&mut tasks, &mut settler)).await;
+        }
+        // What is aborted must have ended before the subscription is ours again.
+        let ended = async {
+            for set in [&mut tasks, &mut settler, &mut renewal] {
+                set.shutdown().await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, ended).await;
+        drop(process);
+        if let Some(keeper) = Arc::into_inner(keeper) {
+            let _ = timeout(LAST_WORDS, keeper.into_subscription().close()).await;
+        }
+    }
+}
+
+/// Handlers first: the settler ends when the last of them is done.
+async fn all(tasks: &mut JoinSet<()>, settler: &mut JoinSet<()>) {
+    for set in [tasks, settler] {
+        while let Some(ended) = set.join_next().await {
+            report(ended);
+        }
+    }
+}
+
+/// What a panic says may hold anything, so it is not repeated.
+fn report(ended: Result<(), JoinError>) {
+    if ended.is_err_and(|error| error.is_panic()) {
+        tracing::error!("a worker's task ended by a defect; its message will be delivered again");
+    }
+}

@@ -1,0 +1,327 @@
+//! Owns every delivery from the moment it is received until its outcome is stored.
+//!
+//! A delivery is in the table while its handler runs and while its outcome waits to be stored. Who renews or
+//! settles it takes it out and puts it back, so the two never race, and a receipt that changes is kept. One
+//! task renews whatever is due, in batches, whether or not a handler still runs.
+//!
+//! How long a lease holds is judged by our own monotonic clock, counted from when the renewal was asked for:
+//! the time of day may be set, and an answer may be late. A lease that could not be renewed is given up a
+//! little early, and its handler is stopped before anybody else can have the message.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bezoar_core::{Delivery, ErrorKind, Leases, Message, Subscription, TransportError};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// How many leases are renewed in one call.
+const BATCH_LIMIT: usize = 1_000;
+
+pub(crate) struct LeaseKeeper {
+    subscription: Box<dyn Subscription>,
+    leases: Leases,
+    lease: Duration,
+    table: Mutex<Table>,
+    /// Bytes of the bodies that are held.
+    bytes: AtomicUsize,
+    /// Rung when a delivery comes into an empty table.
+    first: Notify,
+    /// Rung when deliveries leave the table, or come back from a renewal.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: BTreeMap<u64, Entry>,
+    last_key: u64,
+}
+
+struct Entry {
+    place: Place,
+    renew_at: Instant,
+    /// Until when nobody else can have the message.
+    valid_until: Instant,
+    /// Rung when the lease is lost, once somebody wants to hear it.
+    lost: Option<Arc<Notify>>,
+}
+
+enum Place {
+    Here(Delivery),
+    Renewing,
+    Settling,
+}
+
+/// A delivery that somebody here answers for. Dropped before it is settled, it is left to run out.
+pub(crate) struct Held {
+    keeper: Arc<LeaseKeeper>,
+    key: u64,
+    pub(crate) message: Arc<Message>,
+    pub(crate) redelivered: bool,
+}
+
+/// A delivery that was asked for to be settled.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Here(Delivery),
+    /// It is being renewed; ask again when that has ended.
+    Renewing,
+    /// The lease was lost.
+    Lost,
+}
+
+/// What a renewal brought.
+struct Renewed {
+    keys: Vec<u64>,
+    deliveries: Vec<Delivery>,
+    asked_at: Instant,
+    results: Vec<Result<(), TransportError>>,
+}
+
+impl LeaseKeeper {
+    pub(crate) fn new(
+        subscription: Box<dyn Subscription>,
+        leases: Leases,
+        lease: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            subscription,
+            leases,
+            lease,
+            table: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            first: Notify::new(),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(crate) fn subscription(&self) -> &dyn Subscription {
+        &*self.subscription
+    }
+
+    /// The subscription again, to be closed.
+    pub(crate) fn into_subscription(self) -> Box<dyn Subscription> {
+        self.subscription
+    }
+
+    /// Takes responsibility for deliveries that were just received.
+    pub(crate) fn hold(self: &Arc<Self>, deliveries: Vec<Delivery>) -> Vec<Held> {
+        let now = Instant::now();
+        let mut table = self.table();
+        if table.entries.is_empty() {
+            self.first.notify_one();
+        }
+        let hold = |delivery: Delivery| {
+            table.last_key += 1;
+            let (message, redelivered) = (delivery.message.clone(), delivery.redelivered);
+            self.bytes.fetch_add(message.body.len(), Ordering::Relaxed);
+            let entry = Entry {
+                place: Place::Here(delivery),
+                renew_at: now + self.lease / 3,
+                valid_until: now + self.lease,
+                lost: None,
+            };
+            let key = table.last_key;
+            table.entries.insert(key, entry);
+            Held { keeper: self.clone(), key, message, redelivered }
+        };
+        deliveries.into_iter().map(hold).collect()
+    }
+
+    /// Waits until fewer than `limit` bytes of bodies are held.
+    pub(crate) async fn room(&self, limit: usize) {
+        while self.bytes.load(Ordering::Relaxed) >= limit {
+            let changed = self.changed();
+            if self.bytes.load(Ordering::Relaxed) >= limit {
+                changed.await;
+            }
+        }
+    }
+
+    /// Waits until deliveries have left or come back. It listens from the moment it is made.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Renews what is due until it is dropped. A renewal that hangs keeps no other from being asked for.
+    pub(crate) async fn renew_leases(self: Arc<Self>) {
+        if self.leases != Leases::Expire {
+            return std::future::pending().await;
+        }
+        let mut renewing = FuturesUnordered::new();
+        loop {
+            let next = self.table().next_due(self.margin());
+            tokio::select! {
+                biased;
+                Some(renewed) = renewing.next() => self.renewed(renewed),
+                () = self.first.notified(), if next.is_none() => (),
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => (),
+            }
+            self.give_up_overdue();
+            while let Some((keys, deliveries)) = self.take_due() {
+                renewing.push(self.renew(keys, deliveries));
+            }
+        }
+    }
+
+    async fn renew(&self, keys: Vec<u64>, mut deliveries: Vec<Delivery>) -> Renewed {
+        let asked_at = Instant::now();
+        let renewing = self.subscription.extend(&mut deliveries, self.lease);
+        let renewing = timeout(self.lease, AssertUnwindSafe(renewing).catch_unwind());
+        // Without an answer the leases were renewed or they were not. Both can be settled and renewed again.
+        let results = renewing.await.ok().and_then(Result::ok).unwrap_or_default();
+        Renewed { keys, deliveries, asked_at, results }
+    }
+
+    /// Puts deliveries back whose leases hold, and gives up the others.
+    fn renewed(&self, Renewed { keys, deliveries, asked_at, results }: Renewed) {
+        let mut table = self.table();
+        let now = Instant::now();
+        let mut results = results.into_iter();
+        for (key, delivery) in keys.into_iter().zip(deliveries) {
+            // Absent if it was given up meanwhile.
+            let Some(entry) = table.entries.get_mut(&key) else { continue };
+            entry.place = Place::Here(delivery);
+            match results.next() {
+                Some(Ok(())) => {
+                    entry.renew_at = asked_at + self.lease / 3;
+                    entry.valid_until = asked_at + self.lease;
+                }
+                Some(Err(error)) if error.kind == ErrorKind::LeaseLost => {
+                    self.lose(&mut table, key);
+                }
+                // Other trouble may pass before the lease runs out.
+                _ => entry.renew_at = now + self.margin(),
+            }
+        }
+        drop(table);
+        self.changed.notify_waiters();
+    }
+
+    /// Leases that could not be renewed end here before they end there.
+    fn give_up_overdue(&self) {
+        let mut table = self.table();
+        let end = Instant::now() + self.margin();
+        let is_overdue =
+            |entry: &Entry| !matches!(entry.place, Place::Settling) && entry.valid_until <= end;
+        let overdue = table.entries.iter().filter(|(_, entry)| is_overdue(entry));
+        let overdue: Vec<_> = overdue.map(|(key, _)| *key).collect();
+        overdue.into_iter().for_each(|key| self.lose(&mut table, key));
+    }
+
+    fn lose(&self, table: &mut Table, key: u64) {
+        if let Some(lost) = table.entries.remove(&key).and_then(|entry| entry.lost) {
+            lost.notify_one();
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn take_due(&self) -> Option<(Vec<u64>, Vec<Delivery>)> {
+        let mut table = self.table();
+        let now = Instant::now();
+        let (mut keys, mut deliveries) = (Vec::new(), Vec::new());
+        let due = table.entries.iter_mut().filter(|(_, entry)| entry.renew_at <= now);
+        for (key, entry) in due {
+            if let Place::Here(_) = entry.place
+                && let Place::Here(delivery) = std::mem::replace(&mut entry.place, Place::Renewing)
+            {
+                keys.push(*key);
+                deliveries.push(delivery);
+            }
+            if keys.len() == BATCH_LIMIT {
+                break;
+            }
+        }
+        (!keys.is_empty()).then_some((keys, deliveries))
+    }
+
+    /// How much earlier than a lease really ends it is given up.
+    fn margin(&self) -> Duration {
+        self.lease / 10
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// When the next lease must be renewed or given up.
+    fn next_due(&self, margin: Duration) -> Option<Instant> {
+        let due = |entry: &Entry| match entry.place {
+            Place::Here(_) => Some(entry.renew_at.min(entry.valid_until - margin)),
+            Place::Renewing => Some(entry.valid_until - margin),
+            Place::Settling => None,
+        };
+        self.entries.values().filter_map(due).min()
+    }
+}
+
+impl Held {
+    /// Takes the delivery out of the table to settle it.
+    pub(crate) fn take(&self) -> Taken {
+        let mut table = self.keeper.table();
+        let Some(entry) = table.entries.get_mut(&self.key) else { return Taken::Lost };
+        match std::mem::replace(&mut entry.place, Place::Settling) {
+            Place::Here(delivery) => Taken::Here(delivery),
+            Place::Renewing => {
+                entry.place = Place::Renewing;
+                Taken::Renewing
+            }
+            Place::Settling => Taken::Lost,
+        }
+    }
+
+    /// Puts back a delivery that could not be settled yet.
+    pub(crate) fn put_back(&self, delivery: Delivery) {
+        if let Some(entry) = self.keeper.table().entries.get_mut(&self.key) {
+            entry.place = Place::Here(delivery);
+            self.keeper.first.notify_one(); // it may be the only one that has a lease to renew
+        }
+    }
+
+    /// Waits until the lease is lost.
+    pub(crate) async fn lost(&self) {
+        let lost = {
+            let mut table = self.keeper.table();
+            let entry = table.entries.get_mut(&self.key);
+            entry.map(|entry| entry.lost.get_or_insert_default().clone())
+        };
+        if let Some(lost) = lost {
+            lost.notified().await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.keeper.table().entries.remove(&self.key);
+        self.keeper.bytes.fetch_sub(self.message.body.len(), Ordering::Relaxed);
+        self.keeper.changed.notify_waiters();
+    }
+}
+
+impl fmt::Debug for LeaseKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseKeeper")
+            .field("subscription", &self.subscription)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("message", &self.message.id).finish_non_exhaustive()
+    }
+}

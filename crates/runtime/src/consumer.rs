@@ -14,7 +14,7 @@ use crate::{
     fetch::{FetchLoop, Trouble},
     lease_keeper::{Held, LeaseKeeper},
     process::Process,
-    quarantine::{COME_BACK, HandedBack, Quarantine, Turn},
+    quarantine::{HandedBack, Quarantine, Turn},
     settler::{Settled, Settler, Storing},
 };
 
@@ -165,7 +165,10 @@ impl Consumer {
                     self.start(held, Slot::Ordinary(None));
                 }
                 Some(permit) => chosen = Some((held, permit)),
-                None => self.hand_back(held, COME_BACK, Some(handed_back.clone())).await,
+                None => {
+                    let after = self.process.worker.quarantine.stay_away();
+                    self.hand_back(held, after, Some(handed_back.clone())).await;
+                }
             }
         }
         drop(handed_back);

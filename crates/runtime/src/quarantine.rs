@@ -5,21 +5,31 @@
 //! then speaks against one suspect. Those that find the slot taken are handed back, and the one that has it
 //! starts only once that is stored: otherwise each crash would count against all of them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use bezoar_core::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// How long a suspect that finds the slot taken stays away.
-pub(crate) const COME_BACK: Duration = Duration::from_secs(2);
+/// How much later than the one before a suspect returns that finds the slot taken, and how late at most.
+const STAGGER: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// The slot; shared by all fetch loops of a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Quarantine(Arc<Semaphore>);
+pub(crate) struct Quarantine {
+    slot: Arc<Semaphore>,
+    /// How many suspects were handed back since somebody last entered.
+    waiting: Arc<AtomicU32>,
+}
 
 impl Default for Quarantine {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
+        Self { slot: Arc::new(Semaphore::new(1)), waiting: Arc::default() }
     }
 }
 
@@ -31,7 +41,16 @@ impl Quarantine {
 
     /// The slot, if it is free.
     pub(crate) fn try_enter(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.clone().try_acquire_owned().ok()
+        let permit = self.slot.clone().try_acquire_owned().ok()?;
+        self.waiting.store(0, Ordering::Relaxed);
+        Some(permit)
+    }
+
+    /// For how long a suspect that found the slot taken stays away. They return one after the other, so that one is
+    /// there soon after the slot is free, and a thousand cost no more writes than a few.
+    pub(crate) fn stay_away(&self) -> Duration {
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        STAGGER.0.saturating_mul(before.saturating_add(1)).min(STAGGER.1)
     }
 }
 

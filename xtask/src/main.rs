@@ -37,6 +37,11 @@ enum Chore {
         /// Run only tests whose name contains one of these; flags of the test runner after `--`
         filters: Vec<String>,
     },
+    /// Run the long tests with their full counts; an hour on two cores
+    Soak {
+        /// Run only those whose name contains one of these
+        filters: Vec<String>,
+    },
     /// Check the structure: dependency direction, folder anatomy, documents, sources
     Tidy,
     /// Run a benchmark from the folder bench/
@@ -66,6 +71,7 @@ fn run(chore: Chore) -> Result<()> {
     match chore {
         Chore::Install => install::run(),
         Chore::Test { filters } => test::run(root, &filters),
+        Chore::Soak { filters } => test::soak(root, &filters),
         Chore::Tidy => tidy::run(root),
         Chore::Bench { name, arguments } => bench::run(root, &name, &arguments),
         Chore::Dist => dist::run(root),

@@ -1,10 +1,10 @@
-//! Named steps, timed, the first failure ending the run.
+//! Named steps, timed. A failing step ends the run, or is reported at its end with the others.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::say::say;
+use crate::say::{complain, say};
 
 /// What ran so far and how long it took.
 #[derive(Default)]
@@ -12,6 +12,7 @@ pub(crate) struct Steps {
     finished: Vec<(&'static str, Duration)>,
     /// With the reason.
     ignored: Vec<(&'static str, String)>,
+    failed: Vec<String>,
 }
 
 impl Steps {
@@ -26,6 +27,23 @@ impl Steps {
         let outcome = work();
         self.finished.push((name, start.elapsed()));
         outcome.with_context(|| format!("step `{name}` failed"))
+    }
+
+    /// As [`run`](Self::run), but a failure is reported by [`outcome`](Self::outcome): the steps after it do not
+    /// depend on it, and one failure must not hide another.
+    pub(crate) fn check(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) {
+        if let Err(error) = self.run(name, work) {
+            complain(format_args!("error: {error:#}"));
+            self.failed.push(format!("{error:#}"));
+        }
+    }
+
+    /// Whether all checks passed.
+    pub(crate) fn outcome(&self) -> Result<()> {
+        match &self.failed[..] {
+            [] => Ok(()),
+            failed => bail!("{}", failed.join("\n")),
+        }
     }
 
     /// Says that a step cannot be done here, and why. It is no failure, and is not forgotten.
@@ -59,11 +77,22 @@ mod tests {
     }
 
     #[test]
+    fn a_failing_check_does_not_hide_the_next() {
+        let mut steps = Steps::default();
+        for name in ["weave", "sew"] {
+            steps.check(name, || bail!("no thread"));
+        }
+        steps.check("iron", || Ok(()));
+        let outcome = steps.outcome().unwrap_err().to_string();
+        assert_eq!(outcome, "step `weave` failed: no thread\nstep `sew` failed: no thread");
+    }
+
+    #[test]
     fn the_summary_adds_up() {
         let finished =
             vec![("tidy", Duration::from_millis(200)), ("tests", Duration::from_secs(61))];
         let ignored = vec![("more", "no root".to_owned())];
-        let summary = Steps { finished, ignored }.summary();
+        let summary = Steps { finished, ignored, failed: vec![] }.summary();
         let expected = "     0.2 s  tidy\n    61.0 s  tests\n    61.2 s  together\n   ignored  more: no root\n";
         assert_eq!(summary, expected);
     }

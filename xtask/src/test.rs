@@ -13,7 +13,7 @@ use crate::{
     tidy,
 };
 
-/// Runs every step up to the first that fails, then shows how long each took.
+/// Runs every step, then shows how long each took and which failed.
 pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
     let mut steps = Steps::default();
     let outcome = run_steps(root, filters, &mut steps);
@@ -24,28 +24,57 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
 /// A server that tests need lives while their suite runs. One after the other: each has the machine to itself.
 fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.run("install", install::run)?;
-    steps.run("tidy", || tidy::run(root))?;
+    steps.check("tidy", || tidy::run(root));
     let runner = Runner::available(root);
     for suite in suites(runner) {
-        steps.run(suite.name, || suite.run(root, filters, &[]))?;
+        steps.check(suite.name, || suite.run(root, filters, &[]));
     }
     let suite = rabbitmq_suite(runner);
-    steps.run("tests with RabbitMQ", || {
+    steps.check("tests with RabbitMQ", || {
         let broker = RabbitMq::start(root, Installation::of_this_machine())?;
         suite.run(root, filters, &broker.environment())
-    })?;
-    steps.run(FAULTS.name, || FAULTS.run(root, filters, &[]))?;
+    });
+    steps.check(FAULTS.name, || FAULTS.run(root, filters, &[]));
     match steps.run("fetch RabbitMQ 4.0", || Ok(Installation::four(root)))? {
-        Ok(four) => steps.run("tests with RabbitMQ 4.0", || {
+        Ok(four) => steps.check("tests with RabbitMQ 4.0", || {
             let broker = RabbitMq::start(root, four)?;
             suite.run(root, filters, &broker.environment())
         }),
         Err(reason) => {
             steps.ignore("tests with RabbitMQ 4.0", format!("it cannot be had: {reason:#}"));
-            Ok(())
         }
     }
+    steps.outcome()
 }
+
+/// `cargo xtask soak`: the tests that are too long for every run, each with the machine to itself.
+pub(crate) fn soak(root: &Path, filters: &[String]) -> Result<()> {
+    let mut steps = Steps::default();
+    let all = ["soak_".to_owned()];
+    let filters = if filters.is_empty() { &all } else { filters };
+    steps.run("install", install::run)?;
+    steps.check("soak", || {
+        let broker = RabbitMq::start(root, Installation::of_this_machine())?;
+        SOAK.run(root, filters, &broker.environment())
+    });
+    say(format_args!("\n{}", steps.summary()));
+    steps.outcome()
+}
+
+/// Their names begin with `soak_`.
+const SOAK: Suite = Suite {
+    name: "soak",
+    arguments: &[
+        "test",
+        "--workspace",
+        "--tests",
+        "--no-fail-fast",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ],
+};
 
 #[derive(Clone, Copy)]
 enum Runner {
@@ -91,9 +120,17 @@ fn rabbitmq_suite(runner: Runner) -> Suite {
     let arguments: &[&str] = match runner {
         // They mostly wait: for delays, and for the broker.
         Runner::Nextest => {
-            with_broker!["nextest", "run", "--run-ignored=only", "--test-threads=4"; ]
+            with_broker![
+                "nextest",
+                "run",
+                "--run-ignored=only",
+                "--no-fail-fast",
+                "--test-threads=4",
+                "-E",
+                "not test(soak_)";
+            ]
         }
-        Runner::Cargo => with_broker!["test"; "--", "--ignored"],
+        Runner::Cargo => with_broker!["test", "--no-fail-fast"; "--", "--ignored", "--skip=soak_"],
     };
     Suite { name: "tests with RabbitMQ", arguments }
 }
@@ -102,7 +139,16 @@ fn rabbitmq_suite(runner: Runner) -> Suite {
 /// all of them late.
 const FAULTS: Suite = Suite {
     name: "tests that kill RabbitMQ",
-    arguments: &["test", "--workspace", "--test=faults", "--", "--ignored", "--test-threads=1"],
+    arguments: &[
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--test=faults",
+        "--",
+        "--ignored",
+        "--skip=soak_",
+        "--test-threads=1",
+    ],
 };
 
 macro_rules! with_broker {
@@ -111,6 +157,7 @@ macro_rules! with_broker {
             $($before,)*
             "--workspace",
             "--test=conformance",
+            "--test=crash",
             "--test=broker",
             "--test=silence",
             "--test=rabbitmq",
@@ -125,12 +172,16 @@ use with_broker;
 fn suites(runner: Runner) -> &'static [Suite] {
     match runner {
         Runner::Nextest => &[
-            Suite { name: "tests", arguments: &["nextest", "run", "--workspace"] },
+            Suite {
+                name: "tests",
+                arguments: &["nextest", "run", "--workspace", "--no-fail-fast"],
+            },
             Suite { name: "doctests", arguments: &["test", "--workspace", "--doc"] },
         ],
-        Runner::Cargo => {
-            &[Suite { name: "tests and doctests", arguments: &["test", "--workspace"] }]
-        }
+        Runner::Cargo => &[Suite {
+            name: "tests and doctests",
+            arguments: &["test", "--workspace", "--no-fail-fast"],
+        }],
     }
 }
 
@@ -145,8 +196,9 @@ mod tests {
 
     #[test]
     fn doctests_run_with_either_runner() {
-        check(Runner::Nextest, &["nextest run --workspace", "test --workspace --doc"]);
-        check(Runner::Cargo, &["test --workspace"]);
+        let nextest = ["nextest run --workspace --no-fail-fast", "test --workspace --doc"];
+        check(Runner::Nextest, &nextest);
+        check(Runner::Cargo, &["test --workspace --no-fail-fast"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use bezoar_core::{Capabilities, Delivery, Leases, Subscription, TransportError};
+use bezoar_core::{Capabilities, Delivery, Leases, Settlement, Subscription, TransportError};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     task::{JoinError, JoinSet},
@@ -15,7 +15,7 @@ use crate::{
     lease_keeper::{Held, LeaseKeeper},
     process::Process,
     quarantine::{HandedBack, Quarantine, Turn},
-    settler::{Settled, Settler, Storing},
+    settler::{Settled, Settler, Storing, UntilStored},
 };
 
 /// How long one look into a queue waits where the transport wakes us.
@@ -92,7 +92,7 @@ impl Consumer {
                 continue;
             }
             idle = polling.first;
-            self.start_all(deliveries).await;
+            self.start_all(deliveries);
             self.gather().await;
             while let Some(ended) = self.tasks.try_join_next() {
                 report(ended);
@@ -135,13 +135,10 @@ impl Consumer {
 
     /// Starts what was received. What came while the gate was closed, or finds the quarantine taken, is
     /// handed back.
-    async fn start_all(&mut self, deliveries: Vec<Delivery>) {
+    fn start_all(&mut self, deliveries: Vec<Delivery>) {
         let held = self.keeper.hold(deliveries);
         if !self.process.worker.gate.is_open() {
-            for held in held {
-                self.hand_back(held, Duration::ZERO, None).await;
-            }
-            return;
+            return held.into_iter().for_each(|held| self.hand_back(held, Duration::ZERO, None));
         }
         let (suspects, others): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|held| Quarantine::suspects(&held.message));
@@ -150,25 +147,23 @@ impl Consumer {
             self.start(held, slot);
         }
         if !suspects.is_empty() {
-            self.start_one(suspects).await;
+            self.start_one(suspects);
         }
     }
 
     /// Starts the first suspect once the others are handed back. One that is to be dead-lettered needs no slot.
-    async fn start_one(&mut self, suspects: Vec<Held>) {
-        let mut entrance = self.process.worker.quarantine.try_enter();
+    fn start_one(&mut self, suspects: Vec<Held>) {
+        let quarantine = self.process.worker.quarantine.clone();
+        let mut entrance = quarantine.try_enter();
         let (handed_back, turn) = Turn::new();
         let mut chosen = None;
         for held in suspects {
-            match entrance.take() {
-                _ if self.process.given_up(&held.message).is_some() => {
-                    self.start(held, Slot::Ordinary(None));
-                }
-                Some(permit) => chosen = Some((held, permit)),
-                None => {
-                    let after = self.process.worker.quarantine.stay_away();
-                    self.hand_back(held, after, Some(handed_back.clone())).await;
-                }
+            if self.process.given_up(&held.message).is_some() {
+                self.start(held, Slot::Ordinary(None));
+            } else if let Some(permit) = entrance.take() {
+                chosen = Some((held, permit));
+            } else {
+                self.hand_back(held, quarantine.stay_away(), Some(handed_back.clone()));
             }
         }
         drop(handed_back);
@@ -177,9 +172,13 @@ impl Consumer {
         }
     }
 
-    async fn hand_back(&self, held: Held, after: Duration, handed_back: Option<HandedBack>) {
-        let settled = Settled::release(held, after, handed_back);
-        let _ = self.outbox.send(settled).await; // closed only when stopping at once
+    fn hand_back(&mut self, held: Held, after: Duration, turn: Option<HandedBack>) {
+        let until_stored = turn.map(|turn| UntilStored::HandedBack { _turn: turn });
+        let settled = Settled::new(held, Settlement::Release { after }).holding(until_stored);
+        let outbox = self.outbox.clone();
+        self.tasks.spawn(async move {
+            let _ = outbox.send(settled).await; // closed only when stopping at once
+        });
     }
 
     fn start(&mut self, held: Held, slot: Slot) {
@@ -187,17 +186,17 @@ impl Consumer {
             (self.process.clone(), self.outbox.clone(), self.slots.clone());
         // On the heap, because a future is moved several times on its way into a task and out of it.
         self.tasks.spawn(Box::pin(async move {
-            let _permit = match slot {
-                Slot::Ordinary(Some(permit)) => Some(permit),
+            let (_permit, until_stored) = match slot {
+                Slot::Ordinary(Some(permit)) => (Some(permit), None),
                 // A transport may give more than it was asked for.
-                Slot::Ordinary(None) => slots.acquire_owned().await.ok(),
+                Slot::Ordinary(None) => (slots.acquire_owned().await.ok(), None),
                 Slot::Quarantine(permit, turn) => {
                     turn.comes().await;
-                    Some(permit)
+                    (None, Some(UntilStored::Quarantine { _slot: permit }))
                 }
             };
             if let Some(settled) = process.run(held).await {
-                let _ = outbox.send(settled).await; // closed only when stopping at once
+                let _ = outbox.send(settled.holding(until_stored)).await; // closed only when stopping at once
             }
         }));
     }

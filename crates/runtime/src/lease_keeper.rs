@@ -36,8 +36,8 @@ pub(crate) struct LeaseKeeper {
     table: Mutex<Table>,
     /// Bytes of the bodies that are held.
     bytes: AtomicUsize,
-    /// Rung when a delivery comes into an empty table.
-    first: Notify,
+    /// Rung when there is a lease to renew again.
+    due: Notify,
     /// Rung when deliveries leave the table, or come back from a renewal.
     changed: Notify,
 }
@@ -46,6 +46,8 @@ pub(crate) struct LeaseKeeper {
 struct Table {
     entries: BTreeMap<u64, Entry>,
     last_key: u64,
+    /// Whether nothing is to be renewed, so that whoever changes that must ring.
+    idle: bool,
 }
 
 struct Entry {
@@ -101,7 +103,7 @@ impl LeaseKeeper {
             lease,
             table: Mutex::default(),
             bytes: AtomicUsize::new(0),
-            first: Notify::new(),
+            due: Notify::new(),
             changed: Notify::new(),
         })
     }
@@ -119,9 +121,7 @@ impl LeaseKeeper {
     pub(crate) fn hold(self: &Arc<Self>, deliveries: Vec<Delivery>) -> Vec<Held> {
         let now = Instant::now();
         let mut table = self.table();
-        if table.entries.is_empty() {
-            self.first.notify_one();
-        }
+        self.wake(&mut table);
         let hold = |delivery: Delivery| {
             table.last_key += 1;
             let (message, redelivered) = (delivery.message.clone(), delivery.redelivered);
@@ -161,11 +161,11 @@ impl LeaseKeeper {
         }
         let mut renewing = FuturesUnordered::new();
         loop {
-            let next = self.table().next_due(self.margin());
+            let next = self.next_due();
             tokio::select! {
                 biased;
                 Some(renewed) = renewing.next() => self.renewed(renewed),
-                () = self.first.notified(), if next.is_none() => (),
+                () = self.due.notified(), if next.is_none() => (),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => (),
             }
             self.give_up_overdue();
@@ -246,6 +246,25 @@ impl LeaseKeeper {
         (!keys.is_empty()).then_some((keys, deliveries))
     }
 
+    /// When the next lease must be renewed or given up.
+    fn next_due(&self) -> Option<Instant> {
+        let (mut table, margin) = (self.table(), self.margin());
+        let due = |entry: &Entry| match entry.place {
+            Place::Here(_) => Some(entry.renew_at.min(entry.valid_until - margin)),
+            Place::Renewing => Some(entry.valid_until - margin),
+            Place::Settling => None,
+        };
+        let next = table.entries.values().filter_map(due).min();
+        table.idle = next.is_none();
+        next
+    }
+
+    fn wake(&self, table: &mut Table) {
+        if std::mem::take(&mut table.idle) {
+            self.due.notify_one();
+        }
+    }
+
     /// How much earlier than a lease really ends it is given up.
     fn margin(&self) -> Duration {
         self.lease / 10
@@ -253,18 +272,6 @@ impl LeaseKeeper {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Table {
-    /// When the next lease must be renewed or given up.
-    fn next_due(&self, margin: Duration) -> Option<Instant> {
-        let due = |entry: &Entry| match entry.place {
-            Place::Here(_) => Some(entry.renew_at.min(entry.valid_until - margin)),
-            Place::Renewing => Some(entry.valid_until - margin),
-            Place::Settling => None,
-        };
-        self.entries.values().filter_map(due).min()
     }
 }
 
@@ -285,9 +292,10 @@ impl Held {
 
     /// Puts back a delivery that could not be settled yet.
     pub(crate) fn put_back(&self, delivery: Delivery) {
-        if let Some(entry) = self.keeper.table().entries.get_mut(&self.key) {
+        let mut table = self.keeper.table();
+        if let Some(entry) = table.entries.get_mut(&self.key) {
             entry.place = Place::Here(delivery);
-            self.keeper.first.notify_one(); // it may be the only one that has a lease to renew
+            self.keeper.wake(&mut table);
         }
     }
 

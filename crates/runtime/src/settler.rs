@@ -7,12 +7,12 @@
 
 mod backlog;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use bezoar_core::{Delivery, ErrorKind, Message, Settlement, TransportError};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{OwnedSemaphorePermit, mpsc, watch},
     time::{Instant, sleep_until},
 };
 
@@ -32,7 +32,16 @@ pub(crate) struct Settled {
     pub(crate) held: Held,
     pub(crate) settlement: Settlement,
     kept: Kept,
-    _handed_back: Option<HandedBack>,
+    _until_stored: Option<UntilStored>,
+}
+
+/// What is let go of when the settlement is stored.
+#[derive(Debug)]
+pub(crate) enum UntilStored {
+    /// The quarantine: if the process dies before, the message is a suspect still.
+    Quarantine { _slot: OwnedSemaphorePermit },
+    /// The turn of the suspect that waits for this one to be handed back.
+    HandedBack { _turn: HandedBack },
 }
 
 /// Whether storing a settlement has failed before.
@@ -48,13 +57,12 @@ enum Kept {
 
 impl Settled {
     pub(crate) fn new(held: Held, settlement: Settlement) -> Self {
-        Self { held, settlement, kept: Kept::New, _handed_back: None }
+        Self { held, settlement, kept: Kept::New, _until_stored: None }
     }
 
-    /// Handed back without an attempt; whoever waits for `handed_back` waits until that is stored.
-    pub(crate) fn release(held: Held, after: Duration, handed_back: Option<HandedBack>) -> Self {
-        let settlement = Settlement::Release { after };
-        Self { _handed_back: handed_back, ..Self::new(held, settlement) }
+    /// The same, and what is let go of when it is stored.
+    pub(crate) fn holding(self, until_stored: Option<UntilStored>) -> Self {
+        Self { _until_stored: until_stored, ..self }
     }
 }
 

@@ -120,3 +120,31 @@ async fn a_settlement_without_a_result_is_told() {
     running.stop().await;
     assert_eq!(unknown.0.load(Ordering::SeqCst), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_that_hangs_does_not_keep_others_from_their_renewal() {
+    let mut transport = Scripted::new().await;
+    let (runs, first) = (Runs::default(), AtomicBool::new(true));
+    transport.settle = Arc::new(move |_| match first.swap(false, Ordering::SeqCst) {
+        true => Answer::After(5 * LEASE),
+        false => Answer::Works,
+    });
+    send(&transport, &["good-0"]).await;
+    let running = run(&transport, worker(&transport, &runs));
+    sleep(2 * SECOND).await;
+    send(&transport, &["good-25"]).await;
+    sleep(30 * SECOND).await;
+    assert_eq!(runs.count("good-25"), 1, "its lease was renewed");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_stops_although_nothing_can_be_stored() {
+    let mut transport = Scripted::new().await;
+    transport.settle = Arc::new(|_| Answer::Refused(ErrorKind::Unavailable));
+    send(&transport, &["good-0"; 40]).await;
+    let running = run(&transport, worker(&transport, &Runs::default()).concurrency(2));
+    sleep(5 * SECOND).await;
+    timeout(20 * SECOND, running.stop()).await.expect("it stops");
+    assert_eq!(transport.closed.load(Ordering::SeqCst), 1);
+}

@@ -33,7 +33,9 @@ const LEASE: Duration = Duration::from_secs(10);
 
 /// When each message's handler began and ended.
 #[derive(Debug, Clone, Default)]
-struct Runs(Arc<Mutex<BTreeMap<String, Vec<(Instant, Option<Instant>)>>>>);
+struct Runs(Arc<Mutex<BTreeMap<String, Vec<Span>>>>);
+
+type Span = (Instant, Option<Instant>);
 
 impl Runs {
     fn begin(&self, id: &MessageId) -> Run {
@@ -43,7 +45,7 @@ impl Runs {
         Run { runs: self.clone(), id: id.to_string(), number: runs.len() - 1 }
     }
 
-    fn of(&self, id: &str) -> Vec<(Instant, Option<Instant>)> {
+    fn of(&self, id: &str) -> Vec<Span> {
         self.0.lock().unwrap().get(id).cloned().unwrap_or_default()
     }
 

@@ -5,6 +5,7 @@
 mod support;
 
 mod rabbitmq {
+    mod broken;
     mod broker;
     mod counted;
     mod delivery;

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, dead_code, reason = "a test may panic, and uses what it needs")]
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
+    collections::{HashSet, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -32,6 +35,9 @@ const LOOPBACK: &str = "127.0.0.1:0";
 pub(crate) struct Endpoint {
     got: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
     answers: Arc<Mutex<VecDeque<StatusCode>>>,
+    /// Whether the first request of each message is answered with 500; and those that were answered with 200.
+    first_fails: Arc<AtomicBool>,
+    done: Arc<Mutex<HashSet<String>>>,
     changed: Arc<Notify>,
     pub(crate) port: u16,
 }
@@ -57,6 +63,16 @@ impl Endpoint {
         self.answers.lock().unwrap().extend(statuses);
     }
 
+    /// From now on the first attempt of each message fails.
+    pub(crate) fn fails_first(&self) {
+        self.first_fails.store(true, Ordering::SeqCst);
+    }
+
+    /// How many messages were answered with 200.
+    pub(crate) fn distinct_done(&self) -> usize {
+        self.done.lock().unwrap().len()
+    }
+
     /// Waits for so many requests in all.
     pub(crate) async fn requests(&self, count: usize) -> Vec<(HeaderMap, Bytes)> {
         let enough = async {
@@ -78,9 +94,18 @@ impl Endpoint {
 }
 
 async fn take(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let text = |name| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let (id, first) = (text("bezoar-id").to_owned(), text("bezoar-attempt") == "1");
     endpoint.got.lock().unwrap().push((headers, body));
     endpoint.changed.notify_waiters();
-    endpoint.answers.lock().unwrap().pop_front().unwrap_or(StatusCode::OK)
+    if first && endpoint.first_fails.load(Ordering::SeqCst) {
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    let answer = endpoint.answers.lock().unwrap().pop_front().unwrap_or(StatusCode::OK);
+    if answer == StatusCode::OK {
+        endpoint.done.lock().unwrap().insert(id);
+    }
+    answer
 }
 
 /// A gateway in a folder of its own.

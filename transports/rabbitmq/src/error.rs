@@ -9,6 +9,8 @@ use lapin::{
 };
 
 pub(crate) const TRANSPORT: &str = "rabbitmq";
+/// What to do about a part of the topology that is missing.
+pub(crate) const PROVISION: &str = "create it with `bezoar provision`";
 
 pub(crate) fn error(kind: ErrorKind, operation: &'static str) -> TransportError {
     TransportError::new(kind, TRANSPORT, operation)
@@ -35,7 +37,7 @@ pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> Tran
         ),
         Lapin::ProtocolError(amqp) => match amqp.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
-                (ErrorKind::NotAuthorized, "the user lacks a permission here")
+                (ErrorKind::NotAuthorized, "the user lacks a permission; grant it on the broker")
             }
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => (
                 ErrorKind::Unusable,
@@ -120,6 +122,12 @@ pub(crate) fn is_not_found(source: &lapin::Error) -> bool {
         && !is_away(source)
 }
 
+/// Whether the user lacks a permission.
+pub(crate) fn is_refused(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ProtocolError(amqp)
+        if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)))
+}
+
 /// Whether the broker knows a queue that does not answer: a queue is there a moment before it works.
 fn is_away(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
@@ -129,9 +137,9 @@ fn is_away(source: &lapin::Error) -> bool {
 
 /// Whether the broker says that somebody else consumes alone.
 pub(crate) fn is_taken(source: &lapin::Error) -> bool {
-    matches!(source.kind(), Lapin::ProtocolError(amqp)
-        if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED))
-            && amqp.get_message().as_str().contains("exclusive"))
+    is_refused(source)
+        && matches!(source.kind(), Lapin::ProtocolError(amqp)
+            if amqp.get_message().as_str().contains("exclusive"))
 }
 
 /// Whether a new channel fails with what ended an earlier one: lapin numbers channels anew after 2,047, and

@@ -23,8 +23,8 @@
 //!   `<queue>.alone`, and is handed out from there one at a time. What was only sent ahead to that process
 //!   goes there too, once, because the broker does not tell the two apart: a `max_deliveries` of 1 would
 //!   set it aside unhandled.
-//! - A settlement that fails for the time being ([`Unavailable`], [`Throttled`], [`Full`]) leaves the delivery
-//!   held: settle it again. After any other error it goes back to its queue, a second later.
+//! - A refused settlement keeps its lease: settle the same receipt again, once what the error names is
+//!   repaired. Only after [`OutcomeUnknown`] does the message go back to its queue, a second later.
 //! - Delays are queues of their own, of type quorum even for classic work queues: a classic queue may lose what
 //!   expires while its broker dies. A broker that dies may move such a message twice; the second is not
 //!   flagged as redelivered, because nobody can know.
@@ -36,9 +36,7 @@
 //!   targets remains, `lapin::frames`, which at TRACE shows frames that a broken connection could not send.
 //!   Do not enable TRACE for `lapin` where bodies are confidential.
 //!
-//! [`Unavailable`]: bezoar_core::ErrorKind::Unavailable
-//! [`Throttled`]: bezoar_core::ErrorKind::Throttled
-//! [`Full`]: bezoar_core::ErrorKind::Full
+//! [`OutcomeUnknown`]: bezoar_core::ErrorKind::OutcomeUnknown
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

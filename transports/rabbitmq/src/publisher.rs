@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     Options,
-    error::{error, from_lapin, is_not_found},
+    error::{error, from_lapin, is_not_found, is_refused},
     link::Link,
 };
 
@@ -105,6 +105,8 @@ pub(crate) struct Publisher {
 struct Line {
     connection: Arc<Connection>,
     channel: Channel,
+    /// Whether something was published on it before.
+    used: bool,
 }
 
 impl Publisher {
@@ -149,11 +151,12 @@ impl Publisher {
                 .with_source("too much waits to be published"));
         };
         let _turn = turn.expect("the semaphore is never closed");
-        let line = self.line(deadline, operation).await?;
+        let mut line = self.line(deadline, operation).await?;
         unblocked(&line.connection, deadline, operation).await?;
         let (traces, properties): (Vec<_>, Vec<_>) = window.into_iter().map(Trace::split).unzip();
         let confirmed = line.store(&traces, properties, deadline, operation).await;
         if !confirmed.iter().any(|it| matches!(&it.result, Err(failed) if breaks(failed))) {
+            line.used = true;
             self.lock_free().push(line);
         }
         Ok(with_returns(&traces, confirmed))
@@ -176,7 +179,7 @@ impl Publisher {
         let select = channel.confirm_select(ConfirmSelectOptions::default());
         let selected = self.link.answered(select, operation).await?;
         selected.map_err(|source| from_lapin(&source, operation))?;
-        Ok(Line { connection, channel })
+        Ok(Line { connection, channel, used: false })
     }
 
     fn lock_free(&self) -> std::sync::MutexGuard<'_, Vec<Line>> {
@@ -218,7 +221,11 @@ impl Line {
                 .with_source("the broker did not confirm it in time")
         };
         let stored = storing.iter_mut().map(|it| it.as_mut().take_output());
-        stored.map(|stored| stored.unwrap_or_else(|| late().into())).collect()
+        let stored = stored.map(|stored| stored.unwrap_or_else(|| late().into()));
+        match self.used && traces.len() > 1 {
+            true => stored.map(Confirmed::or_unknown).collect(),
+            false => stored.collect(),
+        }
     }
 
     async fn store_one(
@@ -272,6 +279,19 @@ struct Confirmed {
     returned: Option<BasicReturnMessage>,
 }
 
+impl Confirmed {
+    /// A missing permission ends the channel, and the broker checks one again only once a minute: it may have
+    /// stored the first of several publications before it refused one. On a new channel it refuses the first.
+    fn or_unknown(mut self) -> Self {
+        if let Err(failed) = &mut self.result
+            && failed.kind == ErrorKind::NotAuthorized
+        {
+            failed.kind = ErrorKind::OutcomeUnknown;
+        }
+        self
+    }
+}
+
 impl From<TransportError> for Confirmed {
     fn from(failed: TransportError) -> Self {
         Self { result: Err(failed), returned: None }
@@ -288,8 +308,9 @@ fn confirmation(confirmed: lapin::Result<Confirmation>, operation: &'static str)
         }
         Ok(Confirmation::NotRequested) => error(ErrorKind::OutcomeUnknown, operation).into(),
         Err(source) if is_not_found(&source) => error(ErrorKind::Unusable, operation)
-            .with_source(format!("there is no such exchange ({source})"))
+            .with_source(format!("exchange not found ({source})"))
             .into(),
+        Err(source) if is_refused(&source) => from_lapin(&source, operation).into(),
         Err(source) => {
             error(ErrorKind::OutcomeUnknown, operation).with_source(source.to_string()).into()
         }

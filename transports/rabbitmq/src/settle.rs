@@ -1,25 +1,29 @@
 //! What becomes of deliveries.
 //!
-//! A copy is stored before its original is acknowledged. What could not be stored for the time being stays
-//! held, so that it can be settled again; what could not be stored at all goes back to its queue.
+//! Completing is an acknowledgement; everything else stores a copy first (confirmed and routed) and then
+//! acknowledges the original. Where the copy was certainly not stored the delivery stays leased, whatever the
+//! reason: settling the same receipt again works once the topology or the permission is repaired. Only where
+//! nobody knows whether the copy was stored does the original go back to its queue, flagged as redelivered.
+//! Copies for different exchanges are published apart: a missing exchange ends the channel for its own only.
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar_core::{Delivery, ErrorKind, Message, Reason, Settlement, TransportError};
+use bezoar_core::{Delivery, ErrorKind, Message, QueueName, Reason, Settlement, TransportError};
+use lapin::types::ShortString;
 use tokio::time::sleep;
 
 use crate::{
     DeadLettering,
-    error::error,
+    error::{PROVISION, error, no_queue},
     lane::Lane,
     line::Line,
-    publisher::{Publication, Published},
+    publisher::{Outcome, Publication, Published},
     topology::DEAD_EXCHANGE,
     wire::{self, Raw},
 };
 
-/// How long a message that cannot be settled rests before it goes back: a fault that lasts must not make
-/// it go round in circles as fast as it can.
+/// How long a message whose copy may or may not be stored rests before it goes back: a fault that lasts must
+/// not make it go round in circles as fast as it can.
 const REST: Duration = Duration::from_secs(1);
 
 type Done = Result<(), TransportError>;
@@ -159,31 +163,45 @@ async fn store_copies(lane: &Lane, held: &mut [Held], results: &mut [Done]) {
             None
         }
     };
-    let (places, copies): (Vec<_>, Vec<_>) = held.iter_mut().filter_map(copy).unzip();
-    if copies.is_empty() {
-        return;
+    let copies = held.iter_mut().filter_map(copy);
+    let (dead, again): (Vec<_>, Vec<_>) =
+        copies.partition(|(_, it)| !it.exchange.as_str().is_empty());
+    let (dead, again) = tokio::join!(store_some(lane, dead), store_some(lane, again));
+    for (at, outcome) in dead.into_iter().chain(again) {
+        results[at] = outcome;
     }
+}
+
+/// Stores copies for one exchange; says of each place in the batch what came of it.
+async fn store_some(lane: &Lane, copies: Vec<(usize, Publication)>) -> Vec<(usize, Done)> {
+    if copies.is_empty() {
+        return Vec::new();
+    }
+    let (places, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
     let ways: Vec<_> = copies.iter().map(|it| (it.exchange.clone(), it.key.clone())).collect();
     let outcomes = lane.inner.publish_to(&lane.queue, copies, "settle").await;
-    for ((at, (exchange, key)), outcome) in places.into_iter().zip(ways).zip(outcomes) {
-        results[at] = match outcome {
-            Ok(Published::Stored) => Ok(()),
-            Ok(Published::NotRouted) => Err(not_routed(exchange.as_str(), key.as_str())),
-            Err(failed) => Err(failed),
-        };
-    }
-}
-
-fn not_routed(exchange: &str, key: &str) -> TransportError {
-    let missing = match exchange {
-        "" => format!("there is no queue {key:?}"),
-        _ => format!("exchange {exchange:?} leads nowhere from here"),
+    let done = |((exchange, key), outcome): ((ShortString, ShortString), Outcome)| match outcome {
+        Ok(Published::Stored) => Ok(()),
+        Ok(Published::NotRouted) => Err(not_routed(&lane.queue, exchange.as_str(), key.as_str())),
+        Err(failed) if failed.kind == ErrorKind::Unusable && exchange.as_str() == DEAD_EXCHANGE => {
+            let missing = format!("exchange {DEAD_EXCHANGE:?} is missing; {PROVISION}");
+            Err(failed.with_source(missing))
+        }
+        Err(failed) => Err(failed),
     };
-    error(ErrorKind::Unusable, "settle")
-        .with_source(format!("{missing}; repair the queue, or run `bezoar provision`"))
+    places.into_iter().zip(ways.into_iter().zip(outcomes).map(done)).collect()
 }
 
-/// Keeps what may be settled a little later. The rest goes back to its queue, flagged.
+fn not_routed(queue: &QueueName, exchange: &str, key: &str) -> TransportError {
+    let missing = match exchange {
+        "" if key == queue.as_str() => return no_queue(queue, "settle"),
+        "" => format!("queue {key:?} is missing; {PROVISION}"),
+        _ => format!("exchange {exchange:?} has no binding for {key:?}; {PROVISION}"),
+    };
+    error(ErrorKind::Unusable, "settle").with_source(missing)
+}
+
+/// Keeps the leases of what was certainly not stored. What may be stored goes back to its queue, flagged.
 fn keep_or_return(
     lane: &Arc<Lane>,
     line_of: fn(&Lane) -> &Line,
@@ -194,9 +212,9 @@ fn keep_or_return(
     let mut returned = Vec::new();
     line_of(lane).leases_of(epoch, |leases| {
         for Held { at, tag, raw, .. } in failed {
-            match results[at].as_ref().is_err_and(may_pass) {
-                true => leases.hold(tag, raw),
-                false => returned.push(tag),
+            match results[at].as_ref().is_err_and(gives_up) {
+                true => returned.push(tag),
+                false => leases.hold(tag, raw),
             }
         }
     });
@@ -209,6 +227,13 @@ fn keep_or_return(
     }
 }
 
-fn may_pass(failed: &TransportError) -> bool {
-    failed.is_transient() || failed.kind == ErrorKind::Full
+/// Whether nobody will settle it again: its copy may be stored, or never can be.
+fn gives_up(failed: &TransportError) -> bool {
+    matches!(
+        failed.kind,
+        ErrorKind::OutcomeUnknown
+            | ErrorKind::TooLarge { .. }
+            | ErrorKind::Invalid(_)
+            | ErrorKind::Unsupported(_)
+    )
 }

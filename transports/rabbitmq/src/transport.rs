@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::{
     DeadLettering, Options, delay,
-    error::{TRANSPORT, error, is_not_found, no_queue, of_queue},
+    error::{PROVISION, TRANSPORT, error, is_not_found, no_queue, of_queue},
     lane::Lane,
     link::Link,
     management::Management,
@@ -174,7 +174,12 @@ impl Inner {
         {
             return batch.iter().map(|_| Err(failed.again())).collect();
         }
-        self.publisher.publish(batch, operation).await
+        let outcomes = self.publisher.publish(batch, operation).await;
+        if outcomes.iter().any(|it| matches!(it, Ok(Published::NotRouted))) {
+            // Somebody has removed queues: the ways back may be gone with them.
+            self.bound.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+        }
+        outcomes
     }
 
     /// The broker confirms what enters the ladder; that there is a way out is ours to know.
@@ -193,7 +198,7 @@ impl Inner {
                 Ok(()) => (),
                 Err(source) if is_not_found(&source) => {
                     self.look(queue, queue.as_str(), operation).await?;
-                    let missing = "the queues for delays are missing; provision the queue again";
+                    let missing = format!("exchange {:?} is missing; {PROVISION}", way.from);
                     return Err(error(ErrorKind::Unusable, operation).with_source(missing));
                 }
                 Err(source) => return Err(of_queue(&source, queue, operation)),

@@ -17,6 +17,7 @@ mod broker {
     mod process;
     mod proxy;
     mod redelivery;
+    mod refused;
     mod support;
     mod tls;
     mod topology;

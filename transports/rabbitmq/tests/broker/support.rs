@@ -68,6 +68,22 @@ pub(crate) async fn settle(worker: &dyn Subscription, held: Delivery, settlement
     worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();
 }
 
+/// What is needed to settle a delivery once more.
+pub(crate) fn copy(delivery: &Delivery) -> Delivery {
+    Delivery {
+        message: delivery.message.clone(),
+        receipt: delivery.receipt.clone(),
+        lease_until: None,
+        redelivered: delivery.redelivered,
+    }
+}
+
+/// Whether nothing comes for a while.
+pub(crate) async fn is_empty(worker: &dyn Subscription) -> bool {
+    let some = worker.receive(NonZeroU32::MIN, Duration::from_millis(1_500)).await.unwrap();
+    some.is_empty()
+}
+
 pub(crate) fn message(id: &str) -> Message {
     let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("sample").unwrap());
     Message::new(id, kind, millis(1_700_000_000_123), "body")

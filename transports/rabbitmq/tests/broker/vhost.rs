@@ -25,6 +25,12 @@ impl Vhost {
         put(&format!("permissions/{}/{user}", self.name), all).await;
     }
 
+    /// Leaves a user only the permission to read what `read` matches; none to write or configure.
+    pub(crate) async fn restrict(&self, user: &str, read: &str) {
+        let some = format!(r#"{{"configure": "", "write": "", "read": "{read}"}}"#);
+        put(&format!("permissions/{}/{user}", self.name), &some).await;
+    }
+
     /// A user who may do everything here by AMQP, and ask nothing of the management API.
     pub(crate) async fn user(&self) -> String {
         let user = format!("user-{:08x}", rand::random::<u32>());
@@ -42,6 +48,12 @@ impl Vhost {
 
     pub(crate) fn options(&self, queue_type: QueueType) -> Options {
         Options { url: self.url().into(), ..options(queue_type) }
+    }
+
+    /// The same for one of its users.
+    pub(crate) fn options_of(&self, user: &str, queue_type: QueueType) -> Options {
+        let url = self.url().replacen("guest:guest", &format!("{user}:secret"), 1);
+        Options { url: url.into(), ..options(queue_type) }
     }
 
     pub(crate) fn url(&self) -> String {

@@ -35,8 +35,8 @@ impl QueueAdmin for RabbitTransport {
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
         let ready = self.inner.look(queue, queue.as_str(), "depth").await?;
         let dead = self.look_beside(queue, topology::dead_queue(queue)).await?;
-        let alone = self.look_beside(queue, topology::alone_queue(queue)).await?;
-        let ready = Some(ready + alone.unwrap_or(0) + self.inner.waiting_here(queue));
+        let quarantined = self.look_beside(queue, topology::quarantine_queue(queue)).await?;
+        let ready = Some(ready + quarantined.unwrap_or(0) + self.inner.waiting_here(queue));
         Ok(Depth { ready, dead, ..Depth::default() })
     }
 

@@ -64,10 +64,9 @@ impl Leases {
         self.waiting.push_back(arrived);
     }
 
-    /// Hands out at most `max`, and no further one once there are `max_bytes` of bodies.
-    pub(crate) fn hand_out(&mut self, max: usize, max_bytes: usize) -> Vec<Delivery> {
-        let mut some = Vec::with_capacity(max.min(self.waiting.len()));
-        let mut bytes = 0;
+    /// Hands out until there are `max`, and no further one once there are `max_bytes` of bodies.
+    pub(crate) fn hand_out(&mut self, some: &mut Vec<Delivery>, max: usize, max_bytes: usize) {
+        let mut bytes: usize = some.iter().map(|it| it.message.body.len()).sum();
         while some.len() < max
             && let Some(next) = self.waiting.front()
             && (some.is_empty() || bytes + next.message.body.len() <= max_bytes)
@@ -81,7 +80,6 @@ impl Leases {
             let message = Arc::new(message);
             some.push(Delivery { message, receipt, lease_until: None, redelivered });
         }
-        some
     }
 
     /// Everything that was not handed out.

@@ -9,8 +9,8 @@
 //! | `wire.rs`, `wire/` | a message as properties and headers, and back (pure) |
 //! | `options.rs`, `address.rs`, `tls.rs` | where the broker is, and how it is used |
 //! | `link.rs`, `quiet.rs`, `publisher.rs` | a connection that comes back, and logs nothing; publishing with confirms |
-//! | `subscription.rs`, `lane.rs`, `settle.rs` | receiving, sending ahead, settling |
-//! | `alone.rs` | messages that came back without an outcome are run alone |
+//! | `subscription.rs`, `lane.rs`, `settle.rs` | receiving, pausing, settling |
+//! | `consumer.rs`, `quarantine.rs` | the consumers of a queue and its quarantine; which messages are suspects |
 //! | `line.rs`, `leases.rs` | a channel; what is held on it (pure) |
 //! | `ready.rs` | what is made sure of before consuming |
 //! | `dead.rs`, `look.rs`, `feed.rs`, `give_back.rs` | dead letters: on the broker, taken elsewhere, sent back |
@@ -19,10 +19,11 @@
 //!
 //! # What to know
 //!
-//! - A message that was out when its process or connection ended goes, with its count raised, to the queue
-//!   `<queue>.alone`, and is handed out from there one at a time. What was only sent ahead to that process
-//!   goes there too, once, because the broker does not tell the two apart: a `max_deliveries` of 1 would
-//!   set it aside unhandled.
+//! - A message that the broker sends again is first counted, in a copy that goes back to its queue. The second
+//!   time it is a suspect and goes to `<queue>.quarantine`, from where one is handed out at a time, beside
+//!   ordinary ones. The broker does not tell what a process had from what was only prefetched for it: these two
+//!   redeliveries count either way, and counting is exact from then on. So a `max_deliveries` of 2 or less may
+//!   dead-letter a message that no handler had.
 //! - A refused settlement keeps its lease: settle the same receipt again, once what the error names is
 //!   repaired. Only after [`OutcomeUnknown`] does the message go back to its queue, a second later.
 //! - Delays are queues of their own, of type quorum even for classic work queues: a classic queue may lose what
@@ -52,7 +53,7 @@
 
 mod address;
 mod admin;
-mod alone;
+mod consumer;
 mod dead;
 mod delay;
 mod doctor;
@@ -69,6 +70,7 @@ mod management;
 mod options;
 mod provision;
 mod publisher;
+mod quarantine;
 mod quiet;
 mod ready;
 mod routes;

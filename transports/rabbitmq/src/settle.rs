@@ -14,16 +14,16 @@ use tokio::time::sleep;
 
 use crate::{
     DeadLettering,
+    consumer::Source,
     error::{PROVISION, error, no_queue},
     lane::Lane,
-    line::Line,
     publisher::{Outcome, Publication, Published},
     topology::DEAD_EXCHANGE,
     wire::{self, Raw},
 };
 
-/// How long a message whose copy may or may not be stored rests before it goes back: a fault that lasts must
-/// not make it go round in circles as fast as it can.
+/// How long a message rests that would come back at once and perhaps again and again: one whose copy may or
+/// may not be stored, and a suspect that is handed back.
 const REST: Duration = Duration::from_secs(1);
 
 type Done = Result<(), TransportError>;
@@ -58,22 +58,20 @@ pub(crate) async fn settle(lane: Arc<Lane>, batch: Vec<(Delivery, Settlement)>) 
         batch.iter().map(|_| Err(error(ErrorKind::LeaseLost, "settle"))).collect();
     let parts = batch.into_iter().enumerate();
     let parts = parts.map(|(at, (delivery, settlement))| Part { at, delivery, settlement });
-    let is_alone =
-        |part: &Part| std::ptr::eq(lane.line_of(&part.delivery.receipt), &lane.alone.line);
-    let (alone, ahead): (Vec<_>, Vec<_>) = parts.partition(is_alone);
-    settle_on(&lane, |lane| &lane.ahead, ahead, &mut results).await;
-    settle_on(&lane, |lane| &lane.alone.line, alone, &mut results).await;
+    let is_quarantined = |part: &Part| lane.source_of(&part.delivery.receipt) == Source::Quarantine;
+    let (quarantined, ordinary): (Vec<_>, Vec<_>) = parts.partition(is_quarantined);
+    settle_from(&lane, Source::Work, ordinary, &mut results).await;
+    if !quarantined.is_empty() {
+        settle_from(&lane, Source::Quarantine, quarantined, &mut results).await;
+        // Its consumer may have waited for this to be started again.
+        lane.arrived.notify_waiters();
+    }
     results
 }
 
 /// Settles what is held on one channel. What is not held there is left as it is: lost.
-async fn settle_on(
-    lane: &Arc<Lane>,
-    line_of: fn(&Lane) -> &Line,
-    parts: Vec<Part>,
-    results: &mut [Done],
-) {
-    let line = line_of(lane);
+async fn settle_from(lane: &Arc<Lane>, source: Source, parts: Vec<Part>, results: &mut [Done]) {
+    let line = &lane.consumer(source).line;
     if line.live_channel().is_none() {
         return;
     }
@@ -85,6 +83,7 @@ async fn settle_on(
     for (Part { at, delivery, settlement }, taken) in parts.into_iter().zip(taken) {
         if let Some((tag, raw)) = taken {
             results[at] = Ok(());
+            let settlement = unhurried(source, settlement);
             let step = step(lane, &raw, delivery.message, settlement);
             held.push(Held { at, tag, raw, step });
         }
@@ -92,7 +91,7 @@ async fn settle_on(
     store_copies(lane, &mut held, results).await;
     let (stored, failed): (Vec<_>, Vec<_>) =
         held.into_iter().partition(|it| results[it.at].is_ok());
-    keep_or_return(lane, line_of, epoch, failed, results);
+    keep_or_return(lane, source, epoch, failed, results);
     let is_reject = |it: &Held| matches!(it.step, Step::Reject);
     let (rejected, done): (Vec<_>, Vec<_>) = stored.into_iter().partition(is_reject);
     let answers = [
@@ -104,6 +103,16 @@ async fn settle_on(
             // The original may come back, though what was asked for was or was not done.
             of.iter().for_each(|it| results[it.at] = Err(unknown(&failed)));
         }
+    }
+}
+
+/// A suspect that is handed back goes through its work queue into quarantine again: not in a hot loop.
+fn unhurried(source: Source, settlement: Settlement) -> Settlement {
+    match settlement {
+        Settlement::Release { after } if source == Source::Quarantine => {
+            Settlement::Release { after: after.max(REST) }
+        }
+        other => other,
     }
 }
 
@@ -143,14 +152,18 @@ fn again(lane: &Lane, raw: &Raw, message: &Message, after: Duration) -> Publicat
         true => wire::returned(raw, message),
         false => wire::forward(raw, message),
     };
-    lane.inner.delayed(lane.to_queue(raw, properties), &lane.queue, after)
+    let direct = lane.publication(Source::Work, raw, properties);
+    lane.inner.delayed(direct, &lane.queue, after)
 }
 
 fn aside(lane: &Lane, raw: &Raw, message: &Message, reason: &Reason) -> Publication {
     let now = lane.inner.options.clock.now();
     let stamp = (lane.inner.ids.next(now), now, reason);
     let properties = wire::set_aside(raw, message, stamp);
-    Publication { exchange: DEAD_EXCHANGE.into(), ..lane.to_queue(raw, properties) }
+    Publication {
+        exchange: DEAD_EXCHANGE.into(),
+        ..lane.publication(Source::Work, raw, properties)
+    }
 }
 
 /// Stores the copies, and notes which could not be.
@@ -204,13 +217,13 @@ fn not_routed(queue: &QueueName, exchange: &str, key: &str) -> TransportError {
 /// Keeps the leases of what was certainly not stored. What may be stored goes back to its queue, flagged.
 fn keep_or_return(
     lane: &Arc<Lane>,
-    line_of: fn(&Lane) -> &Line,
+    source: Source,
     epoch: i64,
     failed: Vec<Held>,
     results: &[Done],
 ) {
     let mut returned = Vec::new();
-    line_of(lane).leases_of(epoch, |leases| {
+    lane.consumer(source).line.leases_of(epoch, |leases| {
         for Held { at, tag, raw, .. } in failed {
             match results[at].as_ref().is_err_and(gives_up) {
                 true => returned.push(tag),
@@ -222,7 +235,7 @@ fn keep_or_return(
         let lane = lane.clone();
         tokio::spawn(async move {
             sleep(REST).await;
-            line_of(&lane).nack(epoch, &returned).await;
+            lane.consumer(source).line.nack(epoch, &returned).await;
         });
     }
 }

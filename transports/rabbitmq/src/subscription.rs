@@ -50,29 +50,24 @@ impl Subscription for RabbitSubscription {
             let mut arrived = std::pin::pin!(lane.arrived.notified());
             arrived.as_mut().enable();
             // Between looking and returning nothing is awaited: dropped before, nothing was handed out.
-            let alone = lane.hand_out_alone();
-            if !alone.is_empty() {
-                return Ok(alone);
-            }
-            // Not while such a one is in hand: should it take the process along, the next is not to blame.
-            lane.look_alone();
-            let some = lane.hand_out(max);
-            if !some.is_empty() {
-                return Ok(some);
-            }
             if let Some(fault) = lane.take_fault() {
                 return Err(fault);
             }
+            let some = lane.hand_out(max);
+            if !some.is_empty() {
+                lane.resume_quarantine();
+                return Ok(some);
+            }
             match lane.resume().await {
-                Err(failed) if !may_pass(&failed, deadline) => return Err(failed),
-                Err(_) => sleep(AWAY_PAUSE).await,
-                Ok(()) => {
-                    let _ = timeout_at(lane.alone.next_look().min(deadline), arrived).await;
+                Err(failed) if !may_pass(&failed, deadline) => {
+                    lane.take_fault(); // the same, found by a consumer that ended: told once
+                    return Err(failed);
                 }
+                Err(_) => sleep(AWAY_PAUSE).await,
+                Ok(()) => _ = timeout_at(deadline, arrived).await,
             }
             if Instant::now() >= deadline {
-                let alone = lane.hand_out_alone();
-                return Ok(if alone.is_empty() { lane.hand_out(max) } else { alone });
+                return Ok(lane.hand_out(max));
             }
         }
     }
@@ -92,7 +87,8 @@ impl Subscription for RabbitSubscription {
         _: Duration,
     ) -> Vec<Result<(), TransportError>> {
         let is_held = |delivery: &mut Delivery| {
-            let line = self.lane().line_of(&delivery.receipt);
+            let lane = self.lane();
+            let line = &lane.consumer(lane.source_of(&delivery.receipt)).line;
             let alive = line.live_channel().is_some();
             match alive && line.leases(|leases| leases.is_held(&delivery.receipt)) {
                 true => Ok(()),

@@ -14,8 +14,8 @@ use crate::{
 pub(crate) const DEAD_EXCHANGE: &str = "bezoar.dead";
 /// What a queue of messages set aside is called: its work queue's name, and this.
 const DEAD_SUFFIX: &str = ".dead";
-/// What the queue of messages that are run alone is called: its work queue's name, and this.
-const ALONE_SUFFIX: &str = ".alone";
+/// What the queue of suspects is called: its work queue's name, and this.
+const QUARANTINE_SUFFIX: &str = ".quarantine";
 /// The broker's own limit of deliveries, which would drop what it is reached by. Out of the way: we count.
 const DELIVERY_LIMIT: i64 = 1_000_000;
 
@@ -51,8 +51,8 @@ pub struct Binding {
 }
 
 impl Topology {
-    /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, a queue of those
-    /// that are run alone, and its ways back from the ladder of delays.
+    /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, its quarantine
+    /// queue, and its ways back from the ladder of delays.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Topology {
             exchanges: vec![DEAD_EXCHANGE.to_owned()],
             queues: vec![
                 Queue { name: dead, arguments: stored(queue_type) },
-                Queue { name: alone_queue(queue)?, arguments: arguments.clone() },
+                Queue { name: quarantine_queue(queue)?, arguments: arguments.clone() },
                 Queue { name: work, arguments },
             ],
             bindings,
@@ -101,16 +101,19 @@ pub(crate) fn dead_queue(queue: &QueueName) -> Result<String, Invalid> {
     beside(queue, DEAD_SUFFIX)
 }
 
-/// The queue of those messages of `queue` that are run alone.
-pub(crate) fn alone_queue(queue: &QueueName) -> Result<String, Invalid> {
-    beside(queue, ALONE_SUFFIX)
+/// The queue of those messages of `queue` that may have crashed their process.
+pub(crate) fn quarantine_queue(queue: &QueueName) -> Result<String, Invalid> {
+    beside(queue, QUARANTINE_SUFFIX)
 }
 
 fn beside(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
     let name = format!("{queue}{suffix}");
     match name.len() {
         ..=255 => Ok(name),
-        _ => Err(Invalid::new("queue name", "leaves no room for `.alone`, at most 249 bytes do")),
+        _ => Err(Invalid::new(
+            "queue name",
+            "leaves no room for `.quarantine`; at most 244 bytes do",
+        )),
     }
 }
 
@@ -140,7 +143,7 @@ fn behind_level(level: u32) -> String {
 
 /// Whether a queue is none that somebody sends to: a part of the ladder, or beside a work queue.
 pub(crate) fn is_inner(name: &str) -> bool {
-    is_delay_queue(name) || name.ends_with(DEAD_SUFFIX) || name.ends_with(ALONE_SUFFIX)
+    is_delay_queue(name) || name.ends_with(DEAD_SUFFIX) || name.ends_with(QUARANTINE_SUFFIX)
 }
 
 fn stored(queue_type: QueueType) -> FieldTable {
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_name_without_room_or_that_is_taken_is_refused() {
-        for name in ["x".repeat(250), "bezoar.delay.1>0.5".to_owned()] {
+        for name in ["x".repeat(245), "bezoar.delay.1>0.5".to_owned()] {
             let name = QueueName::new(name).unwrap();
             assert!(Topology::of_queue(&name, QueueType::Classic).is_err(), "{name}");
         }

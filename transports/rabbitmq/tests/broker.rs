@@ -16,6 +16,7 @@ mod broker {
     mod own_broker;
     mod process;
     mod proxy;
+    mod quarantine;
     mod redelivery;
     mod refused;
     mod support;

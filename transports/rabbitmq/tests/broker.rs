@@ -19,6 +19,7 @@ mod broker {
     mod quarantine;
     mod redelivery;
     mod refused;
+    mod repair;
     mod support;
     mod tls;
     mod topology;

@@ -162,15 +162,20 @@ impl Lane {
         quiet && self.receivers.load(Ordering::SeqCst) == 0
     }
 
-    /// Sees to it that the broker sends. Where the quarantine cannot be read nothing is fetched from the work
-    /// queue either: a suspect would have nowhere to go.
+    /// Sees to it that the broker sends. Where the quarantine is missing nothing is fetched from the work queue
+    /// either: a suspect would have nowhere to go. Where it is only out of reach the next `receive` tries again.
     pub(crate) async fn resume(self: &Arc<Self>) -> Result<(), TransportError> {
         let _control = self.control.lock().await;
         self.channel(Source::Work).await?;
-        for source in SOURCES {
-            if self.start(source).await? {
-                tokio::spawn(watch(Arc::downgrade(self)));
-            }
+        match self.start_watched(Source::Quarantine).await {
+            Err(failed) if !failed.is_transient() => Err(failed),
+            _ => self.start_watched(Source::Work).await,
+        }
+    }
+
+    async fn start_watched(self: &Arc<Self>, source: Source) -> Result<(), TransportError> {
+        if self.start(source).await? {
+            tokio::spawn(watch(Arc::downgrade(self)));
         }
         Ok(())
     }
@@ -183,11 +188,10 @@ impl Lane {
         let Ok(control) = self.control.clone().try_lock_owned() else { return };
         let lane = self.clone();
         tokio::spawn(async move {
-            match lane.start(Source::Quarantine).await {
-                Ok(true) => _ = tokio::spawn(watch(Arc::downgrade(&lane))),
-                Ok(false) => (),
-                Err(failed) if failed.is_transient() => sleep(LULL).await,
-                Err(failed) => lane.set_fault(failed),
+            match lane.start_watched(Source::Quarantine).await {
+                Err(failed) if !failed.is_transient() => lane.set_fault(failed),
+                Err(_) => sleep(LULL).await,
+                Ok(()) => (),
             }
             drop(control);
         });

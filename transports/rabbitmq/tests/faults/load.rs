@@ -24,7 +24,7 @@ use super::checker::{Checker, Verdict, body_of};
 /// How many messages are sent ahead to each worker.
 const PREFETCH: u32 = 16;
 const WORKERS: u32 = 2;
-/// What can be in flight at once: sent ahead, one alone, and moved at that moment, for each worker.
+/// What can be in flight at once: prefetched, one quarantined, and moved at that moment, for each worker.
 pub(crate) const IN_FLIGHT: u32 = WORKERS * (2 * PREFETCH + 1);
 /// How long RabbitMQ 3.10 may take until the list of its quorum queues is on the disk. One that is killed before
 /// comes back with a queue that has no leader, never gets one, and confirms nothing.

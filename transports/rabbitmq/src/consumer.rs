@@ -90,8 +90,9 @@ impl Lane {
             return Ok(false);
         }
         *running = None;
-        if source == Source::Quarantine && consumer.is_busy() {
-            return Ok(false);
+        let must_wait = source == Source::Quarantine && consumer.is_busy();
+        if must_wait || self.has_fault() {
+            return Ok(false); // a fault is told before the same message or queue causes it again
         }
         let channel = self.channel(source).await?;
         self.limit(&channel, source).await?;

@@ -151,6 +151,10 @@ impl Lane {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    pub(crate) fn has_fault(&self) -> bool {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     pub(crate) fn set_fault(&self, fault: TransportError) {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
         self.arrived.notify_waiters();

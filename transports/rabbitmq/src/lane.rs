@@ -218,10 +218,10 @@ impl Lane {
         Ok(())
     }
 
+    /// The work queue first: what it sends meanwhile would be taken for unused.
     async fn stop_all(&self) {
-        for source in SOURCES {
-            self.stop(source).await;
-        }
+        self.stop(Source::Work).await;
+        self.stop(Source::Quarantine).await;
     }
 
     /// Pauses an idle lane. Says whether there is nothing left to watch.
@@ -233,6 +233,9 @@ impl Lane {
         self.stop_all().await;
         if self.waiting() == 0 {
             return true;
+        }
+        if !self.is_idle() {
+            return false; // somebody began to receive meanwhile, and takes them
         }
         self.unused.store(true, Ordering::SeqCst);
         if self.others_consume().await {

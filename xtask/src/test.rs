@@ -106,6 +106,9 @@ impl Suite {
         let mut command = cargo(root);
         command.args(self.arguments).envs(environment.iter().cloned());
         if !filters.is_empty() {
+            if self.arguments.contains(&"nextest") {
+                command.arg("--no-tests=pass"); // they may fit only tests of another suite
+            }
             let dashes = (!self.arguments.contains(&"--")).then_some("--");
             command.args(dashes).args(filters);
         }

@@ -30,7 +30,6 @@ struct Readme;
 #[doc = include_str!("../../../docs/guide/dead-letters.md")]
 struct DeadLettersGuide;
 
-pub use bezoar_core::catalogue;
 pub use bezoar_core::{
     Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
     DeadLetterFeed, DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind,
@@ -39,6 +38,7 @@ pub use bezoar_core::{
     Sensitive, Settlement, Severity, SubscribeOptions, Subscription, SystemClock, Transport,
     TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
 };
+pub use bezoar_core::{blame, catalogue};
 pub use bezoar_memory as memory;
 pub use bezoar_ops as ops;
 #[cfg(feature = "rabbitmq")]

@@ -17,6 +17,7 @@
 //! ```
 
 mod admin;
+pub mod blame;
 pub mod catalogue;
 mod clock;
 mod dead_letter;

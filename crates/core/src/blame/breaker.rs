@@ -1,0 +1,317 @@
+//! The breaker of one route: it opens on evidence from distinct messages, and a sign of life closes it.
+//!
+//! While it is open there is a pause, then a round of probes with a budget. When the budget is used up and the last
+//! probe has ended without a sign of life, the next pause is twice as long. There are no timeouts: a budget that is left
+//! is used by whoever comes next, and a probe that is given up gives its part of the budget back.
+
+use std::{
+    collections::HashSet,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+
+use super::{Admission, CallOutcome, Moment, SOON, recent::Recent};
+use crate::Code;
+
+/// How many messages probe an endpoint in one round.
+const PROBES: u32 = 5;
+/// No pause is longer, whatever was configured or asked for.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// Of how many messages it is remembered that they were tried in this opening.
+const REMEMBERED: usize = 4_096;
+
+/// When a breaker opens, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerOptions {
+    /// How many distinct messages must fail, with no sign of life since the first of them started.
+    pub failures: NonZeroU32,
+    /// The first pause; it doubles with every round of probes that fails.
+    pub first_pause: Duration,
+    /// The longest pause, at most a day, before up to a tenth of it is added by chance, so that gateways which
+    /// lost an endpoint together do not probe it together.
+    pub longest_pause: Duration,
+}
+
+impl Default for BreakerOptions {
+    /// 5 messages; from 1 s to 15 s.
+    fn default() -> Self {
+        Self {
+            failures: NonZeroU32::new(5).expect("5 is not 0"),
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(15),
+        }
+    }
+}
+
+/// What a breaker does at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BreakerState {
+    /// Everything may pass.
+    #[default]
+    Closed,
+    /// Nothing may pass before the next probe.
+    Open,
+    /// Probes are running.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// The state as people write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half-open",
+        }
+    }
+}
+
+/// How a breaker stands, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BreakerStatus {
+    /// What it does.
+    pub state: BreakerState,
+    /// The code of the latest evidence, while it is not closed.
+    pub code: Option<Code>,
+    /// How many messages opened it.
+    pub messages: usize,
+    /// For how long it has not been closed.
+    pub open_for: Duration,
+    /// When the next probe may go out; nothing if it may now.
+    pub next_probe: Duration,
+}
+
+/// One failed call, as evidence that the endpoint does not work.
+#[derive(Debug)]
+pub(super) struct Evidence<'a> {
+    pub(super) key: u64,
+    pub(super) started: Instant,
+    pub(super) last_failure_at: Option<Timestamp>,
+    pub(super) outcome: CallOutcome,
+    pub(super) code: &'a Code,
+}
+
+#[derive(Debug)]
+pub(super) struct Breaker {
+    options: Option<BreakerOptions>,
+    last_life: Option<Moment>,
+    gathered: Gathered,
+    opening: Option<Opening>,
+    rounds: u64,
+}
+
+/// The evidence since the last sign of life.
+#[derive(Debug, Default)]
+struct Gathered {
+    messages: HashSet<u64>,
+    /// Those whose credential or URL was refused; also of calls that started before the last sign of life.
+    misdirected: HashSet<u64>,
+    careful: bool,
+    /// Something else than "nothing could be sent" was seen.
+    was_sent: bool,
+    asked: Duration,
+}
+
+#[derive(Debug)]
+struct Opening {
+    since: Instant,
+    code: Code,
+    messages: usize,
+    pause: Duration,
+    until: Instant,
+    round: Round,
+    /// Messages that were tried, and the round in which they last stood back for untried ones.
+    tried: Recent<u64>,
+}
+
+#[derive(Debug)]
+struct Round {
+    number: u64,
+    left: u32,
+    running: u32,
+    asked: Duration,
+}
+
+impl Breaker {
+    pub(super) fn new(options: Option<BreakerOptions>) -> Self {
+        let options = options.map(|mut options| {
+            options.longest_pause = options.longest_pause.min(LONGEST);
+            options.first_pause = options.first_pause.min(options.longest_pause);
+            options
+        });
+        Self { options, last_life: None, gathered: Gathered::default(), opening: None, rounds: 0 }
+    }
+
+    /// How many may pass; no answer means any number.
+    pub(super) fn admit(&self, now: Instant) -> Option<Admission> {
+        let opening = self.opening.as_ref()?;
+        if opening.until > now {
+            return Some(Admission::Wait(opening.until - now));
+        }
+        let left = NonZeroU32::new(opening.round.left);
+        Some(left.map_or(Admission::WaitForCall, Admission::UpTo))
+    }
+
+    /// Lets a message pass, as a probe of a round if the breaker is open, or says how long it should wait.
+    pub(super) fn enter(&mut self, key: u64, now: Instant) -> Result<Option<u64>, Duration> {
+        let Some(opening) = &mut self.opening else { return Ok(None) };
+        if opening.until > now {
+            return Err(opening.until - now);
+        }
+        let round = &mut opening.round;
+        if round.left == 0 {
+            return Err(self.options.map_or(SOON, |options| options.first_pause));
+        }
+        match opening.tried.get(key) {
+            // Those that were not tried yet go first, if there are any.
+            Some(stood_back) if *stood_back < round.number => {
+                opening.tried.set(key, round.number);
+                return Err(SOON);
+            }
+            _ => opening.tried.set(key, round.number - 1),
+        }
+        round.left -= 1;
+        round.running += 1;
+        Ok(Some(round.number))
+    }
+
+    /// A sign of life: closes the breaker and clears all evidence.
+    pub(super) fn life(&mut self, at: Moment) {
+        self.last_life = Some(at);
+        self.gathered = Gathered::default();
+        self.opening = None;
+    }
+
+    /// Notes evidence, and opens if there is enough.
+    pub(super) fn note(&mut self, evidence: Evidence<'_>, now: Instant, chance: f64) {
+        let Some(options) = self.options else { return };
+        let most = options.failures.get() as usize;
+        if evidence.outcome == CallOutcome::Misdirected && self.gathered.misdirected.len() < most {
+            self.gathered.misdirected.insert(evidence.key);
+        }
+        if self.is_void(&evidence) {
+            return;
+        }
+        let gathered = &mut self.gathered;
+        if gathered.messages.len() < most {
+            gathered.messages.insert(evidence.key);
+        }
+        gathered.careful |= evidence.outcome.calls_for_care();
+        gathered.was_sent |= evidence.outcome != CallOutcome::Unsent;
+        gathered.asked = gathered.asked.max(evidence.outcome.asked());
+        match &mut self.opening {
+            Some(opening) => opening.went_on(&evidence),
+            None if gathered.messages.len() >= most => self.open(evidence, options, now, chance),
+            None => (),
+        }
+    }
+
+    /// Whether enough messages were refused for a wrong credential or URL to blame the route for it.
+    pub(super) fn is_known_misdirected(&self) -> bool {
+        let known = self.gathered.misdirected.len();
+        self.options.is_some_and(|options| known >= options.failures.get() as usize)
+    }
+
+    /// Notes that a probe ended. Unless it was a sign of life, the last one of its round begins the next pause.
+    pub(super) fn probe_ended(&mut self, round: u64, asked: Duration, now: Instant, chance: f64) {
+        let careful = self.gathered.careful;
+        let (Some(options), Some(opening)) = (self.options, self.of_round(round)) else { return };
+        opening.round.running -= 1;
+        opening.round.asked = opening.round.asked.max(asked);
+        if opening.round.left > 0 || opening.round.running > 0 {
+            return;
+        }
+        opening.pause = (opening.pause * 2).min(options.longest_pause);
+        opening.until = now + lengthened(opening.pause, opening.round.asked, chance);
+        opening.round = Round::new(round + 1, careful);
+        self.rounds = round + 1;
+    }
+
+    /// Notes that a probe was given up: somebody else may take its place.
+    pub(super) fn probe_abandoned(&mut self, round: u64) {
+        if let Some(opening) = self.of_round(round) {
+            opening.round.running -= 1;
+            opening.round.left += 1;
+        }
+    }
+
+    /// The host can be reached: what only spoke against that is forgotten.
+    pub(super) fn reachable(&mut self, now: Instant) {
+        if self.gathered.was_sent {
+            return;
+        }
+        match self.opening {
+            Some(_) => self.probe_now(now),
+            None => self.gathered = Gathered::default(),
+        }
+    }
+
+    pub(super) fn probe_now(&mut self, now: Instant) {
+        if let Some(opening) = &mut self.opening {
+            opening.until = opening.until.min(now);
+        }
+    }
+
+    pub(super) fn status(&self, now: Instant) -> BreakerStatus {
+        let Some(opening) = &self.opening else { return BreakerStatus::default() };
+        let probing = opening.round.running > 0;
+        BreakerStatus {
+            state: if probing { BreakerState::HalfOpen } else { BreakerState::Open },
+            code: Some(opening.code.clone()),
+            messages: opening.messages,
+            open_for: now.saturating_duration_since(opening.since),
+            next_probe: opening.until.saturating_duration_since(now),
+        }
+    }
+
+    /// What started before the last sign of life says nothing about the time since, and a message that had failed
+    /// before it speaks of itself.
+    fn is_void(&self, evidence: &Evidence<'_>) -> bool {
+        let Some(life) = self.last_life else { return false };
+        evidence.started < life.now || evidence.last_failure_at.is_some_and(|at| at < life.wall)
+    }
+
+    fn open(&mut self, last: Evidence<'_>, options: BreakerOptions, now: Instant, chance: f64) {
+        self.rounds += 1;
+        let mut tried = Recent::new(REMEMBERED);
+        for key in &self.gathered.messages {
+            tried.set(*key, self.rounds - 1);
+        }
+        self.opening = Some(Opening {
+            since: now,
+            code: last.code.clone(),
+            messages: self.gathered.messages.len(),
+            pause: options.first_pause,
+            until: now + lengthened(options.first_pause, self.gathered.asked, chance),
+            round: Round::new(self.rounds, self.gathered.careful),
+            tried,
+        });
+    }
+
+    fn of_round(&mut self, number: u64) -> Option<&mut Opening> {
+        self.opening.as_mut().filter(|opening| opening.round.number == number)
+    }
+}
+
+impl Opening {
+    /// More evidence while it is open.
+    fn went_on(&mut self, evidence: &Evidence<'_>) {
+        self.code = evidence.code.clone();
+        if self.tried.get(evidence.key).is_none() {
+            self.tried.set(evidence.key, self.round.number - 1);
+        }
+    }
+}
+
+impl Round {
+    fn new(number: u64, careful: bool) -> Self {
+        let left = if careful { 1 } else { PROBES };
+        Self { number, left, running: 0, asked: Duration::ZERO }
+    }
+}
+
+fn lengthened(pause: Duration, asked: Duration, chance: f64) -> Duration {
+    pause.mul_f64(1.0 + 0.1 * chance).max(asked.min(LONGEST))
+}

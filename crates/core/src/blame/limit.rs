@@ -1,0 +1,42 @@
+//! How many calls may run at a time: halved when the endpoint asks to wait, raised one by one as calls succeed.
+
+use std::{num::NonZeroU32, time::Instant};
+
+#[derive(Debug)]
+pub(super) struct Limit {
+    most: u32,
+    current: u32,
+    successes: u32,
+    halved_at: Option<Instant>,
+}
+
+impl Limit {
+    pub(super) fn new(most: NonZeroU32) -> Self {
+        Self { most: most.get(), current: most.get(), successes: 0, halved_at: None }
+    }
+
+    pub(super) fn current(&self) -> u32 {
+        self.current
+    }
+
+    /// Calls that were in flight together are one reason, not many: those that started before the limit was
+    /// halved do not halve it again.
+    pub(super) fn throttled(&mut self, started: Instant, now: Instant) {
+        if self.halved_at.is_none_or(|at| started >= at) {
+            self.current = (self.current / 2).max(1);
+            self.successes = 0;
+            self.halved_at = Some(now);
+        }
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        if self.current == self.most {
+            return;
+        }
+        self.successes += 1;
+        if self.successes >= self.current {
+            self.current += 1;
+            self.successes = 0;
+        }
+    }
+}

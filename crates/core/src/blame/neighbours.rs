@@ -1,0 +1,51 @@
+//! What happened to other messages since one failed last.
+
+use super::{CallOutcome, recent::Recent};
+
+/// Of how many messages it is remembered when they failed last.
+const REMEMBERED: usize = 16_384;
+
+/// Counts outcomes, and remembers for each message that failed how far the counts were then.
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    counts: Counts,
+    at_last_failure: Recent<Counts>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    done: u64,
+    /// Ambiguous, or not sent at all.
+    unclear: u64,
+    all: u64,
+}
+
+impl Default for Neighbours {
+    fn default() -> Self {
+        Self { counts: Counts::default(), at_last_failure: Recent::new(REMEMBERED) }
+    }
+}
+
+impl Neighbours {
+    /// Counts an outcome of a message.
+    pub(super) fn note(&mut self, key: u64, outcome: CallOutcome) {
+        let unclear = matches!(outcome, CallOutcome::Ambiguous { .. } | CallOutcome::Unsent);
+        self.counts.all += 1;
+        self.counts.unclear += u64::from(unclear);
+        if outcome == CallOutcome::Done {
+            self.counts.done += 1;
+            self.at_last_failure.remove(key);
+        } else {
+            self.at_last_failure.set(key, self.counts);
+        }
+    }
+
+    /// Whether others speak against a message that just failed: since its last failure at least one succeeded,
+    /// and fewer than half of them had an unclear outcome. Its own outcomes are not among them, because it
+    /// had none since.
+    pub(super) fn speak_against(&self, key: u64) -> bool {
+        let Some(then) = self.at_last_failure.get(key) else { return false };
+        let (done, unclear) = (self.counts.done - then.done, self.counts.unclear - then.unclear);
+        done > 0 && unclear * 2 < self.counts.all - then.all
+    }
+}

@@ -1,0 +1,120 @@
+//! Whose fault a call is.
+
+use super::*;
+
+#[test]
+fn each_outcome_is_judged_by_itself_where_there_is_no_neighbour() {
+    for (outcome, expected) in [
+        (CallOutcome::Done, Judgement::Counts),
+        (CallOutcome::Answered, Judgement::Counts),
+        (THROTTLED, UNCOUNTED),
+        (CallOutcome::Unsent, UNCOUNTED),
+        (AMBIGUOUS, UNCOUNTED),
+        (DROPPED, SUSPECTED),
+        (CallOutcome::Misdirected, Judgement::Counts),
+        (CallOutcome::Gone, Judgement::PauseRoute),
+        (CallOutcome::Failed, Judgement::Counts),
+    ] {
+        assert_eq!(Sim::new().call(1, outcome), expected, "{outcome:?}");
+        assert_eq!(
+            Sim::without_breaker().call(1, outcome),
+            expected,
+            "{outcome:?} without breaker"
+        );
+    }
+}
+
+#[test]
+fn a_failure_counts_also_as_a_probe_and_what_was_never_sent_never_does() {
+    let mut sim = Sim::new();
+    sim.open_by(CallOutcome::Failed);
+    sim.pass(SECOND);
+    assert_eq!(sim.call(1, CallOutcome::Failed), Judgement::Counts);
+    assert_eq!(sim.call(2, CallOutcome::Unsent), UNCOUNTED);
+    assert_eq!(sim.call(3, THROTTLED), UNCOUNTED);
+    for key in 10..20 {
+        sim.blame.breaker.life(sim.moment());
+        sim.call(key, CallOutcome::Done);
+    }
+    assert_eq!(sim.call(2, CallOutcome::Unsent), UNCOUNTED, "whatever neighbours do");
+}
+
+/// What others did since the last failure of message 1, and whether it is suspected when it fails again.
+fn check_neighbours(others: &[CallOutcome], expected: Judgement) {
+    let mut sim = Sim::without_breaker();
+    sim.call(1, AMBIGUOUS);
+    for (outcome, key) in others.iter().zip(10..) {
+        sim.call(key, *outcome);
+    }
+    assert_eq!(sim.call(1, AMBIGUOUS), expected, "{others:?}");
+}
+
+#[test]
+fn neighbours_that_succeed_speak_against_a_message_and_those_that_fail_alike_for_it() {
+    use CallOutcome::{Answered, Done, Failed, Unsent};
+    check_neighbours(&[], UNCOUNTED);
+    check_neighbours(&[Done], SUSPECTED);
+    check_neighbours(&[Answered, Answered], UNCOUNTED);
+    check_neighbours(&[Done, AMBIGUOUS], UNCOUNTED);
+    check_neighbours(&[Done, Unsent], UNCOUNTED);
+    check_neighbours(&[Done, Done, Unsent], SUSPECTED);
+    check_neighbours(&[Done, Failed, AMBIGUOUS], SUSPECTED);
+    check_neighbours(&[Done, Unsent, AMBIGUOUS], UNCOUNTED);
+}
+
+#[test]
+fn the_first_failure_of_a_message_raises_nothing_even_among_successes() {
+    let mut sim = Sim::new();
+    sim.call(2, CallOutcome::Done);
+    sim.call(3, CallOutcome::Done);
+    assert_eq!(sim.call(1, AMBIGUOUS), UNCOUNTED);
+}
+
+#[test]
+fn a_message_is_alone_only_if_nobody_was_there_from_beginning_to_end() {
+    let mut sim = Sim::new();
+    let first = sim.enter(1);
+    let second = sim.enter(2);
+    assert_eq!(sim.leave(second, DROPPED), UNCOUNTED, "somebody was there before");
+    assert_eq!(sim.leave(first, DROPPED), UNCOUNTED, "somebody came and went");
+    assert_eq!(sim.call(3, DROPPED), SUSPECTED);
+}
+
+#[test]
+fn a_wrong_credential_costs_as_many_messages_as_open_the_breaker() {
+    let mut sim = Sim::new();
+    let calls: Vec<_> = (0..16).map(|key| sim.enter(key)).collect();
+    let judged: Vec<_> =
+        calls.into_iter().map(|call| sim.leave(call, CallOutcome::Misdirected)).collect();
+    assert_eq!(judged[..5], [Judgement::Counts; 5]);
+    assert_eq!(judged[5..], [UNCOUNTED; 11]);
+    assert_eq!(sim.state(), BreakerState::Open);
+    sim.pass(SECOND);
+    assert_eq!(sim.call(20, CallOutcome::Misdirected), UNCOUNTED, "the probe");
+}
+
+#[test]
+fn a_credential_that_expires_under_load_costs_no_more() {
+    let mut sim = Sim::new();
+    let calls: Vec<_> = (0..15).map(|key| sim.enter(key)).collect();
+    sim.call(20, CallOutcome::Done);
+    let judged = calls.into_iter().map(|call| sim.leave(call, CallOutcome::Misdirected));
+    assert_eq!(judged.filter(|it| *it == Judgement::Counts).count(), 5);
+}
+
+#[test]
+fn without_a_breaker_a_wrong_credential_always_counts() {
+    let mut sim = Sim::without_breaker();
+    for key in 0..20 {
+        assert_eq!(sim.call(key, CallOutcome::Misdirected), Judgement::Counts);
+    }
+}
+
+#[test]
+fn gone_is_about_the_message_once_something_succeeded() {
+    let mut sim = Sim::new();
+    sim.call(1, CallOutcome::Answered);
+    assert_eq!(sim.call(2, CallOutcome::Gone), Judgement::PauseRoute);
+    sim.call(1, CallOutcome::Done);
+    assert_eq!(sim.call(2, CallOutcome::Gone), Judgement::Counts);
+}

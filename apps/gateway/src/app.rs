@@ -8,7 +8,7 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Clock, Depth, Destination, ErrorKind, MessageId, Outgoing, QueueAdmin, QueueName,
+    Bezoar, Clock, Code, Depth, Destination, ErrorKind, MessageId, Outgoing, QueueAdmin, QueueName,
     Shutdown, Transport, TransportError,
     catalogue::{Act, Catalogue, Filter},
     ops::Conductor,
@@ -330,11 +330,16 @@ impl Figures {
     pub(crate) fn to_json(&self) -> Value {
         let age = |since: Option<Timestamp>| since.map(|since| self.age(since).as_secs_f64());
         let route = self.route.as_ref().map(|route| {
+            let breaker = route.breaker();
+            let while_open = |time: Duration| breaker.code.is_some().then(|| time.as_secs_f64());
             json!({
                 "name": route.name(),
                 "to": route.config().to.origin(),
                 "paused": route.paused(),
-                "breaker": route.breaker().as_str(),
+                "breaker": breaker.state.as_str(),
+                "breaker_code": breaker.code.as_ref().map(Code::as_str),
+                "breaker_open_seconds": while_open(breaker.open_for),
+                "breaker_next_probe_seconds": while_open(breaker.next_probe),
                 "per_second": route.per_second(),
                 "trouble": route.trouble(),
             })

@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use bezoar::{
     Bezoar, Clock, Shutdown, SystemClock, Worker,
+    blame::BlameOptions,
     catalogue::Catalogue,
     ops::{Conductor, Reporting},
     sqlite,
@@ -31,11 +32,10 @@ use crate::{
     broker::Broker,
     config::{self, Config, DeadLetterMode, Reload, Role, Watch},
     endpoint::{
-        Breaker, BreakerOptions, Client, ClientOptions, Endpoint, EndpointOptions, PauseRequest,
-        Rate,
+        Breaker, Client, ClientOptions, Endpoint, EndpointOptions, Origins, PauseRequest, Rate,
     },
     intakes::Intakes,
-    route::{PAUSED, Route, Source, Valve, paused_setting},
+    route::{GONE, Route, Source, Valve, paused_by, paused_setting},
     server,
     telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
     token,
@@ -50,8 +50,8 @@ pub struct Gateway {
     app: Arc<App>,
     config: Mutex<Config>,
     client: Mutex<Client>,
-    /// Routes to the same destination share a breaker, if they have the same settings for it.
-    breakers: Mutex<Vec<(String, BreakerOptions, Breaker)>>,
+    /// Routes to the same origin tell each other whether it can be reached.
+    origins: Origins,
     /// Routes that a reload has ended, and whose last deliveries may still be under way.
     ending: Mutex<Vec<Arc<Route>>>,
     token: Option<GeneratedToken>,
@@ -117,7 +117,7 @@ impl Gateway {
         );
         let gateway = Self {
             client: Mutex::new(client(&config)),
-            breakers: Mutex::default(),
+            origins: Origins::default(),
             ending: Mutex::default(),
             token,
             serving: tokio::spawn(serving),
@@ -212,10 +212,10 @@ impl Gateway {
     }
 
     async fn start_route(&self, config: &config::Route, watch: Watch) -> Result<()> {
-        let (name, origin) = (config.name.as_str(), config.to.origin().to_owned());
-        let breaker = self.breaker(origin, config.breaker);
+        let name = config.name.as_str();
+        let breaker = self.origins.breaker(name, config.to.origin(), blame(config));
         let paused = match self.app.catalogue.setting(&paused_setting(name)).await? {
-            Some(_) => Some(PAUSED),
+            Some(setting) => Some(paused_by(&setting)),
             None => config.paused.then_some("paused by configuration"),
         };
         let valve = Arc::new(Valve::new(breaker.clone(), paused));
@@ -223,6 +223,7 @@ impl Gateway {
         let endpoint = self.endpoint(config, breaker, valve.clone());
         let worker = Worker::new(config.from.as_str(), endpoint.clone())?
             .policy(config.retry)
+            .uncounted(config.uncounted)
             .immediate_retries(config.immediate_retries)
             .max_deliveries(config.max_deliveries)
             .timeout(endpoint.longest() + MARGIN)
@@ -243,7 +244,8 @@ impl Gateway {
     fn source(&self, config: &config::Route, watch: Watch) -> Source {
         let Some(broker) = self.app.broker(&config.from) else {
             let bezoar = &self.app.bezoar;
-            return Source { transport: bezoar.transport().clone(), admin: bezoar.admin().clone() };
+            let (transport, admin) = (bezoar.transport().clone(), bezoar.admin().clone());
+            return Source { transport, admin, catalogue: self.app.catalogue.clone() };
         };
         let mode = config.dead_letter.unwrap_or(DeadLetterMode::Publish);
         let broker = Arc::new(broker.dead_lettering(mode));
@@ -252,18 +254,8 @@ impl Gateway {
             (DeadLetterMode::Reject, Watch::Take) => transport.announcing(),
             _ => transport,
         };
-        Source { transport: Arc::new(transport), admin: broker }
-    }
-
-    fn breaker(&self, destination: String, options: BreakerOptions) -> Breaker {
-        let mut breakers = lock(&self.breakers);
-        let known = breakers.iter().find(|known| (&known.0, known.1) == (&destination, options));
-        if let Some((.., breaker)) = known {
-            return breaker.clone();
-        }
-        let breaker = Breaker::new(&destination, options);
-        breakers.push((destination, options, breaker.clone()));
-        breaker
+        let catalogue = self.app.catalogue.clone();
+        Source { transport: Arc::new(transport), admin: broker, catalogue }
     }
 
     fn endpoint(&self, config: &config::Route, breaker: Breaker, valve: Arc<Valve>) -> Endpoint {
@@ -275,11 +267,7 @@ impl Gateway {
                 code,
                 "the route was paused: its endpoint must not be called any more"
             );
-            valve.pause(if code == "http.410" {
-                "the endpoint is gone (410)"
-            } else {
-                "its address may not be dialled"
-            });
+            valve.pause(if code == "http.410" { GONE } else { "its address may not be dialled" });
         };
         let options = EndpointOptions {
             timeout: config.timeout,
@@ -327,6 +315,11 @@ impl Gateway {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn blame(config: &config::Route) -> BlameOptions {
+    let concurrency = NonZeroU32::new(config.concurrency).unwrap_or(NonZeroU32::MIN);
+    BlameOptions { breaker: config.breaker, concurrency }
 }
 
 /// So many at once after a rest as the rate allows in a second, and one at least.

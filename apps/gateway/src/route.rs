@@ -10,7 +10,10 @@ use async_trait::async_trait;
 use bezoar::{
     Event, Gate, Host, Message, Observer, QueueAdmin, QueueName, Shutdown, Transport,
     TransportError, Worker,
+    blame::{BreakerState, BreakerStatus},
+    catalogue::{Act, Catalogue, Verb},
 };
+use jiff::Timestamp;
 use tokio::{
     sync::{Mutex, watch},
     task::JoinHandle,
@@ -19,23 +22,32 @@ use tokio::{
 
 use crate::{
     config,
-    endpoint::{Breaker, BreakerState},
+    endpoint::Breaker,
     rate::Throughput,
     telemetry::{self, RouteMetrics},
 };
 
-/// Why a route is paused that somebody paused.
+/// Why a route is paused that an operator paused.
 pub(crate) const PAUSED: &str = "paused by an operator";
+/// Why a route is paused whose endpoint answered 410.
+pub(crate) const GONE: &str = "the endpoint is gone (410)";
 
-/// Where it is kept that somebody paused a route, so that it stays so after a restart.
+/// Where it is kept that a route is paused, so that it stays so after a restart.
 pub(crate) fn paused_setting(route: &str) -> String {
     format!("paused/{route}")
+}
+
+/// Why a route is paused, by what was kept.
+pub(crate) fn paused_by(setting: &str) -> &'static str {
+    if setting == GONE { GONE } else { PAUSED }
 }
 
 /// Where a route's queue is.
 pub(crate) struct Source {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) admin: Arc<dyn QueueAdmin>,
+    /// Where settings are kept.
+    pub(crate) catalogue: Arc<dyn Catalogue>,
 }
 
 /// A route that runs until it is stopped.
@@ -65,7 +77,11 @@ impl Route {
             .gate(valve.clone())
             .observer(Arc::new(Count(throughput.clone())))
             .observer(trouble.clone());
-        let running = tokio::spawn(work(source, worker, trouble.clone(), shutdown.clone()));
+        let gone = remember_gone(source.catalogue.clone(), config.name.to_string(), valve.clone());
+        let work = work(source, worker, trouble.clone(), shutdown.clone());
+        let running = tokio::spawn(async move {
+            tokio::select! { biased; () = gone => (), () = work => () }
+        });
         let running = Mutex::new(Some(running));
         Self { config, valve, metrics, throughput, trouble, shutdown, running }
     }
@@ -118,9 +134,9 @@ impl Route {
         tracing::warn!(route = self.name(), why, "route paused");
     }
 
-    /// Takes messages again.
-    pub(crate) fn resume(&self) {
-        self.valve.resume();
+    /// Takes messages again, and probes the endpoint at once if its breaker is open.
+    pub(crate) fn resume(&self, now: Timestamp) {
+        self.valve.resume(now);
         tracing::info!(route = self.name(), "route resumed");
     }
 
@@ -134,18 +150,18 @@ impl Route {
         self.trouble.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How its breaker stands.
-    pub(crate) fn breaker(&self) -> BreakerState {
-        self.valve.breaker.state()
+    /// How its breaker stands, and why.
+    pub(crate) fn breaker(&self) -> BreakerStatus {
+        self.valve.breaker.status()
     }
 
     /// Shows how it stands to those who measure.
     pub(crate) fn measure(&self) {
         self.metrics.set_paused(self.paused().is_some());
-        self.metrics.set_breaker(match self.breaker() {
+        self.metrics.set_breaker(match self.breaker().state {
             BreakerState::Closed => telemetry::BreakerState::Closed,
             BreakerState::HalfOpen => telemetry::BreakerState::HalfOpen,
-            BreakerState::Open { .. } => telemetry::BreakerState::Open,
+            BreakerState::Open => telemetry::BreakerState::Open,
         });
     }
 
@@ -172,6 +188,26 @@ async fn work(source: Source, worker: Worker, trouble: Arc<Trouble>, shutdown: S
     trouble.resumed(queue);
     if let Err(defect) = Host::new().worker(source.transport, worker).run(shutdown).await {
         tracing::error!(%defect, "the route ended by a defect");
+    }
+}
+
+/// Keeps it that the endpoint is gone, so that the route stays paused after a restart.
+async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, valve: Arc<Valve>) {
+    let mut paused = valve.paused.subscribe();
+    loop {
+        let _ = paused.wait_for(|why| *why != Some(GONE)).await; // it may be known from before a restart
+        let _ = paused.wait_for(|why| *why == Some(GONE)).await;
+        let act = Act {
+            who: "gateway".to_owned(),
+            from: String::new(),
+            verb: Verb::Pause,
+            target: format!("route {route}"),
+            why: GONE.to_owned(),
+        };
+        while let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &act).await {
+            tracing::warn!(route, %error, "cannot store that the route is paused; trying again");
+            sleep(PAUSES.1).await;
+        }
     }
 }
 
@@ -209,19 +245,26 @@ impl Observer for Trouble {
 #[derive(Debug)]
 pub(crate) struct Valve {
     paused: watch::Sender<Option<&'static str>>,
+    resumed_at: std::sync::Mutex<Option<Timestamp>>,
     breaker: Breaker,
 }
 
 impl Valve {
     pub(crate) fn new(breaker: Breaker, paused: Option<&'static str>) -> Self {
-        Self { paused: watch::Sender::new(paused), breaker }
+        Self {
+            paused: watch::Sender::new(paused),
+            resumed_at: std::sync::Mutex::default(),
+            breaker,
+        }
     }
 
     pub(crate) fn pause(&self, why: &'static str) {
         self.paused.send_replace(Some(why));
     }
 
-    fn resume(&self) {
+    fn resume(&self, now: Timestamp) {
+        *self.resumed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        self.breaker.probe_now();
         self.paused.send_replace(None);
     }
 }
@@ -241,6 +284,10 @@ impl Gate for Valve {
 
     fn is_open(&self) -> bool {
         self.paused.borrow().is_none() && self.breaker.admits()
+    }
+
+    fn resumed_at(&self) -> Option<Timestamp> {
+        *self.resumed_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -38,7 +38,7 @@ async fn a_message_is_delivered_with_what_is_known_about_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_is_retried_and_then_set_aside_with_its_history() {
     let endpoint = Endpoint::start().await;
-    endpoint.answers([500, 503, 500]);
+    endpoint.answers([500, 503, 500, 500]);
     let lab = Lab::start(&route(endpoint.port, "")).await;
     lab.send("lab", &[("bezoar-id", "m-1")], "CANARY").await;
     lab.until("lab", |row| row["dead"] == 1).await;
@@ -49,9 +49,12 @@ async fn what_fails_is_retried_and_then_set_aside_with_its_history() {
     let (_, shown) = lab.get(&format!("/v1/dead-letters/{}", dead["id"])).await;
     let codes: Vec<_> =
         shown["history"].as_array().unwrap().iter().map(|it| it["code"].clone()).collect();
-    assert_eq!(codes, ["http.500", "http.503", "http.500"]);
+    assert_eq!(codes, ["http.500", "http.500", "http.500"]);
+    let uncounted = &shown["uncounted"];
+    assert_eq!((&uncounted["count"], &uncounted["suspected"]), (&1.into(), &0.into()));
+    assert_eq!(uncounted["code"], "http.503");
     assert!(!format!("{list}{shown}").contains("CANARY"));
-    assert_eq!(endpoint.so_far(), 3);
+    assert_eq!(endpoint.so_far(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar_core::{
     Attempt, Code, ContentType, CorrelationId, DeadLetterId, Detail, FailureKind, Invalid, Ledger,
-    Message, MessageId, MessageType, QueueName, Reason,
+    Message, MessageId, MessageType, QueueName, Reason, UncountedSummary,
     catalogue::{CauseId, Entry, EntryState, Record},
     millis,
 };
@@ -52,7 +52,21 @@ struct Line {
     reason: Why,
     message: Envelope,
     ledger: Counts,
+    /// Failures that used up no retry; lines of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uncounted: Option<Uncounted>,
     history: Vec<Try>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Uncounted {
+    count: u32,
+    suspected: u32,
+    first: Timestamp,
+    last: Timestamp,
+    waited_ms: u64,
+    code: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,6 +133,7 @@ pub fn write_line(origin: &str, record: &Record) -> Result<String, ExportError> 
             released: message.ledger.released,
             replayed: message.ledger.replayed,
         },
+        uncounted: message.ledger.uncounted.as_ref().map(written_uncounted),
         history: message.ledger.history().iter().map(written).collect(),
     };
     serde_json::to_string(&line).map_err(ExportError)
@@ -138,6 +153,28 @@ fn envelope(message: &Message) -> Envelope {
         headers: message.headers.iter().map(header).collect(),
         body_base64: STANDARD.encode(message.body.reveal()),
     }
+}
+
+fn written_uncounted(summary: &UncountedSummary) -> Uncounted {
+    Uncounted {
+        count: summary.count,
+        suspected: summary.suspected,
+        first: summary.first,
+        last: summary.last,
+        waited_ms: summary.waited.as_millis() as u64,
+        code: summary.code.to_string(),
+    }
+}
+
+fn read_uncounted(line: Uncounted) -> Result<UncountedSummary, Invalid> {
+    Ok(UncountedSummary {
+        count: line.count,
+        suspected: line.suspected,
+        first: line.first,
+        last: line.last,
+        waited: Duration::from_millis(line.waited_ms),
+        code: Code::new(line.code)?,
+    })
 }
 
 fn written(attempt: &Attempt) -> Try {
@@ -169,6 +206,7 @@ pub fn read_line(line: &str) -> Result<(String, Record), ImportError> {
     let Counts { acquired, failed, released, replayed } = line.ledger;
     let mut message = message(line.message)?;
     message.ledger = Ledger::restored(acquired, failed, released, replayed, history);
+    message.ledger.uncounted = line.uncounted.map(read_uncounted).transpose()?;
     let mut entry = entry(&message, QueueName::new(&line.queue)?, &reason, line.at)?;
     entry.state = match line.state.as_str() {
         "edited" => EntryState::Edited,

@@ -56,7 +56,7 @@ async fn set_paused(
     app.catalogue().set(&setting, kept, &act).await?;
     match paused {
         true => route.pause(PAUSED),
-        false => route.resume(),
+        false => route.resume(app.now()),
     }
     Ok(Json(json!({ "route": route.name(), "paused": paused })))
 }

@@ -2,7 +2,7 @@
 //! into any of it.
 
 use bezoar::{
-    Attempt,
+    Attempt, UncountedSummary,
     catalogue::{
         AuditEntry, Cause, Count, Entry, EntryState, Ids, Item, ItemState, Operation, Record, Task,
     },
@@ -45,11 +45,23 @@ pub(super) fn record(record: &Record) -> Value {
     all["causation_id"] = message.causation_id.as_ref().map(|id| id.as_str()).into();
     all["acquired"] = message.ledger.acquired.into();
     all["released"] = message.ledger.released.into();
+    all["uncounted"] = message.ledger.uncounted.as_ref().map(uncounted).into();
     all["history"] = message.ledger.history().iter().map(attempt).collect();
     all["headers"] = message.headers.iter().map(header).collect();
     all["lineage"] = record.lineage.iter().map(|id| id.0).collect();
     all["operations"] = record.operations.iter().map(|id| id.0).collect();
     all
+}
+
+/// Failures that used up no retry.
+fn uncounted(summary: &UncountedSummary) -> Value {
+    json!({
+        "count": summary.count,
+        "suspected": summary.suspected,
+        "first": summary.first.to_string(),
+        "last": summary.last.to_string(),
+        "code": summary.code.as_str(),
+    })
 }
 
 fn attempt(attempt: &Attempt) -> Value {

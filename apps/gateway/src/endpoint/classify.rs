@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use bezoar::{Code, Detail, Failure, FailureKind};
+use bezoar::{Code, Detail, Failure, FailureKind, blame::CallOutcome};
 use http::StatusCode;
 use jiff::Timestamp;
 
 use super::{
+    TroubleKind,
+    client::NoReply,
     problem::problem,
     reply::{End, Reply},
     retry_after::retry_after,
@@ -15,62 +17,78 @@ use super::{
 /// How much of a reply that is no problem description is kept.
 const TEXT_LIMIT_BYTES: usize = 1024;
 
-/// What a reply means for the message and for the endpoint.
+/// What became of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Meaning {
     /// The message is done.
     Done,
-    /// The message failed, and the next one might not.
-    Failed(Failure),
-    /// The message failed as every other would: the breaker counts it.
-    Down(Failure),
-    /// No message may be sent there any more, until somebody has looked.
-    Pause(Code),
+    /// It is not: how the call ended, and the failure if that counts.
+    NotDone(CallOutcome, Failure),
+    /// Its address may not be dialled: nothing may be sent there until somebody has looked.
+    Denied(Code),
 }
 
 /// What a reply means. `Retry-After` counts from `now` and is cut to `most`.
-pub(super) fn classify(reply: &Reply, now: Timestamp, most: Duration) -> Outcome {
-    let outcome = match by_status(reply.status) {
-        Meaning::Done => Outcome::Done,
-        Meaning::Pause => Outcome::Pause(status_code(reply.status)),
-        Meaning::Failed(kind) => Outcome::Failed(failure(kind, reply, now, most)),
-        Meaning::Down(kind) => Outcome::Down(failure(kind, reply, now, most)),
+pub(super) fn classify(reply: &Reply, now: Timestamp, most: Duration) -> Meaning {
+    let Some(kind) = failure_kind(reply.status) else {
+        return match &reply.end {
+            End::Broken(trouble) => Meaning::NotDone(CallOutcome::Failed, trouble.failure()),
+            _ => Meaning::Done,
+        };
     };
     match &reply.end {
-        End::Broken(trouble) if is_final(&outcome) => Outcome::Down(trouble.failure()),
-        _ => outcome,
+        // A message is neither done nor given up on the strength of half a reply.
+        End::Broken(trouble) if !kind.is_retryable() => {
+            Meaning::NotDone(CallOutcome::Failed, trouble.failure())
+        }
+        _ => {
+            let failure = failure(kind, reply, now, most);
+            Meaning::NotDone(outcome(reply.status, failure.retry_after), failure)
+        }
     }
 }
 
-enum Meaning {
-    Done,
-    Failed(FailureKind),
-    Down(FailureKind),
-    Pause,
+/// What it means that there is no reply.
+pub(super) fn classify_no_reply(no_reply: &NoReply) -> Meaning {
+    use TroubleKind as Kind;
+    let fresh_connection = no_reply.fresh_connection;
+    let outcome = match no_reply.trouble.kind {
+        Kind::Denied => return Meaning::Denied(Kind::Denied.code()),
+        Kind::Dns
+        | Kind::Refused
+        | Kind::Unreachable
+        | Kind::ConnectTimeout
+        | Kind::Connect
+        | Kind::Tls => CallOutcome::Unsent,
+        Kind::Reset => CallOutcome::Ambiguous { fresh_connection },
+        Kind::Timeout | Kind::Malformed | Kind::TooLarge | Kind::Truncated => CallOutcome::Failed,
+    };
+    Meaning::NotDone(outcome, no_reply.trouble.failure())
 }
 
-fn by_status(status: StatusCode) -> Meaning {
-    use FailureKind::{ExternalService, NotFound, Permanent, Transient, Unauthorized};
-    match status.as_u16() {
-        200..300 => Meaning::Done,
-        // A wrong URL, like a wrong credential, should cost a handful of messages and not the queue.
-        300..400 => Meaning::Down(Permanent),
-        401 | 403 => Meaning::Down(Unauthorized),
-        404 => Meaning::Failed(NotFound),
-        408 | 425 => Meaning::Failed(Transient),
-        410 => Meaning::Pause,
-        429 => Meaning::Down(Transient),
-        0..500 => Meaning::Failed(Permanent),
+/// What sort of failure a status is; none if it is a success.
+fn failure_kind(status: StatusCode) -> Option<FailureKind> {
+    Some(match status.as_u16() {
+        200..300 => return None,
+        401 | 403 => FailureKind::Unauthorized,
+        404 => FailureKind::NotFound,
+        408 | 425 | 429 => FailureKind::Transient,
+        0..500 => FailureKind::Permanent,
         // What is above 599 is to be treated as 500 (RFC 9110, 15).
-        500.. => Meaning::Down(ExternalService),
-    }
+        500.. => FailureKind::ExternalService,
+    })
 }
 
-/// A message is neither done nor given up on the strength of half a reply.
-fn is_final(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Done | Outcome::Pause(_) => true,
-        Outcome::Failed(failure) | Outcome::Down(failure) => !failure.kind.is_retryable(),
+/// What a status other than success says about message and endpoint.
+fn outcome(status: StatusCode, after: Option<Duration>) -> CallOutcome {
+    match status.as_u16() {
+        300..400 | 401 | 403 | 404 | 405 => CallOutcome::Misdirected,
+        410 => CallOutcome::Gone,
+        429 => CallOutcome::Throttled { after },
+        503 if after.is_some() => CallOutcome::Throttled { after },
+        502..=504 => CallOutcome::Ambiguous { fresh_connection: false },
+        0..500 => CallOutcome::Answered,
+        500.. => CallOutcome::Failed,
     }
 }
 
@@ -119,16 +137,19 @@ mod tests {
 
     fn shown(reply: &Reply) -> String {
         match classify(reply, Timestamp::UNIX_EPOCH, MINUTE) {
-            Outcome::Done => "done".to_owned(),
-            Outcome::Pause(code) => format!("pause {code}"),
-            Outcome::Failed(failure) => format!("failed {} {}", failure.kind, failure.code),
-            Outcome::Down(failure) => format!("down {} {}", failure.kind, failure.code),
+            Meaning::Done => "done".to_owned(),
+            Meaning::Denied(code) => format!("denied {code}"),
+            Meaning::NotDone(outcome, failure) => {
+                let outcome = format!("{outcome:?}").to_lowercase();
+                let word = outcome.split(' ').next().unwrap_or_default();
+                format!("{word} {} {}", failure.kind, failure.code)
+            }
         }
     }
 
     fn failure_of(reply: &Reply) -> Failure {
         match classify(reply, Timestamp::UNIX_EPOCH, MINUTE) {
-            Outcome::Failed(failure) | Outcome::Down(failure) => failure,
+            Meaning::NotDone(_, failure) => failure,
             other => panic!("{other:?}"),
         }
     }
@@ -136,33 +157,37 @@ mod tests {
     #[test]
     fn every_status_has_its_meaning() {
         let table = [
-            (101, "failed permanent http.101"),
+            (101, "answered permanent http.101"),
             (200, "done"),
             (204, "done"),
             (299, "done"),
-            (300, "down permanent http.300"),
-            (301, "down permanent http.301"),
-            (308, "down permanent http.308"),
-            (400, "failed permanent http.400"),
-            (401, "down unauthorized http.401"),
-            (402, "failed permanent http.402"),
-            (403, "down unauthorized http.403"),
-            (404, "failed not found http.404"),
-            (405, "failed permanent http.405"),
-            (408, "failed transient http.408"),
-            (409, "failed permanent http.409"),
-            (410, "pause http.410"),
-            (413, "failed permanent http.413"),
-            (422, "failed permanent http.422"),
-            (425, "failed transient http.425"),
-            (429, "down transient http.429"),
-            (431, "failed permanent http.431"),
-            (499, "failed permanent http.499"),
-            (500, "down external service http.500"),
-            (503, "down external service http.503"),
-            (599, "down external service http.599"),
-            (600, "down external service http.600"),
-            (999, "down external service http.999"),
+            (300, "misdirected permanent http.300"),
+            (301, "misdirected permanent http.301"),
+            (308, "misdirected permanent http.308"),
+            (400, "answered permanent http.400"),
+            (401, "misdirected unauthorized http.401"),
+            (402, "answered permanent http.402"),
+            (403, "misdirected unauthorized http.403"),
+            (404, "misdirected not found http.404"),
+            (405, "misdirected permanent http.405"),
+            (408, "answered transient http.408"),
+            (409, "answered permanent http.409"),
+            (410, "gone permanent http.410"),
+            (413, "answered permanent http.413"),
+            (422, "answered permanent http.422"),
+            (425, "answered transient http.425"),
+            (429, "throttled transient http.429"),
+            (431, "answered permanent http.431"),
+            (499, "answered permanent http.499"),
+            (500, "failed external service http.500"),
+            (501, "failed external service http.501"),
+            (502, "ambiguous external service http.502"),
+            (503, "ambiguous external service http.503"),
+            (504, "ambiguous external service http.504"),
+            (505, "failed external service http.505"),
+            (599, "failed external service http.599"),
+            (600, "failed external service http.600"),
+            (999, "failed external service http.999"),
         ];
         for (status, expected) in table {
             assert_eq!(shown(&reply(status, &[], b"")), expected);
@@ -176,12 +201,12 @@ mod tests {
             ..reply(status, &[], b"{")
         };
         for status in [101, 200, 204, 301, 400, 401, 410, 422] {
-            assert_eq!(shown(&broken(status)), "down transient reply.truncated", "{status}");
+            assert_eq!(shown(&broken(status)), "failed transient reply.truncated", "{status}");
         }
         for (status, expected) in [
-            (404, "failed not found http.404"),
-            (429, "down transient http.429"),
-            (503, "down external service http.503"),
+            (404, "misdirected not found http.404"),
+            (429, "throttled transient http.429"),
+            (503, "ambiguous external service http.503"),
         ] {
             assert_eq!(shown(&broken(status)), expected);
         }
@@ -191,7 +216,7 @@ mod tests {
     fn a_reply_longer_than_anybody_wants_means_what_its_status_says() {
         let long = |status| Reply { end: End::Bounded, ..reply(status, &[], &[b'x'; 65_536]) };
         assert_eq!(shown(&long(200)), "done");
-        assert_eq!(shown(&long(422)), "failed permanent http.422");
+        assert_eq!(shown(&long(422)), "answered permanent http.422");
         assert_eq!(failure_of(&long(422)).detail.len(), 1024);
     }
 
@@ -218,6 +243,48 @@ mod tests {
         assert_eq!(asks("7"), Some(Duration::from_secs(7)));
         assert_eq!(asks("86400"), Some(MINUTE));
         assert_eq!(asks("later"), None);
+    }
+
+    #[test]
+    fn an_endpoint_that_says_when_to_come_back_asks_to_wait() {
+        let asks = |status| {
+            let reply = reply(status, &[(header::RETRY_AFTER, "7")], b"");
+            let Meaning::NotDone(outcome, _) = classify(&reply, Timestamp::UNIX_EPOCH, MINUTE)
+            else {
+                panic!("{status}")
+            };
+            outcome
+        };
+        let asked = CallOutcome::Throttled { after: Some(Duration::from_secs(7)) };
+        assert_eq!((asks(429), asks(503)), (asked, asked));
+        assert_eq!(asks(500), CallOutcome::Failed);
+        assert_eq!(asks(502), CallOutcome::Ambiguous { fresh_connection: false });
+    }
+
+    #[test]
+    fn no_reply_means_unsent_ambiguous_or_failed() {
+        let table = [
+            (TroubleKind::Dns, CallOutcome::Unsent),
+            (TroubleKind::Refused, CallOutcome::Unsent),
+            (TroubleKind::Unreachable, CallOutcome::Unsent),
+            (TroubleKind::ConnectTimeout, CallOutcome::Unsent),
+            (TroubleKind::Connect, CallOutcome::Unsent),
+            (TroubleKind::Tls, CallOutcome::Unsent),
+            (TroubleKind::Reset, CallOutcome::Ambiguous { fresh_connection: true }),
+            (TroubleKind::Timeout, CallOutcome::Failed),
+            (TroubleKind::Malformed, CallOutcome::Failed),
+            (TroubleKind::TooLarge, CallOutcome::Failed),
+            (TroubleKind::Truncated, CallOutcome::Failed),
+        ];
+        for (kind, expected) in table {
+            let trouble = Trouble::plain(kind);
+            let expected = Meaning::NotDone(expected, trouble.failure());
+            let no_reply = NoReply { trouble, fresh_connection: true };
+            assert_eq!(classify_no_reply(&no_reply), expected);
+        }
+        let denied =
+            NoReply { trouble: Trouble::plain(TroubleKind::Denied), fresh_connection: false };
+        assert_eq!(classify_no_reply(&denied), Meaning::Denied(TroubleKind::Denied.code()));
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderValue, Request};
 use http_body_util::Full;
 use hyper_util::{
     client::legacy::{self, connect::capture_connection},
@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
 use super::{
-    EndpointUrl, Network, Trouble, TroubleKind, connector::Connector, reply::Reply, trust::Trust,
-    wire::Hold,
+    EndpointUrl, Network, Trouble, TroubleKind, connector::Connector, reply::Reply,
+    request::REDELIVERED, trust::Trust, wire::Hold,
 };
 
 /// The largest head of a reply, and what is read of a body at a time.
@@ -53,10 +53,22 @@ impl Default for ClientOptions {
 
 /// Sends requests over connections that are kept and shared. It follows no redirect, knows no proxy and
 /// keeps no cookie. Clones are the same.
+///
+/// A server may close a kept connection at the moment in which it is used again. So a request on one that ends
+/// without an answer is sent once more, on a new connection, and says that it may have been seen before.
 #[derive(Clone)]
 pub struct Client {
-    http: legacy::Client<Connector, Full<Bytes>>,
+    kept: legacy::Client<Connector, Full<Bytes>>,
+    fresh: legacy::Client<Connector, Full<Bytes>>,
     connector: Connector,
+}
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NoReply {
+    pub(super) trouble: Trouble,
+    /// Whether it was a new connection that ended without an answer.
+    pub(super) fresh_connection: bool,
 }
 
 impl Client {
@@ -64,15 +76,17 @@ impl Client {
     pub fn new(options: ClientOptions) -> Self {
         let trust = Trust::new(options.tls);
         let connector = Connector::new(options.network, trust, options.connect_timeout);
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(options.idle_timeout)
-            .pool_max_idle_per_host(options.max_idle)
-            .http1_max_buf_size(BUFFER_LIMIT_BYTES)
-            // A request of which not one byte was written goes to another connection; no other does.
-            .retry_canceled_requests(true)
-            .build(connector.clone());
-        Self { http, connector }
+        let http = |max_idle| {
+            legacy::Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(options.idle_timeout)
+                .pool_max_idle_per_host(max_idle)
+                .http1_max_buf_size(BUFFER_LIMIT_BYTES)
+                // A request of which not one byte was written goes to another connection.
+                .retry_canceled_requests(true)
+                .build(connector.clone())
+        };
+        Self { kept: http(options.max_idle), fresh: http(0), connector }
     }
 
     /// Whether a connection comes about, TLS included. Nothing is sent.
@@ -87,21 +101,46 @@ impl Client {
     /// The reply, or why there is none. Dropping the future closes the connection.
     pub(super) async fn send(
         &self,
-        mut request: Request<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
         deadline: Instant,
-    ) -> Result<Reply, Trouble> {
-        let hold = Hold::new(capture_connection(&mut request));
-        match timeout_at(deadline, self.http.request(request)).await {
-            Ok(Ok(response)) => {
-                let reply = Reply::read(response, deadline).await;
-                if reply.leaves_connection_usable() {
-                    hold.release();
-                }
-                Ok(reply)
+    ) -> Result<Reply, NoReply> {
+        let mut again = request.clone();
+        match exchange(&self.kept, request, deadline).await {
+            Err(no_reply) if no_reply.may_be_of_an_old_connection() => {
+                again.headers_mut().insert(REDELIVERED, HeaderValue::from_static("true"));
+                exchange(&self.fresh, again, deadline).await
             }
-            Ok(Err(error)) => Err(Trouble::requesting(&error)),
-            Err(_) => Err(Trouble::plain(TroubleKind::Timeout)),
+            result => result,
         }
+    }
+}
+
+async fn exchange(
+    http: &legacy::Client<Connector, Full<Bytes>>,
+    mut request: Request<Full<Bytes>>,
+    deadline: Instant,
+) -> Result<Reply, NoReply> {
+    let hold = Hold::new(capture_connection(&mut request));
+    let answered = timeout_at(deadline, http.request(request)).await;
+    let requests = hold.count_request();
+    let trouble = match answered {
+        Ok(Ok(response)) => {
+            let reply = Reply::read(response, deadline).await;
+            if reply.leaves_connection_usable() {
+                hold.release();
+            }
+            return Ok(reply);
+        }
+        Ok(Err(error)) => Trouble::requesting(&error),
+        Err(_) if requests.is_none() => Trouble::plain(TroubleKind::ConnectTimeout),
+        Err(_) => Trouble::plain(TroubleKind::Timeout),
+    };
+    Err(NoReply { trouble, fresh_connection: requests == Some(1) })
+}
+
+impl NoReply {
+    fn may_be_of_an_old_connection(&self) -> bool {
+        self.trouble.kind == TroubleKind::Reset && !self.fresh_connection
     }
 }
 

@@ -68,7 +68,7 @@ mod trust;
 mod url;
 mod wire;
 
-pub use breaker::{Breaker, BreakerOptions, BreakerState};
+pub use breaker::{Breaker, Origins};
 pub use cidr::Cidr;
 pub use client::{Client, ClientOptions};
 pub use headers::ExtraHeaders;

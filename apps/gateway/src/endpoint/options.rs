@@ -30,7 +30,7 @@ pub struct EndpointOptions {
     pub headers: ExtraHeaders,
     /// With what requests are signed; several while one replaces another.
     pub secrets: Vec<SigningSecret>,
-    /// The breaker of the destination; routes to the same one share it.
+    /// The breaker of the route.
     pub breaker: Breaker,
     /// The longest `Retry-After` that is honoured; what asks for more gets this.
     pub max_retry_after: Duration,

@@ -7,15 +7,18 @@ use std::{
     time::Duration,
 };
 
-use bezoar::{Clock, Code, Context, Failed, Failure, Postponed};
+use bezoar::{
+    Clock, Code, Context, Failed, Failure, Postponed, Uncounted,
+    blame::{CallOutcome, Judgement},
+};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use super::{
-    Breaker, Client, EndpointOptions, EndpointUrl, PauseRequest, TroubleKind,
-    breaker::{Permit, Verdict},
-    classify::{Outcome, classify},
+    Breaker, Client, EndpointOptions, EndpointUrl, PauseRequest,
+    breaker::Permit,
+    classify::{Meaning, classify, classify_no_reply},
     options::{OnPause, Traceparent},
     rate::Limiter,
     request::Template,
@@ -24,13 +27,16 @@ use super::{
 /// For how long a message is handed back whose route must pause: long enough for the pause to take hold.
 const UNTIL_PAUSED: Duration = Duration::from_secs(10);
 
+/// The code of a success, which nobody looks at.
+const OK: Code = Code::from_static("http.2xx");
+
 /// No call is longer, whatever was configured.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Delivers messages to an endpoint by HTTP. Clones are the same.
 ///
-/// `Ok` means that the endpoint took it. An error is a [`Failed`], which counts as an attempt, or a
-/// [`Postponed`], which does not. Dropping the future ends the request and closes its connection.
+/// `Ok` means that the endpoint took it. An error is a [`Failed`], which counts as an attempt, an [`Uncounted`],
+/// which failed and uses up no retry, or a [`Postponed`], where nothing was tried. Dropping the future ends the request and closes its connection.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Inner>);
 
@@ -84,37 +90,36 @@ impl Inner {
         if let Some(limiter) = &self.limiter {
             limiter.turn(self.timeout).await.map_err(Postponed)?;
         }
-        let permit = self.breaker.enter()?;
-        let outcome = self.exchange(context).await;
-        self.conclude(outcome, permit)
+        let permit = self.breaker.enter(context)?;
+        let meaning = self.exchange(context).await;
+        self.conclude(meaning, permit)
     }
 
     /// One request, and what its reply means.
-    async fn exchange(&self, context: &Context) -> Outcome {
+    async fn exchange(&self, context: &Context) -> Meaning {
         let deadline = Instant::now() + self.timeout;
         let traceparent = self.traceparent.as_ref().and_then(|of| of(context));
         let request = self.template.request(context, self.clock.now(), traceparent);
         match self.client.send(request, deadline).await {
             Ok(reply) => classify(&reply, self.clock.now(), self.max_retry_after),
-            Err(trouble) if trouble.kind == TroubleKind::Denied => {
-                Outcome::Pause(trouble.kind.code())
-            }
-            Err(trouble) => Outcome::Down(trouble.failure()),
+            Err(no_reply) => classify_no_reply(&no_reply),
         }
     }
 
-    fn conclude(&self, outcome: Outcome, permit: Permit) -> Result<(), BoxError> {
-        match outcome {
-            Outcome::Done => {
-                permit.end(Verdict::Up);
+    fn conclude(&self, meaning: Meaning, permit: Permit) -> Result<(), BoxError> {
+        match meaning {
+            Meaning::Done => {
+                let _ = permit.end(CallOutcome::Done, &OK, self.clock.now());
                 Ok(())
             }
-            Outcome::Failed(failure) => {
-                permit.end(Verdict::Answers);
-                Err(Failed(failure).into())
+            Meaning::NotDone(outcome, failure) => {
+                let judgement = permit.end(outcome, &failure.code, self.clock.now());
+                if judgement == Judgement::PauseRoute {
+                    self.pause(failure.code.clone());
+                }
+                Err(refusal(judgement, failure))
             }
-            Outcome::Down(failure) => Err(down(failure, permit)),
-            Outcome::Pause(code) => {
+            Meaning::Denied(code) => {
                 drop(permit); // it says nothing about whether the endpoint works
                 self.pause(code);
                 Err(Postponed(UNTIL_PAUSED).into())
@@ -129,12 +134,12 @@ impl Inner {
     }
 }
 
-/// A failure of the endpoint counts against the message, unless the breaker knew already.
-fn down(failure: Failure, permit: Permit) -> BoxError {
-    let at_least = failure.retry_after.unwrap_or_default();
-    match permit.end(Verdict::Down { at_least }) {
-        Some(postponed) => postponed.into(),
-        None => Failed(failure).into(),
+/// What the worker is told of a failure.
+pub(super) fn refusal(judgement: Judgement, failure: Failure) -> BoxError {
+    match judgement {
+        Judgement::Counts => Failed(failure).into(),
+        Judgement::Uncounted { suspected } => Uncounted { failure, suspected }.into(),
+        Judgement::PauseRoute => Postponed(UNTIL_PAUSED).into(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     task::{Context, Poll},
 };
@@ -32,6 +32,8 @@ struct State {
     cut: AtomicBool,
     /// Whether bytes are waiting that the other side does not take.
     stuck: AtomicBool,
+    /// How many requests were answered or failed here.
+    requests: AtomicU32,
     task: AtomicWaker,
 }
 
@@ -55,6 +57,20 @@ impl Hold {
         Self(Some(connection))
     }
 
+    /// Counts a request that was answered or failed; its number on its connection, from 1, if it had one.
+    pub(super) fn count_request(&self) -> Option<u32> {
+        let switch = self.switch()?;
+        Some(switch.0.requests.fetch_add(1, Ordering::AcqRel).saturating_add(1))
+    }
+
+    fn switch(&self) -> Option<Switch> {
+        let mut extras = http::Extensions::new();
+        if let Some(connected) = self.0.as_ref()?.connection_metadata().as_ref() {
+            connected.get_extras(&mut extras);
+        }
+        extras.remove::<Switch>()
+    }
+
     /// Leaves the connection to the next request.
     pub(super) fn release(mut self) {
         self.0 = None;
@@ -63,12 +79,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some(connection) = self.0.take() else { return };
-        let mut extras = http::Extensions::new();
-        if let Some(connected) = connection.connection_metadata().as_ref() {
-            connected.get_extras(&mut extras);
-        }
-        if let Some(switch) = extras.get::<Switch>() {
+        if let Some(switch) = self.switch() {
             switch.cut();
         }
     }

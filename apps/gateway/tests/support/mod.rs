@@ -93,11 +93,20 @@ impl Endpoint {
     }
 }
 
+/// The status that a body asks for, as `answer 500`.
+fn asked_for(body: &Bytes) -> Option<StatusCode> {
+    std::str::from_utf8(body).ok()?.strip_prefix("answer ")?.parse().ok()
+}
+
 async fn take(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let text = |name| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let (id, first) = (text("bezoar-id").to_owned(), text("bezoar-attempt") == "1");
+    let asked = asked_for(&body);
     endpoint.got.lock().unwrap().push((headers, body));
     endpoint.changed.notify_waiters();
+    if let Some(status) = asked {
+        return status;
+    }
     if first && endpoint.first_fails.load(Ordering::SeqCst) {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
@@ -139,6 +148,14 @@ impl Lab {
 
     pub(crate) fn token(&self) -> &str {
         &self.token
+    }
+
+    /// The same after a restart with this configuration.
+    pub(crate) async fn restarted(self, text: &str) -> Self {
+        self.gateway.stop().await;
+        let config = parse(&self.folder, LOOPBACK, text);
+        let gateway = Gateway::start(config, Metrics::local()).await.unwrap();
+        Self { gateway, folder: self.folder, token: self.token }
     }
 
     pub(crate) fn config(&self, text: &str) -> Config {
@@ -185,6 +202,45 @@ impl Lab {
         let (status, body) =
             (reply.status(), reply.into_body().collect().await.unwrap().to_bytes());
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// Waits until a metric has reached this.
+    pub(crate) async fn until_metric(&self, name: &str, least: f64) {
+        let looking = async {
+            loop {
+                let text = self.text("/metrics").await;
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                if line.is_some_and(|value| value.trim().parse::<f64>().unwrap() >= least) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, looking).await.expect("the metric gets there");
+    }
+
+    /// Waits until somebody did this.
+    pub(crate) async fn until_audited(&self, verb: &str) {
+        let looking = async {
+            loop {
+                let (_, audit) = self.get("/v1/audit").await;
+                if audit.to_string().contains(&format!("\"verb\":\"{verb}\"")) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, looking).await.expect("it is audited");
+    }
+
+    async fn text(&self, path: &str) -> String {
+        let url = format!("http://{}{path}", self.gateway.address());
+        let request = Request::builder().uri(url);
+        let request = request.header("authorization", format!("Bearer {}", self.token));
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let reply = client.request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+        let body = reply.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8_lossy(&body).into_owned()
     }
 
     /// Waits until the queue looks like this.

@@ -19,6 +19,11 @@ impl Limit {
         self.current
     }
 
+    /// How many more calls may start. Unless the endpoint asked for fewer that is the caller's own business.
+    pub(super) fn free(&self, in_flight: u32) -> u32 {
+        if self.current == self.most { u32::MAX } else { self.current.saturating_sub(in_flight) }
+    }
+
     /// Calls that were in flight together are one reason, not many: those that started before the limit was
     /// halved do not halve it again.
     pub(super) fn throttled(&mut self, started: Instant, now: Instant) {

@@ -41,7 +41,7 @@ const SOON: Duration = Duration::from_millis(100);
 pub struct BlameOptions {
     /// When the endpoint is left alone; never, if none.
     pub breaker: Option<BreakerOptions>,
-    /// How many calls run at a time unless the endpoint asks for fewer.
+    /// How many calls the caller makes at a time; fewer are let through while the endpoint asks for that.
     pub concurrency: NonZeroU32,
 }
 
@@ -126,8 +126,9 @@ impl Blame {
 
     /// How many messages may be taken now. Nothing changes by asking.
     pub fn admit(&self, now: Instant) -> Admission {
-        let free = self.limit.current().saturating_sub(self.in_flight);
-        let Some(free) = NonZeroU32::new(free) else { return Admission::WaitForCall };
+        let Some(free) = NonZeroU32::new(self.limit.free(self.in_flight)) else {
+            return Admission::WaitForCall;
+        };
         match self.breaker.admit(now) {
             Some(Admission::UpTo(probes)) => Admission::UpTo(probes.min(free)),
             Some(wait) => wait,
@@ -141,7 +142,7 @@ impl Blame {
     ///
     /// How long it should wait instead.
     pub fn enter(&mut self, message: MessageFacts, now: Instant) -> Result<Call, Duration> {
-        if self.in_flight >= self.limit.current() {
+        if self.limit.free(self.in_flight) == 0 {
             return Err(SOON);
         }
         self.slow.check(&message, self.limit.current())?;

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar::{QueueName, RetryPolicy};
+use bezoar::{QueueName, RetryPolicy, UncountedPolicy, blame::BreakerOptions};
 
 use super::retry;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         reader::{Reader, Section, Warn},
         tree::{Node, Value},
     },
-    endpoint::{BreakerOptions, EndpointUrl, ExtraHeaders, SigningSecret},
+    endpoint::{EndpointUrl, ExtraHeaders, SigningSecret},
 };
 
 /// From a queue to an endpoint.
@@ -42,8 +42,10 @@ pub struct Route {
     pub lease: Duration,
     /// How often a message may be handed out without an outcome before it is set aside.
     pub max_deliveries: u32,
-    /// When the endpoint is left alone.
-    pub breaker: BreakerOptions,
+    /// When the endpoint is left alone; never, if none.
+    pub breaker: Option<BreakerOptions>,
+    /// How often and how long a message may fail through no fault of its own.
+    pub uncounted: UncountedPolicy,
     /// How a broker's messages are set aside, if it was said.
     pub dead_letter: Option<DeadLetterMode>,
     /// Whether messages wait until the route is resumed.
@@ -78,7 +80,10 @@ impl Route {
         let max_deliveries = reader.or_default(section, "max_deliveries");
         let secrets = secrets(reader, section);
         let headers = headers(reader, section);
-        let breaker = breaker(reader, &section.table("breaker"));
+        let (breaker, (first, longest)) = breaker(reader, &section.table("breaker"));
+        let max_suspected = reader.or_default(section, "max_suspected");
+        let max_age = reader.or_default(section, "max_outage");
+        let uncounted = UncountedPolicy { first, longest, max_suspected, max_age };
         let dead_letter = reader.optional(section, "dead_letter");
         let paused = reader.or_default(section, "paused");
         Some(Self {
@@ -94,6 +99,7 @@ impl Route {
             lease,
             max_deliveries,
             breaker,
+            uncounted,
             dead_letter,
             paused,
             secrets,
@@ -116,7 +122,11 @@ impl Route {
     }
 }
 
-fn breaker(reader: &mut Reader<'_>, section: &Section<'_>) -> BreakerOptions {
+/// The first and the longest pause.
+type Pauses = (Duration, Duration);
+
+/// When the breaker opens, if it does, and the pauses, which failures that use up no retry share.
+fn breaker(reader: &mut Reader<'_>, section: &Section<'_>) -> (Option<BreakerOptions>, Pauses) {
     let failures = reader.or_default(section, "failures");
     let first_pause: Duration = reader.or_default(section, "pause");
     let longest_pause: Duration = reader.or_default(section, "max_pause");
@@ -125,8 +135,12 @@ fn breaker(reader: &mut Reader<'_>, section: &Section<'_>) -> BreakerOptions {
         let problem = format!("is {first}, above max_pause, which is {longest}");
         reader.refuse(section, "pause", Refusal::new(problem, "raise max_pause or lower pause"));
     }
-    let failures = NonZeroU32::new(failures).unwrap_or(NonZeroU32::MIN);
-    BreakerOptions { failures, first_pause, longest_pause }
+    let breaker = NonZeroU32::new(failures).map(|failures| BreakerOptions {
+        failures,
+        first_pause,
+        longest_pause,
+    });
+    (breaker, (first_pause, longest_pause))
 }
 
 /// How many secrets may sign at a time.

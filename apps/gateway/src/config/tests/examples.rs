@@ -170,7 +170,7 @@ fn everything_that_can_be_set_is_set() {
     assert_eq!(results.retry, RetryPolicy::webhook());
     assert_eq!(results.rate.unwrap().to_string(), "100/s");
     assert_eq!(results.signing_secrets().len(), 2);
-    assert_eq!(results.breaker.failures.get(), 10);
+    assert_eq!(results.breaker.unwrap().failures.get(), 10);
     assert!(format!("{:?}", results.extra_headers()).contains("x-tenant"));
     let backoff = Backoff::Exponential { first: Duration::from_millis(250), multiplier: 3.0 };
     let expected = RetryPolicy::new(7, backoff, Duration::from_secs(5_400), Jitter::None).unwrap();
@@ -268,7 +268,7 @@ fn values_that_do_not_go_together_within_a_route_are_refused() {
     let route = "[[route]]\nname = 'a'\nfrom = 'a'\nto = 'http://h/'\n";
     for (line, part) in [
         ("retry.first = '1m'", "route[0].retry.first is 1m, above max, which is 30s"),
-        ("breaker.pause = '2m'", "route[0].breaker.pause is 2m, above max_pause, which is 1m"),
+        ("breaker.pause = '2m'", "route[0].breaker.pause is 2m, above max_pause, which is 15s"),
         ("secret = 'env:TOKEN'", "route[0].secret does not begin with whsec_"),
         ("headers = { X-A = 'a', x-a = 'b' }", "route[0].headers.x-a is there twice"),
         ("headers = { Host = '' }", "route[0].headers.Host is empty"),

@@ -1,161 +1,218 @@
-//! A circuit breaker: while an endpoint is down its messages wait, and use up no retries.
+//! The breaker of a route: who may call its endpoint, and who is blamed when that fails.
+//!
+//! All decisions are made by [`Blame`], which is pure. Here are the lock around it, those who wait, the log, and
+//! what routes to the same host tell each other.
 
-mod machine;
+mod origins;
 #[cfg(test)]
 mod tests;
 
 use std::{
     fmt,
+    hash::{DefaultHasher, Hash, Hasher},
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use bezoar::Postponed;
+use bezoar::{
+    Code, Context, Postponed,
+    blame::{
+        Admission, Blame, BlameOptions, BreakerState, BreakerStatus, Call, CallOutcome, Judgement,
+        MessageFacts, Moment,
+    },
+};
+use jiff::Timestamp;
 use rand::RngExt;
 use tokio::{
-    sync::watch,
+    sync::Notify,
     time::{Instant, sleep},
 };
 
-pub(super) use self::machine::Verdict;
-pub use self::machine::{BreakerOptions, BreakerState};
-use self::machine::{Machine, Ticket};
+use self::origins::Origin;
+pub use self::origins::Origins;
 
-/// A circuit breaker, for all who call one destination. Clones are the same.
-///
-/// Closed it lets everything pass. After some failures in a row it opens and lets nothing pass; after a
-/// pause one call may try, and its end closes the breaker or begins a longer pause.
+/// The breaker of one route. Clones are the same.
 #[derive(Clone)]
 pub struct Breaker(Arc<Shared>);
 
 struct Shared {
     /// For the log.
-    destination: String,
-    machine: Mutex<Machine>,
-    state: watch::Sender<BreakerState>,
+    route: String,
+    blame: Mutex<Blame>,
+    changed: Notify,
+    /// What routes to the same host share.
+    origin: Arc<Origin>,
 }
 
 impl Breaker {
-    /// A closed breaker for a destination, which the log names.
-    pub fn new(destination: &str, options: BreakerOptions) -> Self {
-        let (state, _) = watch::channel(BreakerState::Closed);
-        let machine = Mutex::new(Machine::new(options));
-        Self(Arc::new(Shared { destination: destination.to_owned(), machine, state }))
+    /// A closed breaker for a route, which the log names, of one to an origin of its own.
+    pub fn new(route: &str, options: BlameOptions) -> Self {
+        Self::at(route, options, Arc::default())
     }
 
-    /// What it does at present.
-    pub fn state(&self) -> BreakerState {
-        self.machine().state(Instant::now())
+    fn at(route: &str, options: BlameOptions, origin: Arc<Origin>) -> Self {
+        let shared = Arc::new(Shared {
+            route: route.to_owned(),
+            blame: Mutex::new(Blame::new(options)),
+            changed: Notify::new(),
+            origin: origin.clone(),
+        });
+        origin.join(&shared);
+        Self(shared)
     }
 
-    /// The state at its last change, and news of the next.
-    pub fn changes(&self) -> watch::Receiver<BreakerState> {
-        self.0.state.subscribe()
+    /// How it stands, and why.
+    pub fn status(&self) -> BreakerStatus {
+        self.0.blame().status(now())
     }
 
-    /// Waits until messages may be taken, and says how many of `free`: all, or one to try.
-    /// Dropping the future changes nothing.
+    /// Waits until messages may be taken, and says how many of `free`. Dropping the future changes nothing.
     pub async fn admit(&self, free: NonZeroU32) -> NonZeroU32 {
-        let mut changes = self.changes();
         loop {
-            match self.state() {
-                BreakerState::Closed => return free,
-                BreakerState::Open { probe_in: Duration::ZERO } => return NonZeroU32::MIN,
-                BreakerState::Open { probe_in } => {
-                    tokio::select! { _ = changes.changed() => (), () = sleep(probe_in) => () }
+            let mut changed = std::pin::pin!(self.0.changed.notified());
+            changed.as_mut().enable(); // before looking, so that no change is missed
+            let admission = self.0.blame().admit(now());
+            match admission {
+                Admission::UpTo(most) => return most.min(free),
+                Admission::WaitForCall => changed.await,
+                Admission::Wait(time) => {
+                    tokio::select! { () = changed => (), () = sleep(time) => () }
                 }
-                BreakerState::HalfOpen => drop(changes.changed().await),
             }
         }
     }
 
-    /// Whether a message may be taken now: none while it is open or one tries already.
+    /// Whether a message may be taken now.
     pub fn admits(&self) -> bool {
-        self.check().is_ok()
+        matches!(self.0.blame().admit(now()), Admission::UpTo(_))
     }
 
-    /// Leave to make a call, or how long its message should wait.
-    pub(super) fn enter(&self) -> Result<Permit, Postponed> {
-        let ticket = self.with(|machine| machine.enter(Instant::now())).map_err(Postponed)?;
-        Ok(Permit { breaker: self.clone(), ticket: Some(ticket) })
+    /// Ends the pause: messages probe the endpoint at once.
+    pub fn probe_now(&self) {
+        self.0.change(|blame| blame.probe_now(now()));
     }
 
-    /// Whether a call may be made, or how long its message should wait; nothing changes by asking.
+    /// Whether a call may be made, or how long its message should wait. Nothing changes by asking.
     pub(super) fn check(&self) -> Result<(), Postponed> {
-        self.machine().check(Instant::now()).map_err(Postponed)
-    }
-
-    /// Changes the machine, and tells those who wait if that changed its state.
-    fn with<T>(&self, act: impl FnOnce(&mut Machine) -> T) -> T {
-        let mut machine = self.machine();
-        let before = machine.changes();
-        let done = act(&mut machine);
-        if machine.changes() != before {
-            // Under the lock, so that news come in the order of the changes.
-            let state = machine.state(Instant::now());
-            self.0.log(self.0.state.send_replace(state), state);
+        match self.0.blame().admit(now()) {
+            Admission::Wait(time) => Err(Postponed(time)),
+            Admission::UpTo(_) | Admission::WaitForCall => Ok(()),
         }
-        done
     }
 
-    fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.0.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Lets a message through, or says how long it should wait.
+    pub(crate) fn enter(&self, context: &Context) -> Result<Permit, Postponed> {
+        let (message, now) = (facts(context), now());
+        let call = self.0.blame().enter(message, now).map_err(Postponed)?;
+        Ok(Permit { shared: self.0.clone(), call: Some((call, message.key, now)) })
     }
 }
 
 impl Shared {
-    fn log(&self, before: BreakerState, now: BreakerState) {
-        let destination = self.destination.as_str();
-        match (before, now) {
-            (BreakerState::Closed, BreakerState::Open { .. }) => tracing::warn!(
-                destination,
-                "the breaker opened: messages wait, and use up no retries"
+    fn blame(&self) -> MutexGuard<'_, Blame> {
+        self.blame.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a change, tells those who wait, and logs what it did to the breaker.
+    fn change<T>(&self, act: impl FnOnce(&mut Blame) -> T) -> T {
+        let mut blame = self.blame();
+        let before = blame.status(now());
+        let done = act(&mut blame);
+        let after = blame.status(now());
+        drop(blame);
+        self.changed.notify_waiters();
+        self.log(&before, &after);
+        done
+    }
+
+    fn log(&self, before: &BreakerStatus, after: &BreakerStatus) {
+        use BreakerState::{Closed, HalfOpen, Open};
+        let route = self.route.as_str();
+        let code = after.code.as_ref().map(Code::as_str);
+        let next_probe = after.next_probe;
+        match (before.state, after.state) {
+            (Closed, Open | HalfOpen) => tracing::warn!(
+                route,
+                code,
+                messages = after.messages,
+                ?next_probe,
+                "breaker opened: messages wait"
             ),
-            (BreakerState::Closed, _) => {}
-            (_, BreakerState::Closed) => tracing::info!(destination, "the breaker closed"),
-            (_, BreakerState::Open { probe_in }) => {
-                tracing::info!(destination, next_try = ?probe_in, "the destination is still down");
+            (Open | HalfOpen, Closed) => {
+                tracing::info!(route, open_for = ?before.open_for, "breaker closed");
             }
-            (_, BreakerState::HalfOpen) => {}
+            (HalfOpen, Open) => tracing::info!(route, code, ?next_probe, "still failing"),
+            _ => (),
         }
     }
 }
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self::new("", BreakerOptions::default())
+        Self::new("", BlameOptions::default())
     }
 }
 
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Breaker").field(&self.state()).finish()
+        f.debug_tuple("Breaker").field(&self.status()).finish()
     }
 }
 
-/// Leave to make one call. Dropped without a verdict (shutdown, a lost lease) it gives a probe back, so that
+/// Leave to make one call. Dropped without an outcome (shutdown, a lost lease) it gives a probe back, so that
 /// the breaker never waits for a call that nobody makes any more.
 #[derive(Debug)]
-pub(super) struct Permit {
-    breaker: Breaker,
-    ticket: Option<Ticket>,
+#[must_use]
+pub(crate) struct Permit {
+    shared: Arc<Shared>,
+    call: Option<(Call, u64, std::time::Instant)>,
 }
 
 impl Permit {
-    /// Notes how the call ended. If that must not count against its message, says how long it should wait.
-    pub(super) fn end(mut self, verdict: Verdict) -> Option<Postponed> {
-        let ticket = self.ticket.take()?;
-        let chance = rand::rng().random_range(0.0..1.0);
-        let now = Instant::now();
-        self.breaker.with(|machine| machine.leave(ticket, verdict, now, chance)).map(Postponed)
+    /// Notes how the call ended, at `wall`, and says whose fault that is.
+    pub(crate) fn end(mut self, outcome: CallOutcome, code: &Code, wall: Timestamp) -> Judgement {
+        let (call, key, started) = self.call.take().expect("it is taken here and in drop only");
+        let (at, chance) = (Moment { now: now(), wall }, chance());
+        let judgement = self.shared.change(|blame| blame.leave(call, outcome, code, at, chance));
+        match outcome {
+            CallOutcome::Unsent => self.shared.origin.unsent(&self.shared, (key, started), code),
+            _ => self.shared.origin.reached(&self.shared),
+        }
+        judgement
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.breaker.with(|machine| machine.abandon(ticket, Instant::now()));
+        if let Some((call, ..)) = self.call.take() {
+            self.shared.change(|blame| blame.abandon(call));
         }
     }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("route", &self.route).finish_non_exhaustive()
+    }
+}
+
+/// What the ledger says of a message.
+fn facts(context: &Context) -> MessageFacts {
+    let (message, ledger) = (&context.message, &context.message.ledger);
+    let mut hasher = DefaultHasher::new();
+    (message.id.as_str(), ledger.replayed).hash(&mut hasher);
+    let last = ledger.last().filter(|last| last.generation == ledger.replayed);
+    MessageFacts {
+        key: hasher.finish(),
+        last_failure_at: ledger.last_failure_at(),
+        timed_out: last.is_some_and(|last| last.code == Code::TIMEOUT),
+    }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+fn chance() -> f64 {
+    rand::rng().random_range(0.0..1.0)
 }

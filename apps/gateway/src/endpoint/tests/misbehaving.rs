@@ -140,7 +140,7 @@ async fn a_wrong_length_is_found_out() {
     let short = closing(b"HTTP/1.1 422 No\r\ncontent-length: 10\r\n\r\nhello").await;
     check("less of a refusal", short, LONG, TRUNCATED).await;
     let short = closing(b"HTTP/1.1 503 No\r\ncontent-length: 10\r\n\r\nhello").await;
-    check("less of a failure", short, LONG, "external service (http.503)").await;
+    check("less of a failure", short, LONG, "external service (http.503), uses up no retry").await;
     let long =
         Server::saying("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 500 No\r\n\r\n");
     check("more than it says", long.await, LONG, "done").await;
@@ -150,7 +150,7 @@ async fn a_wrong_length_is_found_out() {
 
 #[tokio::test]
 async fn a_connection_that_ends_early_is_a_reset() {
-    const RESET: &str = "transient (reply.reset)";
+    const RESET: &str = "transient (reply.reset), uses up no retry";
     async fn reset(mut stream: TcpStream, said: &[u8]) {
         read_request(&mut stream).await;
         stream.write_all(said).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_connection_that_ends_early_is_a_reset() {
     check("resets within the head", mid_head, LONG, RESET).await;
     let mid_body =
         Server::start(|stream| reset(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx"));
-    check("resets within the body", mid_body.await, LONG, RESET).await;
+    check("resets within the body", mid_body.await, LONG, "transient (reply.reset)").await;
 }
 
 #[tokio::test]

@@ -14,7 +14,8 @@ mod tls;
 use std::{sync::Arc, time::Duration};
 
 use bezoar::{
-    Clock, Context, Failed, Failure, Message, MessageId, MessageType, Postponed, QueueName, Refusal,
+    Clock, Context, Failed, Failure, Message, MessageId, MessageType, Postponed, QueueName,
+    Refusal, Uncounted,
 };
 use jiff::Timestamp;
 use tokio::time::timeout;
@@ -56,8 +57,12 @@ fn endpoint(url: &str, timeout: Duration) -> Endpoint {
 }
 
 fn message(body: Vec<u8>) -> Message {
-    let (id, message_type) =
-        (MessageId::new("m-1").unwrap(), MessageType::new("lab.result").unwrap());
+    numbered(1, body)
+}
+
+fn numbered(number: u32, body: Vec<u8>) -> Message {
+    let id = MessageId::new(format!("m-{number}")).unwrap();
+    let message_type = MessageType::new("lab.result").unwrap();
     Message::new(id, message_type, Timestamp::UNIX_EPOCH, body)
 }
 
@@ -82,9 +87,15 @@ async fn send(endpoint: &Endpoint) -> Result<(), Refusal> {
     deliver(endpoint, message(b"hello".to_vec())).await
 }
 
+/// Another message than all others with this number.
+async fn send_numbered(endpoint: &Endpoint, number: u32) -> Result<(), Refusal> {
+    deliver(endpoint, numbered(number, b"hello".to_vec())).await
+}
+
 fn failure(delivered: Result<(), Refusal>) -> Failure {
     match delivered {
         Err(Refusal::Failed(Failed(failure))) => failure,
+        Err(Refusal::Uncounted(Uncounted { failure, .. })) => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -96,7 +107,7 @@ fn postponed(delivered: Result<(), Refusal>) -> Duration {
     }
 }
 
-/// "done", "postponed", or kind and code.
+/// "done", "postponed", or kind and code, and whether that uses up a retry.
 fn shown(delivered: &Result<(), Refusal>) -> String {
     match delivered {
         Ok(()) => "done".to_owned(),

@@ -45,17 +45,56 @@ async fn a_kept_connection_that_the_server_closed_costs_nothing() {
     assert_eq!(server.connections().accepted, 20);
 }
 
-#[tokio::test]
-async fn a_request_that_may_have_been_seen_is_not_sent_twice() {
-    let seen = Arc::new(AtomicUsize::new(0));
+/// Answers once on each connection, reads the next request there, and closes.
+async fn closing_after_each_reply() -> (Server, Arc<std::sync::Mutex<Vec<String>>>) {
+    let seen = Arc::<std::sync::Mutex<Vec<String>>>::default();
     let server = Server::start({
         let seen = seen.clone();
         move |mut stream| {
             let seen = seen.clone();
             async move {
-                answer(&mut stream).await;
+                for answered in [true, false] {
+                    let request = read_request(&mut stream).await;
+                    let request = String::from_utf8_lossy(&request).into_owned();
+                    seen.lock().unwrap().push(request);
+                    if answered {
+                        stream.write_all(OK).await.unwrap();
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    (server, seen)
+}
+
+#[tokio::test]
+async fn a_reused_connection_that_ends_without_an_answer_blames_nobody() {
+    let (server, seen) = closing_after_each_reply().await;
+    let endpoint = endpoint(&server.url(), LONG);
+    for _ in 0..20 {
+        send(&endpoint).await.unwrap();
+    }
+    let seen = seen.lock().unwrap();
+    let redelivered = |request: &&String| request.contains("bezoar-redelivered: true");
+    let again = seen.iter().filter(redelivered).count();
+    assert_eq!((again, server.connections().accepted), (10, 20), "{} requests", seen.len());
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_a_third_time() {
+    let (first, requests) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let server = Server::start({
+        let requests = requests.clone();
+        move |mut stream| {
+            let answers = first.fetch_add(1, Ordering::SeqCst) == 0;
+            let requests = requests.clone();
+            async move {
+                if answers {
+                    answer(&mut stream).await;
+                }
                 if !read_request(&mut stream).await.is_empty() {
-                    seen.fetch_add(1, Ordering::SeqCst);
+                    requests.fetch_add(1, Ordering::SeqCst);
                 }
             }
         }
@@ -63,9 +102,9 @@ async fn a_request_that_may_have_been_seen_is_not_sent_twice() {
     .await;
     let endpoint = endpoint(&server.url(), LONG);
     send(&endpoint).await.unwrap();
-    assert_eq!(shown(&send(&endpoint).await), "transient (reply.reset)");
-    assert_eq!(seen.load(Ordering::SeqCst), 1);
-    assert_eq!(server.connections().accepted, 1);
+    let sent = shown(&send(&endpoint).await);
+    assert_eq!(sent, "transient (reply.reset), uses up no retry");
+    assert_eq!((requests.load(Ordering::SeqCst), server.connections().accepted), (2, 2));
 }
 
 #[tokio::test]

@@ -81,8 +81,8 @@ async fn a_trusted_endpoint_is_reached_by_name_and_by_address() {
 
 #[tokio::test]
 async fn one_that_is_not_trusted_is_not() {
-    check("localhost", serve().port(), None, "transient (tls)").await;
-    check("127.1", serve().port(), Some(trusting()), "transient (tls)").await;
+    check("localhost", serve().port(), None, "transient (tls), uses up no retry").await;
+    check("127.1", serve().port(), Some(trusting()), "transient (tls), uses up no retry").await;
 }
 
 #[tokio::test]
@@ -90,14 +90,22 @@ async fn one_without_tls_says_so_and_one_that_is_silent_is_a_timeout() {
     let plain = Server::saying("HTTP/1.1 400 No\r\n\r\n").await;
     let port = plain.address.port();
     // It waits for the end of a request that never comes, so that the handshake is never answered.
-    check_within(SHORT, "localhost", port, Some(trusting()), "transient (connect.timeout)").await;
+    check_within(
+        SHORT,
+        "localhost",
+        port,
+        Some(trusting()),
+        "transient (connect.timeout), uses up no retry",
+    )
+    .await;
     let rude = Server::start(|mut stream| async move {
         use tokio::io::AsyncWriteExt;
         stream.write_all(b"HTTP/1.1 400 No\r\n\r\n").await.unwrap();
         super::server::hung_up(&mut stream).await;
     })
     .await;
-    check("localhost", rude.address.port(), Some(trusting()), "transient (tls)").await;
+    check("localhost", rude.address.port(), Some(trusting()), "transient (tls), uses up no retry")
+        .await;
     plain.all_ended().await;
     rude.all_ended().await;
 }

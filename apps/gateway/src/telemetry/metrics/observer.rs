@@ -16,6 +16,12 @@ impl Observer for RouteObserver {
         let counter = match event {
             Event::Completed => &series.delivered,
             Event::Retried { .. } => &series.retried,
+            Event::NotCounted { failure, .. } => {
+                if failure.suspected {
+                    series.suspected.fetch_add(1, Relaxed);
+                }
+                &series.uncounted
+            }
             Event::Released => &series.released,
             Event::LeaseLost => &series.lease_lost,
             Event::NotSettled(_) => &series.not_settled,

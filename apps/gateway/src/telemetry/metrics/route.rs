@@ -19,7 +19,7 @@ use super::{
 pub enum BreakerState {
     /// Messages pass.
     Closed = 0,
-    /// One at a time passes, to see.
+    /// A few pass, as probes.
     HalfOpen = 1,
     /// None passes.
     Open = 2,
@@ -57,6 +57,8 @@ pub(super) struct RouteSeries {
     pub(super) label: KeyValue,
     pub(super) delivered: AtomicU64,
     pub(super) retried: AtomicU64,
+    pub(super) uncounted: AtomicU64,
+    pub(super) suspected: AtomicU64,
     pub(super) released: AtomicU64,
     pub(super) lease_lost: AtomicU64,
     pub(super) not_settled: AtomicU64,
@@ -95,6 +97,8 @@ impl Named for RouteSeries {
             by_result,
             delivered: AtomicU64::default(),
             retried: AtomicU64::default(),
+            uncounted: AtomicU64::default(),
+            suspected: AtomicU64::default(),
             released: AtomicU64::default(),
             lease_lost: AtomicU64::default(),
             not_settled: AtomicU64::default(),

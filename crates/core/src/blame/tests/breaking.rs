@@ -30,7 +30,7 @@ fn without_a_breaker_nothing_opens() {
     for key in 0..50 {
         sim.call(key, CallOutcome::Failed);
     }
-    assert_eq!((sim.state(), sim.admit()), (BreakerState::Closed, up_to(16)));
+    assert_eq!((sim.state(), sim.admit()), (BreakerState::Closed, ANY_NUMBER));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_sign_of_life_clears_the_evidence_and_closes() {
         assert_eq!(sim.state(), BreakerState::Open);
         sim.pass(SECOND);
         sim.call(30, life);
-        assert_eq!((sim.state(), sim.admit()), (BreakerState::Closed, up_to(16)));
+        assert_eq!((sim.state(), sim.admit()), (BreakerState::Closed, ANY_NUMBER));
     }
 }
 

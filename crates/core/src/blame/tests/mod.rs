@@ -100,6 +100,8 @@ fn fresh(key: u64) -> MessageFacts {
     MessageFacts { key, last_failure_at: None, timed_out: false }
 }
 
+const ANY_NUMBER: Admission = Admission::UpTo(NonZeroU32::MAX);
+
 fn up_to(number: u32) -> Admission {
     Admission::UpTo(NonZeroU32::new(number).unwrap())
 }

@@ -56,6 +56,7 @@ fn run(steps: Vec<Step>) -> Sim {
     let mut succeeded = false;
     for step in steps {
         match step {
+            Step::Enter(_) if calls.len() == 16 => (),
             Step::Enter(key) => calls.extend(sim.try_enter(fresh(key)).ok()),
             Step::Leave(at, outcome) if at < calls.len() => {
                 let call = calls.swap_remove(at);
@@ -72,7 +73,6 @@ fn run(steps: Vec<Step>) -> Sim {
             Step::Reachable => sim.blame.reachable(sim.now()),
             Step::Leave(..) | Step::Abandon(_) => (),
         }
-        assert!(calls.len() <= 16);
     }
     calls.into_iter().for_each(|call| sim.blame.abandon(call));
     sim

@@ -6,7 +6,6 @@ use super::*;
 fn an_endpoint_that_asks_to_wait_gets_half_as_many_calls_and_then_one_more_at_a_time() {
     let mut sim = Sim::new();
     let calls: Vec<_> = (0..16).map(|key| sim.enter(key)).collect();
-    assert!(sim.try_enter(fresh(99)).is_err());
     sim.pass(SECOND);
     sim.call_ends(calls, THROTTLED);
     assert_eq!(sim.blame.limit.current(), 8, "calls that ran together are one reason");
@@ -16,6 +15,10 @@ fn an_endpoint_that_asks_to_wait_gets_half_as_many_calls_and_then_one_more_at_a_
         sim.call(key, THROTTLED);
         assert_eq!(sim.blame.limit.current(), expected);
     }
+    let only = sim.enter(30);
+    assert_eq!(sim.try_enter(fresh(31)).unwrap_err(), SOON);
+    assert_eq!(sim.admit(), Admission::WaitForCall);
+    sim.blame.abandon(only);
     for (successes, expected) in [(1, 2), (2, 3), (3, 4), (200, 16)] {
         for key in 0..successes {
             sim.call(key, CallOutcome::Done);

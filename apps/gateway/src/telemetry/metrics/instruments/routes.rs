@@ -12,9 +12,15 @@ use super::{super::RouteSeries, Series, count, count_reasons};
 /// A counter of a route: its name, what it says, and where it is kept.
 type RouteCounter = (&'static str, &'static str, fn(&RouteSeries) -> &AtomicU64);
 
-const ROUTE_COUNTERS: [RouteCounter; 6] = [
+const ROUTE_COUNTERS: [RouteCounter; 8] = [
     ("bezoar.delivered", "Messages that the endpoint took", |it| &it.delivered),
     ("bezoar.retried", "Attempts that failed and will be repeated", |it| &it.retried),
+    ("bezoar.uncounted", "Failed attempts that used up no retry", |it| &it.uncounted),
+    (
+        "bezoar.suspected",
+        "Failed attempts that used up no retry while other messages succeeded",
+        |it| &it.suspected,
+    ),
     ("bezoar.released", "Messages handed back without an attempt", |it| &it.released),
     ("bezoar.lease_lost", "Messages whose lease was lost during an attempt", |it| &it.lease_lost),
     ("bezoar.not_settled", "Outcomes that could not be stored", |it| &it.not_settled),

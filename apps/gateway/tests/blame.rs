@@ -1,0 +1,109 @@
+//! Who is blamed for a failure: poison dies and holds up nobody, and an outage costs no message.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use http::StatusCode;
+use support::{Endpoint, Lab, route};
+
+/// With the breaker as it is by default, but shorter pauses.
+fn sensitive(port: u16) -> String {
+    route(port, "").replace("failures = 100", "failures = 5")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_messages_that_fail_forever_are_dead_letters_after_their_retries() {
+    let endpoint = Endpoint::start().await;
+    let lab = Lab::start(&sensitive(endpoint.port)).await;
+    for _ in 0..2 {
+        lab.send("lab", &[], "answer 500").await;
+    }
+    let row = lab.until("lab", |row| row["dead"] == 2).await;
+    assert_eq!((&row["route"]["breaker"], endpoint.so_far()), (&"closed".into(), 6));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poison_ahead_of_healthy_messages_dies_and_the_healthy_ones_arrive() {
+    let endpoint = Endpoint::start().await;
+    let lab = Lab::start(&sensitive(endpoint.port)).await;
+    for _ in 0..20 {
+        lab.send("lab", &[], "answer 500").await;
+    }
+    for _ in 0..20 {
+        lab.send("lab", &[], "x").await;
+    }
+    lab.until("lab", |row| {
+        row["dead"] == 20 && row["ready"] == 0 && row["delayed"] == 0 && row["in_flight"] == 0
+    })
+    .await;
+    assert_eq!(endpoint.so_far(), 20 * 3 + 20, "each its attempts, and not one more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_message_waits_for_an_endpoint_that_is_not_running() {
+    let (endpoint, serving) = Endpoint::start_on(0).await;
+    serving.abort();
+    let _ = serving.await;
+    let lab = Lab::start(&sensitive(endpoint.port)).await;
+    lab.send("lab", &[], "x").await;
+    lab.until_metric("bezoar_uncounted_total{route=\"results\"}", 5.0).await;
+    let (endpoint, _serving) = Endpoint::start_on(endpoint.port).await;
+    endpoint.requests(1).await;
+    let row = lab.until("lab", |row| row["in_flight"] == 0 && row["delayed"] == 0).await;
+    assert_eq!(row["dead"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_breaker_says_why_and_resume_probes_at_once() {
+    let endpoint = Endpoint::start().await;
+    endpoint.answers([503; 5]);
+    let text =
+        sensitive(endpoint.port).replace("\"100ms\"", "\"1h\"").replace("\"200ms\"", "\"1h\"");
+    let lab = Lab::start(&text).await;
+    for _ in 0..6 {
+        lab.send("lab", &[], "x").await;
+    }
+    let row = lab.until("lab", |row| row["route"]["breaker"] == "open").await;
+    assert_eq!(row["route"]["breaker_code"], "http.503");
+    assert!(row["route"]["breaker_open_seconds"].as_f64().unwrap() >= 0.0);
+    assert!(row["route"]["breaker_next_probe_seconds"].as_f64().unwrap() > 3_000.0);
+    let (status, _) = lab.post("/v1/routes/results/resume", &[], "").await;
+    assert_eq!(status, StatusCode::OK);
+    let row = lab.until("lab", |row| row["route"]["breaker"] == "closed").await;
+    assert!(row["route"]["breaker_code"].is_null());
+    assert!(row["route"]["breaker_next_probe_seconds"].is_null());
+    assert_eq!(endpoint.so_far(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_whose_endpoint_is_gone_stays_paused_after_a_restart() {
+    let endpoint = Endpoint::start().await;
+    endpoint.answers([410]);
+    let text = sensitive(endpoint.port);
+    let mut lab = Lab::start(&text).await;
+    lab.send("lab", &[], "x").await;
+    lab.until("lab", |row| !row["route"]["paused"].is_null()).await;
+    lab.until_audited("pause").await;
+    lab = lab.restarted(&text).await;
+    let row = lab.until("lab", |_| true).await;
+    assert_eq!(row["route"]["paused"], "the endpoint is gone (410)");
+    let (status, _) = lab.post("/v1/routes/results/resume", &[], "").await;
+    assert_eq!(status, StatusCode::OK);
+    lab = lab.restarted(&text).await;
+    let row = lab.until("lab", |_| true).await;
+    assert!(row["route"]["paused"].is_null());
+    assert_eq!(row["dead"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gone_is_about_one_message_once_others_succeeded() {
+    let endpoint = Endpoint::start().await;
+    let lab = Lab::start(&sensitive(endpoint.port)).await;
+    lab.send("lab", &[], "x").await;
+    endpoint.requests(1).await;
+    lab.until("lab", |row| row["in_flight"] == 0 && row["ready"] == 0).await;
+    lab.send("lab", &[], "answer 410").await;
+    let row = lab.until("lab", |row| row["dead"] == 1).await;
+    assert!(row["route"]["paused"].is_null());
+}

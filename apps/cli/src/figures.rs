@@ -1,5 +1,7 @@
 //! What the gateway tells of a queue, and how its route does.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use crate::{
@@ -31,6 +33,13 @@ pub(crate) struct Route {
     /// Why, if it is.
     paused: Option<String>,
     breaker: Option<String>,
+    /// Why the breaker is open, since when, and when the endpoint is probed; nothing of it while it is closed.
+    #[serde(default)]
+    breaker_code: Option<String>,
+    #[serde(default)]
+    breaker_open_seconds: Option<f64>,
+    #[serde(default)]
+    breaker_next_probe_seconds: Option<f64>,
     pub(crate) per_second: Option<f64>,
     /// Why the queue cannot be worked on, if it cannot.
     #[serde(default)]
@@ -104,10 +113,23 @@ impl Route {
             (Some(why), _) if why.starts_with("paused") => (Condition::HeldBack, why.to_owned()),
             (Some(why), _) => (Condition::HeldBack, format!("paused: {why}")),
             (None, Some("closed")) => (Condition::Fine, "running".to_owned()),
-            (None, Some("open")) => (Condition::Down, "breaker open".to_owned()),
-            (None, Some(other)) => (Condition::HeldBack, format!("breaker {other}")),
+            (None, Some("open")) => (Condition::Down, self.breaker_in_words("open")),
+            (None, Some(other)) => (Condition::HeldBack, self.breaker_in_words(other)),
             (None, None) => (Condition::Fine, words::UNKNOWN.to_owned()),
         }
+    }
+
+    /// `breaker open (http.503) for 2 m, next probe in 8 s`
+    fn breaker_in_words(&self, state: &str) -> String {
+        let age =
+            |seconds: f64| words::age(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        let code = self.breaker_code.as_ref().map(|code| format!(" ({code})"));
+        let open = self.breaker_open_seconds.map(|seconds| format!(" for {}", age(seconds)));
+        let probe = match self.breaker_next_probe_seconds {
+            Some(seconds) if state == "open" => Some(format!(", next probe in {}", age(seconds))),
+            _ => None,
+        };
+        [Some(format!("breaker {state}")), code, open, probe].into_iter().flatten().collect()
     }
 }
 
@@ -138,6 +160,20 @@ mod tests {
         check(route(json!(null), json!(null)), Condition::Fine, "?");
         check(route(why, json!("open")), Condition::HeldBack, "paused by an operator");
         check(route(json!("gone"), json!("closed")), Condition::HeldBack, "paused: gone");
+    }
+
+    #[test]
+    fn an_open_breaker_says_why_since_when_and_when_it_probes() {
+        let why = |state: &str| {
+            let mut route = route(json!(null), json!(state));
+            route["breaker_code"] = json!("http.503");
+            route["breaker_open_seconds"] = json!(125.4);
+            route["breaker_next_probe_seconds"] = json!(8.9);
+            route
+        };
+        let open = "breaker open (http.503) for 2 m, next probe in 8 s";
+        check(why("open"), Condition::Down, open);
+        check(why("half-open"), Condition::HeldBack, "breaker half-open (http.503) for 2 m");
     }
 
     #[test]

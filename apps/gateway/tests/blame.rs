@@ -7,6 +7,8 @@ mod support;
 use http::StatusCode;
 use support::{Endpoint, Lab, route};
 
+const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+
 /// With the breaker as it is by default, but shorter pauses.
 fn sensitive(port: u16) -> String {
     route(port, "").replace("failures = 100", "failures = 5")
@@ -106,4 +108,30 @@ async fn gone_is_about_one_message_once_others_succeeded() {
     lab.send("lab", &[], "answer 410").await;
     let row = lab.until("lab", |row| row["dead"] == 1).await;
     assert!(row["route"]["paused"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_whose_canary_waits_says_so_and_can_be_cancelled() {
+    let endpoint = Endpoint::start().await;
+    endpoint.answers([422; 3]);
+    let lab = Lab::start(&sensitive(endpoint.port)).await;
+    for _ in 0..3 {
+        lab.send("lab", &[], "x").await;
+    }
+    lab.until("lab", |row| row["dead"] == 3).await;
+    endpoint.answers([503; 10_000]);
+    let order = r#"{"filter": {}, "reason": "mended", "canary": 1}"#;
+    let (status, replay) = lab.post("/v1/replays", JSON, order).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{replay}");
+    let path = format!("/v1/replays/{}", replay["id"]);
+    while lab.get(&path).await.1["canary_waiting_seconds"].is_null() {
+        tokio::task::yield_now().await;
+    }
+    endpoint.requests(5).await; // the canary is tried, and has no outcome
+    let order = r#"{"order": "cancel", "reason": "the endpoint is down"}"#;
+    let (status, cancelled) = lab.post(&path, JSON, order).await;
+    assert_eq!((status, &cancelled["state"]), (StatusCode::OK, &"cancelled".into()), "{cancelled}");
+    assert!(cancelled["canary_waiting_seconds"].is_null());
+    let row = lab.until("lab", |row| row["dead"] == 2).await;
+    assert_eq!(row["route"]["breaker"], "closed", "one message opens nothing");
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -29,17 +29,40 @@ const AT_ONCE: u32 = 1_000;
 pub struct Conductor {
     catalogue: Arc<dyn Catalogue>,
     woken: Notify,
+    /// Replays whose rest waits for the canary, and since when.
+    waiting: Mutex<HashMap<OperationId, Instant>>,
 }
 
 impl Conductor {
     /// A conductor of the operations in a catalogue.
     pub fn new(catalogue: Arc<dyn Catalogue>) -> Self {
-        Self { catalogue, woken: Notify::new() }
+        Self { catalogue, woken: Notify::new(), waiting: Mutex::default() }
     }
 
     /// Has it look at once, because somebody gave an order.
     pub fn wake(&self) {
         self.woken.notify_one();
+    }
+
+    /// For how long the rest of a replay has waited for the outcome of its canary, if it does: its messages may
+    /// be delayed because their endpoint is down. Known since this program runs.
+    pub fn waiting_for_canary(&self, operation: OperationId) -> Option<Duration> {
+        self.waiting().get(&operation).map(Instant::elapsed)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<OperationId, Instant>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers since when they wait, and forgets all others.
+    fn note_waiting(&self, running: &[Operation]) {
+        let waits = |operation: &&Operation| operation.next() == Next::AwaitCanary;
+        let ids: Vec<_> = running.iter().filter(waits).map(|operation| operation.id).collect();
+        let mut waiting = self.waiting();
+        waiting.retain(|id, _| ids.contains(id));
+        for id in ids {
+            waiting.entry(id).or_insert_with(Instant::now);
+        }
     }
 
     /// Goes on until told to stop. To be run once in a program.
@@ -68,6 +91,7 @@ impl Conductor {
         paces: &mut HashMap<OperationId, Pace>,
     ) -> Result<Duration, CatalogueError> {
         let running = self.catalogue.running(AT_ONCE).await?;
+        self.note_waiting(&running);
         paces.retain(|id, _| running.iter().any(|operation| operation.id == *id));
         let mut pause = IDLE;
         for operation in &running {

@@ -283,7 +283,7 @@ fn entry(
 
 #[cfg(test)]
 mod tests {
-    use bezoar_core::Failure;
+    use bezoar_core::{Failure, UncountedFailure};
 
     use super::*;
 
@@ -316,6 +316,20 @@ mod tests {
         assert!(!line.contains('\n'));
         let (stamp, read) = read_line(&line).unwrap();
         assert_eq!((stamp.as_str(), read), ("store-1/0", record()));
+    }
+
+    #[test]
+    fn uncounted_failures_are_kept_and_lines_without_them_are_read() {
+        let mut record = record();
+        assert!(!write_line("store-1", &record).unwrap().contains("uncounted"));
+        record.message.ledger.fail_uncounted(&UncountedFailure {
+            at: millis(2_500),
+            code: Code::from_static("http.503"),
+            suspected: true,
+            waited: Duration::ZERO,
+        });
+        let line = write_line("store-1", &record).unwrap();
+        assert_eq!(read_line(&line).unwrap().1.message.ledger, record.message.ledger);
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub(super) struct Letter {
     pub(super) causation_id: Option<String>,
     pub(super) acquired: Option<u64>,
     pub(super) released: Option<u64>,
+    /// Failures that used up no retry.
+    #[serde(default)]
+    pub(super) uncounted: Option<Uncounted>,
     #[serde(default)]
     pub(super) history: Vec<Attempt>,
     #[serde(default)]
@@ -64,6 +67,16 @@ pub(super) struct Letter {
     /// The replays that it took part in.
     #[serde(default)]
     pub(super) operations: Vec<i64>,
+}
+
+/// Failures that used up no retry, in one summary.
+#[derive(Debug, Deserialize)]
+pub(super) struct Uncounted {
+    pub(super) count: u64,
+    pub(super) suspected: u64,
+    pub(super) first: String,
+    pub(super) last: String,
+    pub(super) code: String,
 }
 
 /// One failed try.

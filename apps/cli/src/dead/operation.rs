@@ -1,12 +1,14 @@
 //! A replay or a discard, as the gateway tells of it.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
     client::{Client, ClientError, Reply, path},
-    words::{count, plural},
+    words::{self, count, plural},
 };
 
 #[derive(Debug, Deserialize)]
@@ -33,6 +35,9 @@ pub(super) struct Operation {
     pub(super) rate: Option<f64>,
     pub(super) stop_after: Option<u64>,
     pub(super) new_ids: Option<bool>,
+    /// For how long the rest has waited for the outcome of those that went first.
+    #[serde(default)]
+    pub(super) canary_waiting_seconds: Option<f64>,
 }
 
 /// How many of a queue.
@@ -130,7 +135,15 @@ impl Operation {
         let sent = format!("{} of {} sent", count(self.done), plural(self.total, "message"));
         let in_flight = count(self.in_flight.unwrap_or_default());
         let (completed, failed) = (count(completed), count(failed));
-        format!("{sent}, {completed} completed, {failed} failed again, {in_flight} in flight")
+        let waiting = self.waiting().unwrap_or_default();
+        format!(
+            "{sent}, {completed} completed, {failed} failed again, {in_flight} in flight{waiting}"
+        )
+    }
+
+    fn waiting(&self) -> Option<String> {
+        let waited = Duration::try_from_secs_f64(self.canary_waiting_seconds?).ok()?;
+        Some(format!(", waiting for the canary for {}", words::age(waited)))
     }
 }
 
@@ -168,6 +181,9 @@ pub(super) mod tests {
     fn progress_is_told_in_words() {
         let expected = "9 of 10 messages sent, 4 completed, 1 failed again, 4 in flight";
         assert_eq!(operation([9, 4, 1]).progress(), expected);
+        let waiting = Operation { canary_waiting_seconds: Some(75.0), ..operation([3, 2, 0]) };
+        let expected = "3 of 10 messages sent, 2 completed, 0 failed again, 1 in flight, waiting for the canary for 1 m";
+        assert_eq!(waiting.progress(), expected);
         let discard = Operation { completed: None, ..operation([9, 4, 1]) };
         assert_eq!(discard.progress(), "9 of 10 discarded");
         assert_eq!(discard.name(), "discard 7");

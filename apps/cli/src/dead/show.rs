@@ -5,7 +5,7 @@ use bezoar::{Clock, SystemClock};
 use jiff::Timestamp;
 
 use super::{
-    letter::{Letter, Summary},
+    letter::{Letter, Summary, Uncounted},
     timeline::timeline,
 };
 use crate::{
@@ -55,6 +55,7 @@ fn facts(letter: &Letter, now: Timestamp) -> Table {
         ("body", body(letter)),
         ("headers", headers(letter)),
         ("deliveries", deliveries(letter)),
+        ("uncounted failures", uncounted(letter)),
         ("replayed", plural_or_unknown(dead.replayed, "time")),
         ("took part in", numbers("replay", &letter.operations)),
         ("edited from", numbers("dead letter", dead.edited_from.as_slice())),
@@ -106,6 +107,18 @@ fn deliveries(letter: &Letter) -> String {
     let failed = words::count_or_unknown(letter.summary.attempts);
     let released = words::count_or_unknown(letter.released);
     format!("{times} since it was sent or replayed: {failed} failed, {released} handed back")
+}
+
+/// `12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded`
+fn uncounted(letter: &Letter) -> String {
+    let Some(Uncounted { count, suspected, first, last, code }) = &letter.uncounted else {
+        return words::NONE.to_owned();
+    };
+    let times = format!("{}, last {code}, from {first} to {last}", words::count(*count));
+    match suspected {
+        0 => times,
+        some => format!("{times}, {} while other messages succeeded", words::count(*some)),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use axum::{
 };
 use bezoar::{
     DeadLetterId,
-    catalogue::{CatalogueError, Ids, Operation, OperationId, Order, Pick, Plan, Task, Verb},
+    catalogue::{
+        CatalogueError, Ids, Operation, OperationId, OperationState, Order, Pick, Plan, Task, Verb,
+    },
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -138,7 +140,7 @@ async fn begin(
 ) -> Result<Response, Problem> {
     let begun = tokio::spawn(async move {
         let (status, operation) = run(&app, &caller, &plan, verb, reason, only_plan).await?;
-        Ok((status, Json(shown::operation(&operation))).into_response())
+        Ok((status, Json(told(&app, &operation))).into_response())
     });
     let ended = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ended", "the gateway is ending");
     begun.await.unwrap_or_else(|_| Err(ended()))
@@ -186,7 +188,9 @@ pub(super) async fn list(
     caller.needs(Role::Viewer, None)?;
     let all = app.catalogue().operations(OPERATIONS).await?;
     let seen = all.iter().filter(|operation| sees(&caller, operation));
-    Ok(Json(json!({ "operations": seen.map(shown::operation).collect::<Vec<_>>() })))
+    Ok(Json(
+        json!({ "operations": seen.map(|operation| told(&app, operation)).collect::<Vec<_>>() }),
+    ))
 }
 
 pub(super) async fn show(
@@ -194,7 +198,7 @@ pub(super) async fn show(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<Json<Value>, Problem> {
-    Ok(Json(shown::operation(&seen(&app, &caller, &id, Role::Viewer).await?)))
+    Ok(Json(told(&app, &seen(&app, &caller, &id, Role::Viewer).await?)))
 }
 
 pub(super) async fn messages(
@@ -254,7 +258,13 @@ pub(super) async fn order(
     let act = caller.act(verb, format!("operation {}: {word}", operation.id), reason);
     let operation = app.catalogue().order(operation.id, order, &act).await?;
     app.conductor.wake();
-    Ok(Json(shown::operation(&operation)))
+    Ok(Json(told(&app, &operation)))
+}
+
+fn told(app: &App, operation: &Operation) -> Value {
+    let runs = operation.state == OperationState::Running;
+    let waiting = app.conductor.waiting_for_canary(operation.id).filter(|_| runs);
+    shown::operation(operation, waiting)
 }
 
 /// An operation whose every queue the caller may see; another is as good as none.

@@ -1,6 +1,8 @@
 //! What the API shows of dead letters and of what is done about them. Bodies, header values and error texts have no way
 //! into any of it.
 
+use std::time::Duration;
+
 use bezoar::{
     Attempt, UncountedSummary,
     catalogue::{
@@ -107,8 +109,8 @@ pub(super) fn cause(cause: &Cause) -> Value {
     })
 }
 
-/// A replay or a discard.
-pub(super) fn operation(operation: &Operation) -> Value {
+/// A replay or a discard, and for how long its rest has waited for its canary.
+pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Value {
     let queues: Vec<_> = operation
         .queues
         .iter()
@@ -137,6 +139,7 @@ pub(super) fn operation(operation: &Operation) -> Value {
         shown["failed"] = operation.failed.into();
         shown["in_flight"] = operation.in_flight().into();
         shown["canary"] = canary.into();
+        shown["canary_waiting_seconds"] = waiting.map(|waiting| waiting.as_secs_f64()).into();
         shown["rate"] = per_second.into();
         shown["stop_after"] = stop_after.into();
         shown["new_ids"] = (ids == Ids::New).into();

@@ -55,7 +55,7 @@ fn facts(letter: &Letter, now: Timestamp) -> Table {
         ("body", body(letter)),
         ("headers", headers(letter)),
         ("deliveries", deliveries(letter)),
-        ("uncounted failures", uncounted(letter)),
+        ("not counted", uncounted(letter)),
         ("replayed", plural_or_unknown(dead.replayed, "time")),
         ("took part in", numbers("replay", &letter.operations)),
         ("edited from", numbers("dead letter", dead.edited_from.as_slice())),
@@ -138,6 +138,10 @@ mod tests {
             "body_bytes": 1204, "at": "2026-11-14T09:27:00Z", "time": "2026-11-14T09:00:00Z",
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
             "headers": [{ "name": "source", "bytes": 4 }], "history": [],
+            "uncounted": {
+                "count": 12, "suspected": 3, "code": "http.503",
+                "first": "2026-11-14T09:00:00Z", "last": "2026-11-14T09:05:00Z",
+            },
         }))
         .unwrap();
         let expected = "\
@@ -154,6 +158,7 @@ caused by       –
 body            1,204 bytes, of no named type
 headers         source (4 bytes)
 deliveries      3 since it was sent or replayed: 2 failed, 1 handed back
+not counted     12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded
 replayed        1 time
 took part in    replay 3, 9
 edited from     dead letter 12

@@ -62,6 +62,8 @@ mod retry_after;
 mod service;
 mod signature;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 mod trouble;
 mod trust;

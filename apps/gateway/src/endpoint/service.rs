@@ -28,7 +28,7 @@ use super::{
 const UNTIL_PAUSED: Duration = Duration::from_secs(10);
 
 /// The code of a success, which nobody looks at.
-const OK: Code = Code::from_static("http.2xx");
+pub(super) const OK: Code = Code::from_static("http.2xx");
 
 /// No call is longer, whatever was configured.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

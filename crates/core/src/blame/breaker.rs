@@ -22,6 +22,9 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Of how many messages it is remembered that they were tried in this opening.
 const REMEMBERED: usize = 4_096;
 
+/// Up to how many times make a difference to who goes first.
+const MOST_TIMES: u32 = 10;
+
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerOptions {
@@ -122,8 +125,15 @@ struct Opening {
     pause: Duration,
     until: Instant,
     round: Round,
-    /// Messages that were tried, and the round in which they last stood back for untried ones.
-    tried: Recent<u64>,
+    tried: Recent<Tried>,
+}
+
+/// A message that was tried in this opening.
+#[derive(Debug, Clone, Copy)]
+struct Tried {
+    times: u32,
+    /// The round in which it last stood back for others that were tried less often.
+    stood_back: u64,
 }
 
 #[derive(Debug)]
@@ -132,6 +142,8 @@ struct Round {
     left: u32,
     running: u32,
     asked: Duration,
+    /// Whether a probe of this round calls for care in the next.
+    careful: bool,
 }
 
 impl Breaker {
@@ -164,14 +176,16 @@ impl Breaker {
         if round.left == 0 {
             return Err(self.options.map_or(SOON, |options| options.first_pause));
         }
-        match opening.tried.get(key) {
-            // Those that were not tried yet go first, if there are any.
-            Some(stood_back) if *stood_back < round.number => {
-                opening.tried.set(key, round.number);
-                return Err(SOON);
-            }
-            _ => opening.tried.set(key, round.number - 1),
+        let tried = opening.tried.get(key).copied();
+        // Those that were tried less often go first, if there are any: they return sooner.
+        if let Some(Tried { times, stood_back }) = tried
+            && stood_back < round.number
+        {
+            opening.tried.set(key, Tried { times, stood_back: round.number });
+            return Err(SOON * times.min(MOST_TIMES));
         }
+        let times = tried.map_or(0, |tried| tried.times) + 1;
+        opening.tried.set(key, Tried { times, stood_back: round.number - 1 });
         round.left -= 1;
         round.running += 1;
         Ok(Some(round.number))
@@ -215,17 +229,23 @@ impl Breaker {
     }
 
     /// Notes that a probe ended. Unless it was a sign of life, the last one of its round begins the next pause.
-    pub(super) fn probe_ended(&mut self, round: u64, asked: Duration, now: Instant, chance: f64) {
-        let careful = self.gathered.careful;
+    pub(super) fn probe_ended(
+        &mut self,
+        round: u64,
+        outcome: CallOutcome,
+        now: Instant,
+        chance: f64,
+    ) {
         let (Some(options), Some(opening)) = (self.options, self.of_round(round)) else { return };
         opening.round.running -= 1;
-        opening.round.asked = opening.round.asked.max(asked);
+        opening.round.asked = opening.round.asked.max(outcome.asked());
+        opening.round.careful |= outcome.calls_for_care();
         if opening.round.left > 0 || opening.round.running > 0 {
             return;
         }
         opening.pause = (opening.pause * 2).min(options.longest_pause);
         opening.until = now + lengthened(opening.pause, opening.round.asked, chance);
-        opening.round = Round::new(round + 1, careful);
+        opening.round = Round::new(round + 1, opening.round.careful);
         self.rounds = round + 1;
     }
 
@@ -277,7 +297,7 @@ impl Breaker {
         self.rounds += 1;
         let mut tried = Recent::new(REMEMBERED);
         for key in &self.gathered.messages {
-            tried.set(*key, self.rounds - 1);
+            tried.set(*key, Tried { times: 1, stood_back: self.rounds - 1 });
         }
         self.opening = Some(Opening {
             since: now,
@@ -300,7 +320,7 @@ impl Opening {
     fn went_on(&mut self, evidence: &Evidence<'_>) {
         self.code = evidence.code.clone();
         if self.tried.get(evidence.key).is_none() {
-            self.tried.set(evidence.key, self.round.number - 1);
+            self.tried.set(evidence.key, Tried { times: 1, stood_back: self.round.number - 1 });
         }
     }
 }
@@ -308,7 +328,7 @@ impl Opening {
 impl Round {
     fn new(number: u64, careful: bool) -> Self {
         let left = if careful { 1 } else { PROBES };
-        Self { number, left, running: 0, asked: Duration::ZERO }
+        Self { number, left, running: 0, asked: Duration::ZERO, careful: false }
     }
 }
 

@@ -187,7 +187,7 @@ impl Blame {
             self.breaker.note(evidence, at.now, chance);
         }
         if let Some(round) = call.round {
-            self.breaker.probe_ended(round, outcome.asked(), at.now, chance);
+            self.breaker.probe_ended(round, outcome, at.now, chance);
         }
         judgement
     }

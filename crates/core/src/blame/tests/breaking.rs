@@ -142,6 +142,26 @@ fn a_round_has_five_probes_or_one_where_each_may_cost_something() {
 }
 
 #[test]
+fn each_round_is_as_careful_as_the_one_before_calls_for() {
+    let mut sim = Sim::new();
+    sim.open_by(AMBIGUOUS);
+    sim.pass(SECOND);
+    sim.call(1, AMBIGUOUS);
+    sim.pass(2 * SECOND);
+    assert_eq!(sim.admit(), up_to(1));
+    sim.call(2, CallOutcome::Failed);
+    sim.pass(4 * SECOND);
+    assert_eq!(sim.admit(), up_to(5), "poison in the way does not cost a pause each");
+    for (key, outcome) in (3..).zip([CallOutcome::Failed, AMBIGUOUS, CallOutcome::Failed]) {
+        sim.call(key, outcome);
+    }
+    sim.call(6, CallOutcome::Failed);
+    sim.call(7, CallOutcome::Failed);
+    sim.pass(8 * SECOND);
+    assert_eq!(sim.admit(), up_to(1));
+}
+
+#[test]
 fn a_probe_that_is_given_up_leaves_its_place_to_the_next() {
     let mut sim = Sim::new();
     sim.open_by(AMBIGUOUS);
@@ -164,11 +184,7 @@ fn messages_that_were_tried_stand_back_once_in_each_round() {
     let tried = sim.enter(100);
     sim.leave(untried, CallOutcome::Failed);
     sim.leave(tried, CallOutcome::Failed);
-    assert_eq!(
-        sim.try_enter(fresh(100)).unwrap_err(),
-        SOON,
-        "once more in this round: it was tried"
-    );
+    assert_eq!(sim.try_enter(fresh(100)).unwrap_err(), 2 * SOON, "it was tried once more");
     for key in 2..5 {
         sim.call(key, CallOutcome::Failed);
     }

@@ -57,9 +57,10 @@ fn neighbours_that_succeed_speak_against_a_message_and_those_that_fail_alike_for
     check_neighbours(&[Answered, Answered], UNCOUNTED);
     check_neighbours(&[Done, AMBIGUOUS], UNCOUNTED);
     check_neighbours(&[Done, Unsent], UNCOUNTED);
-    check_neighbours(&[Done, Done, Unsent], SUSPECTED);
-    check_neighbours(&[Done, Failed, AMBIGUOUS], SUSPECTED);
-    check_neighbours(&[Done, Unsent, AMBIGUOUS], UNCOUNTED);
+    check_neighbours(&[Done, Done, Done, Unsent], UNCOUNTED);
+    check_neighbours(&[Done, Done, Done, Done, Unsent], SUSPECTED);
+    check_neighbours(&[Done, Failed, Failed, Answered, AMBIGUOUS], SUSPECTED);
+    check_neighbours(&[Done, Done, Done, Done, Unsent, AMBIGUOUS], UNCOUNTED);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Two routes to one archive, which share its breaker.
+/// Two routes to one archive, each with a breaker of its own.
 fn configuration(archive: SocketAddr) -> String {
     let route = |name: &str, queue: &str| {
         format!(

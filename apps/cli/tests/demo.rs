@@ -93,11 +93,11 @@ fn the_demo_tells_of_retries_an_outage_dead_letters_and_a_replay_and_adds_up() {
     assert!(accepted > 20 && delivered > 20, "{story}");
     for part in [
         "503, come again in 1 s",
-        "delivered by attempt 2",
+        "taken on delivery 2",
         "the archive goes down",
-        "the breaker opens: messages wait, and use up no retries",
+        "a breaker opens: messages wait, and use up no retries",
         "the archive is back",
-        "the breaker closes",
+        "all breakers are closed",
         "an operator replays",
         "0 failed again",
     ] {

@@ -14,8 +14,10 @@ use crate::{
 pub(super) struct Account {
     pub(super) accepted: u64,
     pub(super) delivered: u64,
-    /// Attempts that failed and are repeated.
+    /// Attempts that failed, and used up a retry.
     pub(super) retried: u64,
+    /// Attempts that failed, and did not.
+    pub(super) uncounted: u64,
     /// Neither delivered nor dead.
     pub(super) waiting: u64,
     /// Those of them that are delivered now or next.
@@ -34,6 +36,7 @@ impl Account {
             accepted: total(&metrics.text(), "bezoar_accepted_total"),
             delivered: total(&metrics.text(), "bezoar_delivered_total"),
             retried: total(&metrics.text(), "bezoar_retried_total"),
+            uncounted: total(&metrics.text(), "bezoar_uncounted_total"),
             waiting: moving + sum(|it| it.delayed),
             moving,
             dead: sum(|it| it.dead),

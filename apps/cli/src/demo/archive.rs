@@ -67,16 +67,17 @@ impl Archive {
         let pause = rand::rng().random_range(5..60);
         tokio::time::sleep(Duration::from_millis(pause)).await;
 
-        let attempt = text("bezoar-attempt").and_then(|it| it.parse().ok()).unwrap_or(1);
+        // Not the attempt: that it is busy uses up none.
+        let delivery = text("bezoar-delivery").and_then(|it| it.parse().ok()).unwrap_or(1);
         let record = serde_json::from_slice(&body).unwrap_or_default();
         let is_replayed = head.headers.contains_key("bezoar-replay");
         let decision = match self.is_down.load(Ordering::Relaxed) {
             true => Decision::Down,
-            false => decide(&record, attempt, is_replayed),
+            false => decide(&record, delivery, is_replayed),
         };
         let (id, kind) = (text("bezoar-id").unwrap_or("?"), text("bezoar-type").unwrap_or("?"));
         match decision {
-            Decision::Take if attempt > 1 => self.narrator.taken_at_last(id, kind, attempt),
+            Decision::Take if delivery > 1 => self.narrator.taken_at_last(id, kind, delivery),
             Decision::ComeAgain => self.narrator.failed(id, kind, "503, come again in 1 s"),
             Decision::Down => self.narrator.failed(id, kind, "503"),
             Decision::Take | Decision::Refuse => (),
@@ -86,10 +87,10 @@ impl Archive {
 }
 
 /// What was refused is taken when it is replayed: somebody has made a place for it by then.
-fn decide(record: &Record, attempt: u32, is_replayed: bool) -> Decision {
+fn decide(record: &Record, delivery: u32, is_replayed: bool) -> Decision {
     match record {
         Record { analyte, .. } if analyte == UNKNOWN_ANALYTE && !is_replayed => Decision::Refuse,
-        Record { busy: true, .. } if attempt == 1 => Decision::ComeAgain,
+        Record { busy: true, .. } if delivery == 1 => Decision::ComeAgain,
         _ => Decision::Take,
     }
 }
@@ -126,14 +127,14 @@ mod tests {
     #[test]
     fn it_is_busy_once_and_refuses_what_it_does_not_know_until_that_is_replayed() {
         let record = |analyte: &str, busy| Record { analyte: analyte.to_owned(), busy };
-        for (record, attempt, is_replayed, expected) in [
+        for (record, delivery, is_replayed, expected) in [
             (record("", false), 1, false, Decision::Take),
             (record("haemoglobin", true), 1, false, Decision::ComeAgain),
             (record("haemoglobin", true), 2, false, Decision::Take),
             (record(UNKNOWN_ANALYTE, true), 1, false, Decision::Refuse),
             (record(UNKNOWN_ANALYTE, false), 1, true, Decision::Take),
         ] {
-            assert_eq!(decide(&record, attempt, is_replayed), expected, "{record:?}");
+            assert_eq!(decide(&record, delivery, is_replayed), expected, "{record:?}");
         }
         assert_eq!(Decision::ComeAgain.reply().headers()["retry-after"], "1");
         assert_eq!(Decision::Refuse.reply().status(), 422);

@@ -79,11 +79,11 @@ impl Narrator {
         }
     }
 
-    /// A repeated attempt succeeded.
-    pub(super) fn taken_at_last(&self, id: &str, message_type: &str, attempt: u32) {
+    /// A message was taken that had come before.
+    pub(super) fn taken_at_last(&self, id: &str, message_type: &str, delivery: u32) {
         if self.taken_lines.take(self.started) {
             let message_type = printable(message_type);
-            self.say("↻", &format!("{} {message_type}: delivered by attempt {attempt}", short(id)));
+            self.say("↻", &format!("{} {message_type}: taken on delivery {delivery}", short(id)));
         }
     }
 
@@ -112,7 +112,8 @@ impl Narrator {
         self.status.finish_and_clear();
         let verdict = if account.adds_up() { "✓ it adds up" } else { "✗" };
         self.line(&format!("\n{account}  {verdict}"));
-        self.line(&format!("{} attempts failed and were repeated; dead:", account.retried));
+        let Account { retried, uncounted, .. } = account;
+        self.line(&format!("{retried} failures used up a retry, {uncounted} did not; dead:"));
         for (cause, count) in causes {
             self.line(&format!("{count:8} × {}", printable(cause)));
         }

@@ -45,9 +45,9 @@ pub(super) async fn watch(client: &Client, narrator: &Narrator) -> Result<()> {
         let is_down = queues.iter().any(is_held_back_by_breaker);
         match (was_down, is_down) {
             (false, true) => {
-                narrator.say("◌", "the breaker opens: messages wait, and use up no retries");
+                narrator.say("◌", "a breaker opens: messages wait, and use up no retries");
             }
-            (true, false) => narrator.say("●", "the breaker closes: what waited is delivered"),
+            (true, false) => narrator.say("●", "all breakers are closed: what waited is delivered"),
             _ => (),
         }
         was_down = is_down;

@@ -201,6 +201,7 @@ fn configure(folder: &Path, format: &str, queue: &Queue, (endpoint, collector): 
         to = "http://127.0.0.1:{endpoint}/{CANARY}?token={CANARY}"
         retry = {{ max_retries = 1, first = "10ms", multiplier = 1.0, max = "10ms", jitter = 0.0 }}
         max_retry_after = "10ms"
+        max_outage = "1s"
         breaker = {{ failures = 1000, pause = "10ms", max_pause = "10ms" }}
         secret = "whsec_{CANARY}{CANARY}"
         headers = {{ Authorization = "Bearer {CANARY}", X-Key = "env:CANARY_KEY" }}

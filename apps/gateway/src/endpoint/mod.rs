@@ -28,20 +28,25 @@
 //!
 //! | reply | message | breaker |
 //! | --- | --- | --- |
-//! | 2xx | done | works |
-//! | 408, 425 | retried | answers |
-//! | 429 | retried, `Retry-After` honoured | counts |
-//! | 5xx and above | retried, `Retry-After` honoured | counts |
-//! | no connection, no whole reply in time, a broken reply | retried | counts |
-//! | 401, 403 | not retried | counts |
-//! | 3xx (no redirect is followed) | not retried | counts |
-//! | 404 | retried | answers |
-//! | 410, or an address that may not be dialled | handed back, the route is to pause | |
-//! | other 4xx, 101 | not retried | answers |
+//! | 2xx | done | closes |
+//! | no connection | uses up no retry | evidence |
+//! | 429, 503 with `Retry-After` | uses up no retry, waits as asked | evidence |
+//! | 502, 503, 504, a connection that ends without an answer | uses up no retry, may be suspected | evidence |
+//! | 500 and other 5xx, no whole reply in time, a broken reply | retried | evidence |
+//! | 404 | retried; uses up none once it is the route's fault | evidence |
+//! | 401, 403, 405, 3xx (no redirect is followed) | not retried; waits once it is the route's fault | evidence |
+//! | 408, 425 | retried | closes |
+//! | 410 | not retried if anything succeeded before; else the route is to pause | |
+//! | an address that may not be dialled | handed back, the route is to pause | |
+//! | other 4xx, 101 | not retried | closes |
 //!
 //! Half a reply is never the last word: where the status says done, give up or gone and the rest does not
-//! come, the message is retried. While the breaker is open, and for the probe that fails, messages are
-//! [`Postponed`](bezoar::Postponed), which uses up no retry.
+//! come, the message is retried. Who is to blame is decided by [`Blame`](bezoar::blame::Blame): a failure that
+//! uses up no retry is [`Uncounted`](bezoar::Uncounted). While the breaker is open messages are
+//! [`Postponed`](bezoar::Postponed).
+//!
+//! A request on a kept connection that ends without an answer is sent once more on a new one, with
+//! `bezoar-redelivered: true`.
 
 mod breaker;
 mod cidr;

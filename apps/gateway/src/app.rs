@@ -331,7 +331,7 @@ impl Figures {
         let age = |since: Option<Timestamp>| since.map(|since| self.age(since).as_secs_f64());
         let route = self.route.as_ref().map(|route| {
             let breaker = route.breaker();
-            let while_open = |time: Duration| breaker.code.is_some().then(|| time.as_secs_f64());
+            let while_open = |time: Duration| breaker.code.is_some().then_some(time.as_secs_f64());
             json!({
                 "name": route.name(),
                 "to": route.config().to.origin(),

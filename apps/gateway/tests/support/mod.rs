@@ -208,7 +208,7 @@ impl Lab {
     pub(crate) async fn until_metric(&self, name: &str, least: f64) {
         let looking = async {
             loop {
-                let text = self.text("/metrics").await;
+                let text = self.plain_text("/metrics").await;
                 let line = text.lines().find_map(|line| line.strip_prefix(name));
                 if line.is_some_and(|value| value.trim().parse::<f64>().unwrap() >= least) {
                     return;
@@ -233,7 +233,7 @@ impl Lab {
         timeout(PATIENCE, looking).await.expect("it is audited");
     }
 
-    async fn text(&self, path: &str) -> String {
+    async fn plain_text(&self, path: &str) -> String {
         let url = format!("http://{}{path}", self.gateway.address());
         let request = Request::builder().uri(url);
         let request = request.header("authorization", format!("Bearer {}", self.token));

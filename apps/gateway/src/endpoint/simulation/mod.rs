@@ -167,7 +167,7 @@ fn worker(plan: &Plan, log: &Arc<Log>) -> Worker {
     let service = service_fn(move |context: Context| {
         let (oracle, simulated) = (oracle.clone(), simulated.clone());
         let (clock, log) = (clock.clone(), calls.clone());
-        async move { deliver(&context, &oracle, &simulated, &*clock, &log).await }
+        async move { deliver(&context, &oracle, &simulated, &clock, &log).await }
     });
     Worker::new("lab", service)
         .unwrap()

@@ -204,7 +204,11 @@ async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, valve: Arc<
             target: format!("route {route}"),
             why: GONE.to_owned(),
         };
-        while let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &act).await {
+        // Not once somebody has resumed it: that was stored meanwhile, and is the last word.
+        let is_gone = || *valve.paused.borrow() == Some(GONE);
+        while is_gone()
+            && let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &act).await
+        {
             tracing::warn!(route, %error, "cannot store that the route is paused; trying again");
             sleep(PAUSES.1).await;
         }

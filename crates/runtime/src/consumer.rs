@@ -176,8 +176,11 @@ impl Consumer {
         let until_stored = turn.map(|turn| UntilStored::HandedBack { _turn: turn });
         let settled = Settled::new(held, Settlement::Release { after }).holding(until_stored);
         let outbox = self.outbox.clone();
+        // It takes a slot until it is on its way, so that no more are taken while nothing can be stored.
+        let slot = self.slots.clone().try_acquire_owned().ok();
         self.tasks.spawn(async move {
             let _ = outbox.send(settled).await; // closed only when stopping at once
+            drop(slot);
         });
     }
 
@@ -245,6 +248,6 @@ async fn all(tasks: &mut JoinSet<()>, settler: &mut JoinSet<()>) {
 /// What a panic says may hold anything, so it is not repeated.
 fn report(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
-        tracing::error!("a worker's task ended by a defect; its message will be delivered again");
+        tracing::error!("a worker task panicked; its message will be delivered again");
     }
 }

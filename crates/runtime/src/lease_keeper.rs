@@ -6,7 +6,8 @@
 //!
 //! How long a lease holds is judged by our own monotonic clock, counted from when the renewal was asked for:
 //! the time of day may be set, and an answer may be late. A lease that could not be renewed is given up a
-//! little early, and its handler is stopped before anybody else can have the message.
+//! little early, and its handler is stopped before anybody else can have the message. Leases that a connection
+//! holds are not renewed: a broker has the message again as soon as the connection is lost.
 
 use std::{
     collections::BTreeMap,
@@ -165,7 +166,7 @@ impl LeaseKeeper {
             tokio::select! {
                 biased;
                 Some(renewed) = renewing.next() => self.renewed(renewed),
-                () = self.due.notified(), if next.is_none() => (),
+                () = self.due.notified() => (),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => (),
             }
             self.give_up_overdue();
@@ -178,7 +179,8 @@ impl LeaseKeeper {
     async fn renew(&self, keys: Vec<u64>, mut deliveries: Vec<Delivery>) -> Renewed {
         let asked_at = Instant::now();
         let renewing = self.subscription.extend(&mut deliveries, self.lease);
-        let renewing = timeout(self.lease, AssertUnwindSafe(renewing).catch_unwind());
+        // Early enough to ask once more before the lease is given up.
+        let renewing = timeout(self.lease / 4, AssertUnwindSafe(renewing).catch_unwind());
         // Without an answer the leases were renewed or they were not. Both can be settled and renewed again.
         let results = renewing.await.ok().and_then(Result::ok).unwrap_or_default();
         Renewed { keys, deliveries, asked_at, results }
@@ -295,8 +297,14 @@ impl Held {
         let mut table = self.keeper.table();
         if let Some(entry) = table.entries.get_mut(&self.key) {
             entry.place = Place::Here(delivery);
+            table.idle |= Instant::now() >= table.entries[&self.key].renew_at;
             self.keeper.wake(&mut table);
         }
+    }
+
+    /// Whether the lease was lost while the message waited for its turn.
+    pub(crate) fn is_lost(&self) -> bool {
+        !self.keeper.table().entries.contains_key(&self.key)
     }
 
     /// Waits until the lease is lost.

@@ -37,6 +37,10 @@ pub(crate) struct Process {
 impl Process {
     /// Handles a delivery and says what is to become of it; `None` if it is no longer ours.
     pub(crate) async fn run(self, held: Held) -> Option<Settled> {
+        if held.is_lost() {
+            self.tell(&held.message, &Event::LeaseLost);
+            return None;
+        }
         let settlement = match self.given_up(&held.message) {
             Some(settlement) => settlement,
             None => self.handle(&held).await?,

@@ -139,14 +139,15 @@ impl Settler {
         for sort in 0..SORTS {
             while let Some(next) = backlog.next_batch(sort, Instant::now()) {
                 let (batch, left) = self.take(backlog, next);
-                renewing |= !left.is_empty();
-                let started = !batch.is_empty();
+                let blocked = !left.is_empty();
+                renewing |= blocked;
                 backlog.put_first(sort, left);
-                if !started {
+                if !batch.is_empty() {
+                    backlog.started(sort, Instant::now());
+                    in_flight.push(self.store(sort, batch));
+                } else if blocked {
                     break;
                 }
-                backlog.started(sort, Instant::now());
-                in_flight.push(self.store(sort, batch));
             }
         }
         renewing

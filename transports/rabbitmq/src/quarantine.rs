@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar_core::TransportError;
+use bezoar_core::{ErrorKind, TransportError};
 use tokio::time::sleep;
 
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 const SUSPECT_AFTER: u32 = 2;
 /// The pause between two tries to store copies.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The same if it is unknown whether copies were stored.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(5);
 
 /// What to do with a message that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,16 +119,18 @@ impl Lane {
         drop(moved);
         self.arrived.notify_waiters();
         if let Some(problem) = problem {
+            let unknown = problem.kind == ErrorKind::OutcomeUnknown;
             self.cannot_move(problem);
-            sleep(PAUSE).await;
+            // A copy that may be stored is not sent again in a hurry: each time it may become one more.
+            sleep(if unknown { UNKNOWN_PAUSE } else { PAUSE }).await;
         }
         left
     }
 
     /// Whoever receives is told of what does not pass by itself.
     fn cannot_move(&self, problem: TransportError) {
-        tracing::warn!(queue = %self.queue, error = %problem, "cannot count a redelivered message");
-        if !problem.is_transient() {
+        tracing::warn!(queue = %self.queue, error = %problem, "cannot record a redelivery");
+        if !problem.is_transient() && problem.kind != ErrorKind::OutcomeUnknown {
             self.set_fault(problem);
         }
     }
@@ -137,7 +141,7 @@ impl Lane {
             Source::Work => no_queue(&self.queue, "receive"),
             Source::Quarantine => {
                 let missing = format!("queue {:?} is missing; {PROVISION}", self.quarantine.name);
-                error(bezoar_core::ErrorKind::Unusable, "receive").with_source(missing)
+                error(ErrorKind::Unusable, "receive").with_source(missing)
             }
         }
     }

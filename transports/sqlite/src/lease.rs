@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use bezoar_core::{Delivery, Receipt, millis};
 use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
 
 /// How many leases are remembered before those that ended long ago are forgotten.
 const REMEMBERED: usize = 10_000;
@@ -36,40 +37,76 @@ impl Lease {
 
 /// The leases whose rows were moved, and where to. The latest place is not certain: the transaction
 /// that moved the row may have been rolled back, so the one before is kept too.
-#[derive(Debug, Default)]
-pub(crate) struct Moved(HashMap<(i64, i64), [i64; 2]>);
+#[derive(Debug)]
+pub(crate) struct Moved {
+    places: HashMap<(i64, i64), [i64; 2]>,
+    /// How many may be remembered before those that ended long ago are looked for.
+    limit: usize,
+    /// The clock was set forward: another process may have moved leases of ours.
+    by_others: bool,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        Self { places: HashMap::new(), limit: REMEMBERED, by_others: false }
+    }
+}
 
 impl Moved {
     /// Looks for the row of a lease in each place where it may be.
     pub(crate) fn find<T>(
         &self,
+        connection: &Connection,
         lease: &Lease,
         mut look: impl FnMut(i64) -> rusqlite::Result<Option<T>>,
     ) -> rusqlite::Result<Option<T>> {
         if let Some(found) = look(lease.visible_at)? {
             return Ok(Some(found));
         }
-        for place in self.0.get(&(lease.seq, lease.token)).into_iter().flatten().rev() {
+        for place in self.places.get(&(lease.seq, lease.token)).into_iter().flatten().rev() {
             if let Some(found) = look(*place)? {
                 return Ok(Some(found));
             }
         }
-        Ok(None)
+        match self.search(connection, lease)? {
+            Some(place) => look(place),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads all that is due later than the lease was, which is only worth it after a step of the clock.
+    fn search(&self, connection: &Connection, lease: &Lease) -> rusqlite::Result<Option<i64>> {
+        if !self.by_others {
+            return Ok(None);
+        }
+        connection
+            .prepare_cached(
+                "SELECT visible_at FROM bezoar_waiting
+                 WHERE queue = ?1 AND visible_at > ?2 AND seq = ?3 AND token = ?4",
+            )?
+            .query_row([lease.queue, lease.visible_at, lease.seq, lease.token], |row| row.get(0))
+            .optional()
+    }
+
+    /// From now on leases may have been moved by other processes as well.
+    pub(crate) fn clock_stepped(&mut self) {
+        self.by_others = true;
     }
 
     /// Remembers a move, and says when the lease ends now.
     pub(crate) fn remember(&mut self, lease: &Lease, from: i64, to: i64) -> Timestamp {
-        if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, [_, latest]| *latest > to - LONG_AGO_MS);
+        if self.places.len() >= self.limit {
+            self.places.retain(|_, [_, latest]| *latest > to - LONG_AGO_MS);
+            self.limit = REMEMBERED.max(2 * self.places.len());
         }
-        self.0.insert((lease.seq, lease.token), [from, to]);
+        self.places.insert((lease.seq, lease.token), [from, to]);
         millis(to)
     }
 
     /// Forgets a lease that has ended.
     pub(crate) fn forget(&mut self, lease: &Lease) {
-        if !self.0.is_empty() {
-            self.0.remove(&(lease.seq, lease.token));
+        if !self.places.is_empty() {
+            self.places.remove(&(lease.seq, lease.token));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Session {
             "DELETE FROM bezoar_waiting WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4
              RETURNING acquired, failed, released, replayed, history",
         )?;
-        let counts = self.moved.find(lease, |visible_at| {
+        let counts = self.moved.find(connection, lease, |visible_at| {
             delete.query_row([lease.queue, visible_at, lease.seq, lease.token], counts).optional()
         })?;
         if counts.is_some() {
@@ -118,7 +118,7 @@ impl Session {
              WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
         )?;
         let ready_at = self.after(after);
-        let updated = self.moved.find(lease, |visible_at| {
+        let updated = self.moved.find(connection, lease, |visible_at| {
             let updated = update.execute(params![
                 lease.queue,
                 visible_at,
@@ -154,7 +154,7 @@ impl Session {
             "UPDATE bezoar_waiting SET visible_at = ?5
              WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
         )?;
-        let found = self.moved.find(lease, |visible_at| {
+        let found = self.moved.find(connection, lease, |visible_at| {
             let place = [lease.queue, visible_at, lease.seq, lease.token, until];
             Ok((update.execute(place)? == 1).then_some(visible_at))
         })?;
@@ -169,6 +169,7 @@ impl Session {
         expected: Timestamp,
     ) -> rusqlite::Result<()> {
         let (expected, now) = (expected.as_millisecond(), self.now_millis());
+        self.moved.clock_stepped();
         let mut caught = connection.prepare_cached(
             "SELECT w.queue, w.visible_at, w.seq, w.token FROM bezoar_queues AS q
              JOIN bezoar_waiting AS w ON w.queue = q.id AND w.visible_at > ?1 AND w.visible_at <= ?2

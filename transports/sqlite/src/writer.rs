@@ -264,7 +264,7 @@ impl Desk {
             session.begin(clock.now());
             steady = clock.steady();
             if let Some(expected) = pace.stepped(session.now(), steady) {
-                tracing::warn!(from = %expected, to = %session.now(), "the clock was set forward; leases were moved along");
+                tracing::warn!(from = %expected, to = %session.now(), "the clock jumped forward; leases were extended by as much");
                 session.move_leases(connection, expected)?;
             }
             jobs.iter_mut().try_for_each(|job| job.run(session, connection))?;

@@ -120,6 +120,28 @@ async fn a_clock_that_is_set_forward_ends_no_lease() {
 }
 
 #[tokio::test]
+async fn leases_of_other_processes_survive_a_step_of_the_clock_too() {
+    let lab = Lab::open().await;
+    for id in ["a", "b"] {
+        lab.send(id, Duration::ZERO).await;
+    }
+    let options = Options::new(lab.folder.path().join("bezoar.db"));
+    let second = SqliteTransport::open(Options { clock: lab.watch.clone(), ..options }).unwrap();
+    let options = SubscribeOptions { lease: LEASE, ..SubscribeOptions::default() };
+    let (first, worker) =
+        (lab.subscribe().await, second.subscribe(&queue(), options).await.unwrap());
+    let mut held = receive(&*worker).await;
+    assert_eq!(held.len(), 2);
+    lab.watch.set_forward(8 * HOUR);
+    // The first process notices, and moves the leases of the second.
+    assert!(receive(&*first).await.is_empty(), "both are held by the other process");
+    worker.extend(&mut held[..1], LEASE).await.remove(0).unwrap();
+    for delivery in held {
+        worker.settle(vec![(delivery, Settlement::Complete)]).await.remove(0).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_lease_begins_when_the_write_lock_is_held() {
     let lab = Lab::open().await;
     lab.send("m", Duration::ZERO).await;

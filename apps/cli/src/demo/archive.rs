@@ -78,7 +78,7 @@ impl Archive {
         let (id, kind) = (text("bezoar-id").unwrap_or("?"), text("bezoar-type").unwrap_or("?"));
         match decision {
             Decision::Take if delivery > 1 => self.narrator.taken_at_last(id, kind, delivery),
-            Decision::ComeAgain => self.narrator.failed(id, kind, "503, come again in 1 s"),
+            Decision::ComeAgain => self.narrator.failed(id, kind, "503, retry after 1 s"),
             Decision::Down => self.narrator.failed(id, kind, "503"),
             Decision::Take | Decision::Refuse => (),
         }

@@ -45,7 +45,7 @@ pub(super) async fn watch(client: &Client, narrator: &Narrator) -> Result<()> {
         let is_down = queues.iter().any(is_held_back_by_breaker);
         match (was_down, is_down) {
             (false, true) => {
-                narrator.say("◌", "a breaker opens: messages wait, and use up no retries");
+                narrator.say("◌", "breaker opened: messages wait without using up retries");
             }
             (true, false) => narrator.say("●", "all breakers are closed: what waited is delivered"),
             _ => (),

@@ -185,7 +185,7 @@ async fn a_handler_is_stopped_before_another_worker_has_its_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_hangs_does_not_keep_others_from_theirs() {
+async fn a_renewal_whose_answer_is_lost_is_asked_for_again_and_keeps_nobody_waiting() {
     let mut transport = Scripted::new().await;
     let (runs, calls) = (Runs::default(), Arc::new(Mutex::new(0)));
     transport.extend = Arc::new(move || {
@@ -197,6 +197,7 @@ async fn a_renewal_that_hangs_does_not_keep_others_from_theirs() {
     sleep(2 * SECOND).await;
     send(&transport, &["m-25"]).await;
     until_empty(&transport).await;
+    assert_eq!(runs.count("m-15"), 1, "it was renewed by a second call");
     assert_eq!(runs.count("m-25"), 1, "it was renewed although the other renewal hangs");
     running.stop().await;
 }

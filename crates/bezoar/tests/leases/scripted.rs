@@ -30,6 +30,8 @@ pub(crate) enum Answer {
     Refused(ErrorKind),
     /// It takes this long, and works.
     After(Duration),
+    /// It takes this long, and is not done.
+    UnavailableAfter(Duration),
     /// It never ends.
     Hangs,
     /// It is done, and there is no result.
@@ -88,6 +90,10 @@ async fn answer(answer: &Answer) -> Result<(), TransportError> {
         Answer::Works | Answer::NoResult => (),
         Answer::Refused(kind) => return Err(refused(kind)),
         Answer::After(delay) => tokio::time::sleep(*delay).await,
+        Answer::UnavailableAfter(delay) => {
+            tokio::time::sleep(*delay).await;
+            return Err(refused(&ErrorKind::Unavailable));
+        }
         Answer::Hangs => std::future::pending().await,
     }
     Ok(())

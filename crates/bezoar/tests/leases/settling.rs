@@ -148,3 +148,20 @@ async fn a_worker_stops_although_nothing_can_be_stored() {
     timeout(20 * SECOND, running.stop()).await.expect("it stops");
     assert_eq!(transport.closed.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_that_fails_late_is_renewed_at_once() {
+    let mut transport = Scripted::new().await;
+    let (runs, start) = (Runs::default(), Instant::now());
+    transport.settle = Arc::new(move |_| match start.elapsed() < 2 * LEASE {
+        true => Answer::UnavailableAfter(LEASE.mul_f64(0.35)),
+        false => Answer::Works,
+    });
+    send(&transport, &["good-3.2"]).await;
+    let running = run(&transport, worker(&transport, &runs));
+    sleep(LEASE.mul_f64(0.66)).await;
+    send(&transport, &["good-0.1"]).await;
+    until_empty(&transport).await;
+    assert_eq!((runs.count("good-3.2"), runs.count("good-0.1")), (1, 1), "neither lost its lease");
+    running.stop().await;
+}

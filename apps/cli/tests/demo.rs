@@ -92,10 +92,10 @@ fn the_demo_tells_of_retries_an_outage_dead_letters_and_a_replay_and_adds_up() {
     assert_eq!(accepted, delivered + waiting + dead, "{story}");
     assert!(accepted > 20 && delivered > 20, "{story}");
     for part in [
-        "503, come again in 1 s",
+        "503, retry after 1 s",
         "taken on delivery 2",
         "the archive goes down",
-        "a breaker opens: messages wait, and use up no retries",
+        "breaker opened: messages wait without using up retries",
         "the archive is back",
         "all breakers are closed",
         "an operator replays",

@@ -14,6 +14,11 @@ fn sensitive(port: u16) -> String {
     route(port, "").replace("failures = 100", "failures = 5")
 }
 
+/// Once its breaker is open nothing is sent within the time of a test.
+fn with_long_pauses(port: u16) -> String {
+    sensitive(port).replace("\"100ms\"", "\"1h\"").replace("\"200ms\"", "\"1h\"")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_messages_that_fail_forever_are_dead_letters_after_their_retries() {
     let endpoint = Endpoint::start().await;
@@ -60,9 +65,7 @@ async fn one_message_waits_for_an_endpoint_that_is_not_running() {
 async fn an_open_breaker_says_why_and_resume_probes_at_once() {
     let endpoint = Endpoint::start().await;
     endpoint.answers([503; 5]);
-    let text =
-        sensitive(endpoint.port).replace("\"100ms\"", "\"1h\"").replace("\"200ms\"", "\"1h\"");
-    let lab = Lab::start(&text).await;
+    let lab = Lab::start(&with_long_pauses(endpoint.port)).await;
     for _ in 0..6 {
         lab.send("lab", &[], "x").await;
     }
@@ -134,4 +137,38 @@ async fn a_replay_whose_canary_waits_says_so_and_can_be_cancelled() {
     assert!(cancelled["canary_waiting_seconds"].is_null());
     let row = lab.until("lab", |row| row["dead"] == 2).await;
     assert_eq!(row["route"]["breaker"], "closed", "one message opens nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_fails_does_not_hold_up_another_one_to_the_same_host() {
+    let endpoint = Endpoint::start().await;
+    let failing = with_long_pauses(endpoint.port);
+    let well = failing.replace("\"results\"", "\"well\"").replace("\"lab\"", "\"ward\"");
+    let lab = Lab::start(&format!("{failing}{well}")).await;
+    for _ in 0..5 {
+        lab.send("lab", &[], "answer 500").await;
+    }
+    lab.until("lab", |row| row["route"]["breaker"] == "open").await;
+    let so_far = endpoint.so_far();
+    lab.send("ward", &[], "x").await;
+    endpoint.requests(so_far + 1).await;
+    let row = lab.until("ward", |row| row["in_flight"] == 0 && row["ready"] == 0).await;
+    assert_eq!(row["route"]["breaker"], "closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_of_poison_that_fall_due_together_do_not_open_the_breaker() {
+    let endpoint = Endpoint::start().await;
+    let retry = "max_retries = 1, first = \"2s\", multiplier = 1.0, max = \"2s\"";
+    let quick = "max_retries = 2, first = \"10ms\", multiplier = 1.0, max = \"1s\"";
+    let lab = Lab::start(&with_long_pauses(endpoint.port).replace(quick, retry)).await;
+    for number in 0..5 {
+        for (body, requests) in [("answer 500", 2 * number + 1), ("x", 2 * number + 2)] {
+            lab.send("lab", &[], body).await;
+            endpoint.requests(requests).await;
+            lab.until("lab", |row| row["in_flight"] == 0 && row["ready"] == 0).await;
+        }
+    }
+    let row = lab.until("lab", |row| row["dead"] == 5).await;
+    assert_eq!((&row["route"]["breaker"], endpoint.so_far()), (&"closed".into(), 15));
 }

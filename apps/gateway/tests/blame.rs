@@ -127,9 +127,12 @@ async fn a_replay_whose_canary_waits_says_so_and_can_be_cancelled() {
     let (status, replay) = lab.post("/v1/replays", JSON, order).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{replay}");
     let path = format!("/v1/replays/{}", replay["id"]);
-    while lab.get(&path).await.1["canary_waiting_seconds"].is_null() {
-        tokio::task::yield_now().await;
-    }
+    let waiting = async {
+        while lab.get(&path).await.1["canary_waiting_seconds"].is_null() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(support::PATIENCE, waiting).await.expect("the replay says that it waits");
     endpoint.requests(5).await; // the canary is tried, and has no outcome
     let order = r#"{"order": "cancel", "reason": "the endpoint is down"}"#;
     let (status, cancelled) = lab.post(&path, JSON, order).await;

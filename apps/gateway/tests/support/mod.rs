@@ -204,19 +204,23 @@ impl Lab {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    /// Waits until a metric has reached this.
-    pub(crate) async fn until_metric(&self, name: &str, least: f64) {
+    /// Waits until messages were tried so many times, however that ended.
+    pub(crate) async fn until_tried(&self, times: f64) {
         let looking = async {
             loop {
                 let text = self.plain_text("/metrics").await;
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                if line.is_some_and(|value| value.trim().parse::<f64>().unwrap() >= least) {
+                let tries = text.lines().filter_map(|line| {
+                    let (name, value) = line.rsplit_once(' ')?;
+                    let counts = name.starts_with("bezoar_delivery_duration_seconds_count{");
+                    value.parse::<f64>().ok().filter(|_| counts)
+                });
+                if tries.sum::<f64>() >= times {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(PATIENCE, looking).await.expect("the metric gets there");
+        timeout(PATIENCE, looking).await.expect("messages are tried");
     }
 
     /// Waits until somebody did this.

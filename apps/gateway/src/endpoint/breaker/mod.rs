@@ -141,7 +141,9 @@ impl Shared {
             (Open | HalfOpen, Closed) => {
                 tracing::info!(route, open_for = ?before.open_for, "breaker closed");
             }
-            (HalfOpen, Open) => tracing::info!(route, code, ?next_probe, "probe failed; the breaker stays open"),
+            (HalfOpen, Open) => {
+                tracing::info!(route, code, ?next_probe, "probe failed; the breaker stays open")
+            }
             _ => (),
         }
     }

@@ -82,6 +82,8 @@ impl Pair {
         let reopened = Side::open(store, self.flaw).await;
         self.sqlite.store = reopened.store;
         self.sqlite.subscriptions = reopened.subscriptions;
+        self.sqlite.keep_latest_copies();
+        self.model.keep_latest_copies();
     }
 
     /// Starts to receive and gives up at once. If the answer was faster, it is an ordinary receive.

@@ -1,6 +1,6 @@
 //! One of the two, driven through the contract alone.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
     DeadLetterId, Delivery, Depth, ErrorKind, Message, Page, QueueAdmin, QueueName, Reason,
@@ -129,6 +129,15 @@ impl Side {
         let answer = Answer::Extended(kind(extended).map(|()| delivery.lease_until));
         self.held.push((queue, delivery));
         answer
+    }
+
+    /// Of each lease only the copy that knows most. Where a lease was moved without its holder being told is known
+    /// to the process that moved it; a process that has ended leaves no holder behind.
+    pub(crate) fn keep_latest_copies(&mut self) {
+        let mut seen = HashSet::new();
+        self.held.reverse();
+        self.held.retain(|(queue, delivery)| seen.insert((*queue, delivery.receipt.clone())));
+        self.held.reverse();
     }
 
     /// A held delivery, of which a copy may stay behind to be used again.

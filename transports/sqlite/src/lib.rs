@@ -23,14 +23,14 @@ mod catalogue;
 mod database;
 mod error;
 mod lease;
+mod monotonic_clock;
 mod options;
+mod queue_signals;
 mod readers;
 mod row;
 mod session;
 mod settle;
-mod steady;
 mod transport;
-mod wake;
 mod writer;
 
 pub use options::{Options, Synchronous};

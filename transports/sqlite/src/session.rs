@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::{
     catalogue::{Tally, replay_of},
     lease::Moved,
+    queue_signals::QueueSignals,
     row,
-    wake::Bells,
 };
 
 #[derive(Debug, Default)]
@@ -103,9 +103,9 @@ impl Session {
         Ok(outcome)
     }
 
-    pub(crate) fn committed(&mut self, bells: &Bells) {
+    pub(crate) fn committed(&mut self, signals: &QueueSignals) {
         self.tally.clear();
-        self.woken.drain(..).for_each(|queue| bells.ring(&queue));
+        self.woken.drain(..).for_each(|queue| signals.notify(&queue));
     }
 
     pub(crate) fn rolled_back(&mut self) {

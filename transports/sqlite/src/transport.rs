@@ -18,10 +18,10 @@ use crate::{
     database::{self, Identity},
     error::{TRANSPORT, error, may_be_of_one, no_queue},
     lease::Lease,
+    monotonic_clock::MonotonicClock,
+    queue_signals::QueueSignals,
     readers::Readers,
     session::{Claimed, Session},
-    steady::Steady,
-    wake::Bells,
     writer::{Reply, Writer},
 };
 
@@ -39,7 +39,7 @@ pub struct SqliteTransport {
     pub(crate) writer: Writer,
     pub(crate) options: Arc<Options>,
     pub(crate) identity: Identity,
-    bells: Bells,
+    signals: QueueSignals,
 }
 
 impl SqliteTransport {
@@ -51,14 +51,14 @@ impl SqliteTransport {
     /// [`ErrorKind::Unavailable`], with what to do about it. Nothing in it is changed then.
     pub fn open(mut options: Options) -> Result<Self, TransportError> {
         let connection = database::open(&options)?;
-        options.clock = Arc::new(steady(&options, &connection)?);
+        options.clock = Arc::new(monotonic_clock(&options, &connection)?);
         let identity = Identity::of(&options.path)
             .map_err(|source| database::cannot_open(&options.path, &source))?;
         let readers = Arc::new(Readers::open(&options)?);
-        let (options, bells) = (Arc::new(options), Bells::default());
-        let writer = Writer::start(connection, identity, options.clone(), bells.clone())
+        let (options, signals) = (Arc::new(options), QueueSignals::default());
+        let writer = Writer::start(connection, identity, options.clone(), signals.clone())
             .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
-        Ok(Self { readers, writer, options, identity, bells })
+        Ok(Self { readers, writer, options, identity, signals })
     }
 
     fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
@@ -109,13 +109,16 @@ enum Stored {
 }
 
 /// A clock that is not behind what the database has seen.
-fn steady(options: &Options, connection: &Connection) -> Result<Steady, TransportError> {
-    let steady = Steady::new(options.clock.clone(), database::latest_time(connection)?);
-    if steady.ahead() > 0 {
-        let (path, ahead_ms) = (options.path.display(), steady.ahead());
+fn monotonic_clock(
+    options: &Options,
+    connection: &Connection,
+) -> Result<MonotonicClock, TransportError> {
+    let clock = MonotonicClock::new(options.clock.clone(), database::latest_time(connection)?);
+    if clock.ahead() > 0 {
+        let (path, ahead_ms) = (options.path.display(), clock.ahead());
         tracing::warn!(%path, ahead_ms, "the clock was set back; the database goes on from where it was");
     }
-    Ok(steady)
+    Ok(clock)
 }
 
 fn bytes(outgoing: &Outgoing) -> usize {
@@ -193,7 +196,7 @@ impl Transport for SqliteTransport {
         let id = id.await?.ok_or_else(|| no_queue(queue, "subscribe"))?;
         Ok(Box::new(SqliteSubscription {
             writer: self.writer.clone(),
-            bells: self.bells.clone(),
+            signals: self.signals.clone(),
             poll: self.options.poll,
             name: queue.clone(),
             queue: id,
@@ -205,7 +208,7 @@ impl Transport for SqliteTransport {
 #[derive(Debug)]
 struct SqliteSubscription {
     writer: Writer,
-    bells: Bells,
+    signals: QueueSignals,
     poll: Duration,
     name: QueueName,
     queue: i64,
@@ -311,10 +314,10 @@ impl Subscription for SqliteSubscription {
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
         let deadline = Instant::now() + wait.min(MAX_DELAY);
-        let bell = self.bells.of(&self.name);
+        let signal = self.signals.of(&self.name);
         loop {
             // Listening begins before looking, so that nothing sent in between goes unnoticed.
-            let mut woken = std::pin::pin!(bell.notified());
+            let mut woken = std::pin::pin!(signal.notified());
             woken.as_mut().enable();
             let mut found = self.claim(max.get()).await?;
             if !found.claimed.is_empty() {

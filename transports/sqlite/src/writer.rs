@@ -16,9 +16,9 @@ use crate::{
     Options,
     database::{self, Identity},
     error::{breaks_the_connection, error, from_sqlite, is_busy},
+    monotonic_clock::ClockJumpDetector,
+    queue_signals::QueueSignals,
     session::Session,
-    steady::Pace,
-    wake::Bells,
 };
 
 /// How many jobs wait at most; more senders wait for room.
@@ -58,14 +58,15 @@ impl Writer {
         connection: Connection,
         identity: Identity,
         options: Arc<Options>,
-        bells: Bells,
+        signals: QueueSignals,
     ) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX_LIMIT);
         let session = Session::default();
-        let (connection, pace) = (Some(connection), Pace::default());
-        let desk = Desk { inbox, connection, identity, options, bells, session, pace };
+        let (connection, jumps) = (Some(connection), ClockJumpDetector::default());
+        let writer_loop =
+            WriterLoop { inbox, connection, identity, options, signals, session, jumps };
         let named = thread::Builder::new().name("bezoar-sqlite".to_owned());
-        let thread = Some(named.spawn(move || desk.work())?);
+        let thread = Some(named.spawn(move || writer_loop.work())?);
         Ok(Self(Arc::new(Handle { inbox: Some(sender), thread })))
     }
 
@@ -96,7 +97,7 @@ impl Writer {
         hand_over: impl FnOnce(T) -> R + Send + 'static,
     ) -> Result<Reply<R>, TransportError> {
         let (reply, result) = oneshot::channel();
-        let job = Box::new(Typed { operation, bytes, work, hand_over, result: None, reply });
+        let job = Box::new(TypedJob { operation, bytes, work, hand_over, result: None, reply });
         let not_queued = |_| stopped(ErrorKind::Unavailable, operation);
         self.inbox().send(job).await.map_err(not_queued)?;
         Ok(Reply { operation, result })
@@ -110,7 +111,7 @@ impl Writer {
     ) {
         let (reply, _) = oneshot::channel();
         let hand_over = |()| ();
-        let job = Typed { operation, bytes: 0, work, hand_over, result: None, reply };
+        let job = TypedJob { operation, bytes: 0, work, hand_over, result: None, reply };
         let _ = self.inbox().try_send(Box::new(job));
     }
 }
@@ -145,7 +146,7 @@ impl std::fmt::Debug for dyn Job {
     }
 }
 
-struct Typed<W, H, T, R> {
+struct TypedJob<W, H, T, R> {
     operation: &'static str,
     bytes: usize,
     work: W,
@@ -154,7 +155,7 @@ struct Typed<W, H, T, R> {
     reply: oneshot::Sender<Result<R, TransportError>>,
 }
 
-impl<W, H, T: Send, R: Send> Job for Typed<W, H, T, R>
+impl<W, H, T: Send, R: Send> Job for TypedJob<W, H, T, R>
 where
     W: FnMut(&mut Session, &Connection) -> rusqlite::Result<T> + Send,
     H: FnOnce(T) -> R + Send,
@@ -203,25 +204,25 @@ fn gather(inbox: &mut mpsc::Receiver<Box<dyn Job>>, jobs: &mut Vec<Box<dyn Job>>
 }
 
 /// Why a transaction did not happen.
-enum Refusal {
+enum TransactionFailure {
     /// It was rolled back: nothing was done.
-    Undone(rusqlite::Error),
+    RolledBack(rusqlite::Error),
     /// The commit itself failed: the disk may hold it or not.
-    Unknown(rusqlite::Error),
+    OutcomeUnknown(rusqlite::Error),
 }
 
-struct Desk {
+struct WriterLoop {
     inbox: mpsc::Receiver<Box<dyn Job>>,
     /// `None` after a failure that it cannot be trusted beyond.
     connection: Option<Connection>,
     identity: Identity,
     options: Arc<Options>,
-    bells: Bells,
+    signals: QueueSignals,
     session: Session,
-    pace: Pace,
+    jumps: ClockJumpDetector,
 }
 
-impl Desk {
+impl WriterLoop {
     fn work(mut self) {
         let mut jobs = Vec::with_capacity(GROUP_LIMIT);
         while let Some(first) = self.inbox.blocking_recv() {
@@ -236,7 +237,7 @@ impl Desk {
             return jobs.drain(..).for_each(|job| job.answer(Some(error.again())));
         }
         match self.transaction(jobs) {
-            Err(Refusal::Undone(error)) if jobs.len() > 1 && !is_busy(&error) => {
+            Err(TransactionFailure::RolledBack(error)) if jobs.len() > 1 && !is_busy(&error) => {
                 jobs.drain(..).for_each(|job| self.handle(&mut vec![job]));
             }
             outcome => self.answer(jobs, outcome),
@@ -251,41 +252,43 @@ impl Desk {
         Ok(())
     }
 
-    fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Refusal> {
+    fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), TransactionFailure> {
         let Some(connection) = &self.connection else {
-            return Err(Refusal::Undone(rusqlite::Error::InvalidQuery));
+            return Err(TransactionFailure::RolledBack(rusqlite::Error::InvalidQuery));
         };
         let session = &mut self.session;
-        let (clock, pace) = (&self.options.clock, &self.pace);
+        let (clock, jumps) = (&self.options.clock, &self.jumps);
         let mut steady = Duration::ZERO;
         let mut run = || {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             // Not before: another process may have held the lock for longer than a lease.
             session.begin(clock.now());
             steady = clock.steady();
-            if let Some(expected) = pace.stepped(session.now(), steady) {
+            if let Some(expected) = jumps.jumped(session.now(), steady) {
                 tracing::warn!(from = %expected, to = %session.now(), "the clock jumped forward; leases were extended by as much");
                 session.move_leases(connection, expected)?;
             }
             jobs.iter_mut().try_for_each(|job| job.run(session, connection))?;
             session.write_counts(connection)
         };
-        let outcome = run().map_err(Refusal::Undone).and_then(|()| {
+        let outcome = run().map_err(TransactionFailure::RolledBack).and_then(|()| {
             let commit = || connection.prepare_cached("COMMIT")?.execute([]);
             commit().map(|_| ()).map_err(|error| {
                 if breaks_the_connection(&error) {
-                    Refusal::Unknown(error)
+                    TransactionFailure::OutcomeUnknown(error)
                 } else {
-                    Refusal::Undone(error)
+                    TransactionFailure::RolledBack(error)
                 }
             })
         });
         match &outcome {
             Ok(()) => {
-                session.committed(&self.bells);
-                self.pace.note(session.now(), steady);
+                session.committed(&self.signals);
+                self.jumps.note(session.now(), steady);
             }
-            Err(Refusal::Undone(error) | Refusal::Unknown(error)) => {
+            Err(
+                TransactionFailure::RolledBack(error) | TransactionFailure::OutcomeUnknown(error),
+            ) => {
                 session.rolled_back();
                 let stuck =
                     !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err();
@@ -298,12 +301,14 @@ impl Desk {
         outcome
     }
 
-    fn answer(&self, jobs: &mut Vec<Box<dyn Job>>, outcome: Result<(), Refusal>) {
+    fn answer(&self, jobs: &mut Vec<Box<dyn Job>>, outcome: Result<(), TransactionFailure>) {
         for job in jobs.drain(..) {
             let error = match &outcome {
                 Ok(()) => None,
-                Err(Refusal::Undone(source)) => Some(from_sqlite(source, job.operation())),
-                Err(Refusal::Unknown(source)) => Some(
+                Err(TransactionFailure::RolledBack(source)) => {
+                    Some(from_sqlite(source, job.operation()))
+                }
+                Err(TransactionFailure::OutcomeUnknown(source)) => Some(
                     error(ErrorKind::OutcomeUnknown, job.operation())
                         .with_source(source.to_string()),
                 ),
@@ -324,7 +329,7 @@ mod tests {
             let (reply, _) = oneshot::channel();
             let work = |_: &mut Session, _: &Connection| Ok(());
             let hand_over = |()| ();
-            let job = Typed { operation: "send", bytes, work, hand_over, result: None, reply };
+            let job = TypedJob { operation: "send", bytes, work, hand_over, result: None, reply };
             sender.try_send(Box::new(job)).unwrap();
         }
         let mut jobs = Vec::from_iter(inbox.try_recv());

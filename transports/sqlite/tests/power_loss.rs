@@ -19,34 +19,34 @@ use bezoar_sqlite::Synchronous;
 use rand::RngExt;
 
 mod power_loss {
-    pub(crate) mod census;
-    pub(crate) mod check;
+    pub(crate) mod crash_sweep;
     pub(crate) mod database;
     pub(crate) mod disk;
+    pub(crate) mod image_check;
     pub(crate) mod log;
     pub(crate) mod message;
-    pub(crate) mod notebook;
+    pub(crate) mod promises;
     pub(crate) mod recording;
+    pub(crate) mod recording_summary;
     pub(crate) mod survival;
-    pub(crate) mod sweep;
     pub(crate) mod workload;
 }
 
 use power_loss::{
-    census::Census,
+    crash_sweep::{Report, sweep},
     database::DATABASE,
     log::{Step, Target, first_of},
     recording::{self, Recording},
-    sweep::{Report, sweep},
+    recording_summary::RecordingSummary,
 };
 
 #[test]
 fn nothing_acknowledged_is_lost() {
-    let (mut report, census) = run(Synchronous::Full, Device::Honest, 1_400);
+    let (mut report, summary) = run(Synchronous::Full, Device::Honest, 1_400);
     report.expect_good();
     assert!(report.distinct >= 10_000, "{report}");
-    assert!(census.log_syncs > 300 && census.database_syncs > 3, "{census:?}");
-    assert!(census.log_resets > 1 && census.log_removals > 1, "{census:?}");
+    assert!(summary.log_syncs > 300 && summary.database_syncs > 3, "{summary:?}");
+    assert!(summary.log_resets > 1 && summary.log_removals > 1, "{summary:?}");
 }
 
 /// The negative control of losses.
@@ -88,18 +88,18 @@ impl Device {
 }
 
 /// Records a workload and cuts the power at about so many moments of it.
-fn run(synchronous: Synchronous, device: Device, points: usize) -> (Report, Census) {
+fn run(synchronous: Synchronous, device: Device, points: usize) -> (Report, RecordingSummary) {
     let seed =
         env::var("BEZOAR_SEED").map_or_else(|_| rand::rng().random(), |it| it.parse().unwrap());
     println!("{synchronous:?}, {device:?}: BEZOAR_SEED={seed}");
     let recording = Recording::make(synchronous, seed);
     recording.check();
     let mut steps = recording.steps();
-    let census = Census::of(&steps);
-    println!("{} steps, {census:?}", steps.len());
+    let summary = RecordingSummary::of(&steps);
+    println!("{} steps, {summary:?}", steps.len());
     let database = first_of(&steps, DATABASE);
     steps.retain(|step| device.obeys(step, database));
     let report = sweep(&steps, points, seed);
     println!("{synchronous:?}, {device:?}: {report}");
-    (report, census)
+    (report, summary)
 }

@@ -1,9 +1,9 @@
-//! What the shim recorded, as steps of a disk and of the observer's notebook.
+//! What the shim recorded, as steps of a disk and of the observer's promise log.
 
 use std::collections::HashMap;
 
-/// The observer's notebook. It is in the recorded folder for its place in the order, and is not crashed.
-pub(crate) const NOTEBOOK: &str = "notebook";
+/// The observer's promise log. It is in the recorded folder for its place in the order, and is not crashed.
+pub(crate) const PROMISE_LOG: &str = "promise_log";
 
 /// Which file, over its whole life; one made anew under an old name is another.
 pub(crate) type FileNumber = usize;
@@ -108,7 +108,7 @@ fn take<'a, const N: usize>(log: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 /// What an open descriptor leads to.
 #[derive(Debug, Clone, Copy)]
 enum Opened {
-    Notebook,
+    PromiseLog,
     Target(Target),
     /// The shared memory of the write-ahead log: it is rebuilt when the database is opened.
     Ignored,
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         let name = record.text();
         let opened = match name {
             "" => Opened::Target(Target::Folder),
-            NOTEBOOK => Opened::Notebook,
+            PROMISE_LOG => Opened::PromiseLog,
             _ if is_ignored(name) => Opened::Ignored,
             _ if record.number & CREATED != 0 => self.created(name),
             _ => Opened::Target(Target::File(self.names[name])),
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
     fn wrote(&mut self, record: &Record<'a>) {
         match self.open[&record.descriptor] {
             Opened::Ignored => (),
-            Opened::Notebook => self.steps.push(Step::Note(record.text())),
+            Opened::PromiseLog => self.steps.push(Step::Note(record.text())),
             Opened::Target(Target::Folder) => panic!("a folder cannot be written"),
             Opened::Target(Target::File(file)) => self.steps.push(Step::Change(Change::Write {
                 file,

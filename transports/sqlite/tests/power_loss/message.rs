@@ -3,7 +3,7 @@
 use bezoar_core::{Message, MessageId, MessageType, millis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::notebook::MessageNumber;
+use super::promises::MessageNumber;
 
 /// Up to a page and a half, so that rows fit a page, fill it and overflow it.
 const BODY_LIMIT_BYTES: usize = 6 * 1024;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{
     disk::{Disk, Fate},
-    log::{self, NOTEBOOK, Step},
+    log::{self, PROMISE_LOG, Step},
     workload,
 };
 
@@ -91,6 +91,6 @@ fn compile_shim(place: &Path) -> PathBuf {
 fn read_folder(folder: &Path) -> Files {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let files = files.map(|file| (file.file_name().into_string().unwrap(), file.path()));
-    let crashed = files.filter(|(name, _)| name != NOTEBOOK && !name.ends_with("-shm"));
+    let crashed = files.filter(|(name, _)| name != PROMISE_LOG && !name.ends_with("-shm"));
     crashed.map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::{
     database,
     message::message,
-    notebook::{Intention, MessageNumber, Notebook, Place, State},
+    promises::{Intention, MessageNumber, Place, PromiseLog, State},
 };
 
 /// How often the database is opened, used and closed. Closing it removes the write-ahead log.
@@ -37,29 +37,33 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Works on a database in `folder` and writes down there what it was promised.
 pub(crate) fn run(folder: &Path, synchronous: Synchronous, seed: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().unwrap();
-    let notebook = Arc::new(Notebook::open(folder));
+    let promise_log = Arc::new(PromiseLog::open(folder));
     for session in 0..SESSIONS {
         let (transport, closed) = database::open(folder, synchronous).unwrap();
-        let desk = Desk { transport, notebook: notebook.clone(), seed: seed + u64::from(session) };
+        let workload = Workload {
+            transport,
+            promise_log: promise_log.clone(),
+            seed: seed + u64::from(session),
+        };
         runtime.block_on(async {
-            tokio::time::timeout(TIMEOUT, desk.work(session)).await.expect("the workload ends");
+            tokio::time::timeout(TIMEOUT, workload.work(session)).await.expect("the workload ends");
         });
-        drop(desk);
+        drop(workload);
         closed.wait();
     }
 }
 
 #[derive(Debug, Clone)]
-struct Desk {
+struct Workload {
     transport: SqliteTransport,
-    notebook: Arc<Notebook>,
+    promise_log: Arc<PromiseLog>,
     seed: u64,
 }
 
-impl Desk {
+impl Workload {
     async fn work(&self, session: u32) {
         self.transport.provision(&database::queue()).await.unwrap();
-        self.notebook.queue();
+        self.promise_log.queue();
         let (mut senders, mut receivers) = (JoinSet::new(), JoinSet::new());
         let all_sent = Arc::new(AtomicBool::new(false));
         for receiver in 0..RECEIVERS {
@@ -83,7 +87,7 @@ impl Desk {
         while !numbers.is_empty() {
             let batch = numbers.split_off(numbers.len().saturating_sub(random.random_range(1..=3)));
             let sent = State::new(Place::Ready, &Ledger::default());
-            let begun: Vec<_> = batch.iter().map(|it| self.notebook.may(*it, sent)).collect();
+            let begun: Vec<_> = batch.iter().map(|it| self.promise_log.may(*it, sent)).collect();
             let batch: Vec<Outgoing> = batch.into_iter().map(|it| message(it).into()).collect();
             let results = self.transport.send(&database::queue().into(), &batch).await;
             self.acknowledge(begun, results);
@@ -103,7 +107,7 @@ impl Desk {
             }
             for delivery in &received {
                 let state = State::new(Place::Leased, &delivery.message.ledger);
-                self.notebook.is(number(&delivery.message), state);
+                self.promise_log.is(number(&delivery.message), state);
             }
             self.settle(&*subscription, received, &mut random).await;
         }
@@ -123,7 +127,7 @@ impl Desk {
                 continue;
             };
             let state = settled(&delivery.message.ledger, &settlement);
-            begun.push(self.notebook.may(number(&delivery.message), state));
+            begun.push(self.promise_log.may(number(&delivery.message), state));
             batch.push((delivery, settlement));
         }
         let results = subscription.settle(batch).await;
@@ -137,7 +141,7 @@ impl Desk {
         for (at, DeadLetter { id, message, .. }) in dead.into_iter().enumerate() {
             let only = Selection::Ids(vec![id]);
             let replayed = Ledger::restored(0, 0, 0, message.ledger.replayed + 1, Vec::new());
-            let begin = |state| self.notebook.may(number(&message), state);
+            let begin = |state| self.promise_log.may(number(&message), state);
             let (begun, done) = match at % 3 {
                 0 => {
                     let begun = begin(State::new(Place::Ready, &replayed));
@@ -147,7 +151,7 @@ impl Desk {
                 _ => continue,
             };
             assert_eq!(done.unwrap(), 1);
-            self.notebook.ok(begun);
+            self.promise_log.ok(begun);
         }
     }
 
@@ -155,7 +159,7 @@ impl Desk {
         assert_eq!(begun.len(), results.len());
         for (intention, result) in begun.into_iter().zip(results) {
             result.unwrap();
-            self.notebook.ok(intention);
+            self.promise_log.ok(intention);
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use super::{
     database::{self, DATABASE},
     message::{body, message},
-    notebook::{MessageNumber, Place, Promises, State},
+    promises::{MessageNumber, Place, Promises, State},
 };
 
 /// What is wrong with an image.

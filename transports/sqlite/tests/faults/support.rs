@@ -76,31 +76,34 @@ pub(crate) fn noise(size: usize) -> Bytes {
     (0..size).map(|_| byte()).collect()
 }
 
-pub(crate) async fn lab(options: Options) -> SqliteTransport {
-    let lab = SqliteTransport::open(options).unwrap();
-    lab.provision(&queue()).await.unwrap();
-    lab
+pub(crate) async fn open_transport(options: Options) -> SqliteTransport {
+    let transport = SqliteTransport::open(options).unwrap();
+    transport.provision(&queue()).await.unwrap();
+    transport
 }
 
 pub(crate) fn outgoing(messages: &[Message]) -> Vec<Outgoing> {
     messages.iter().cloned().map(Outgoing::from).collect()
 }
 
-pub(crate) async fn send(lab: &SqliteTransport, message: &Message) -> Result<(), TransportError> {
-    lab.send(&queue().into(), &[message.clone().into()]).await.remove(0)
+pub(crate) async fn send(
+    transport: &SqliteTransport,
+    message: &Message,
+) -> Result<(), TransportError> {
+    transport.send(&queue().into(), &[message.clone().into()]).await.remove(0)
 }
 
 pub(crate) async fn send_at_once(
-    lab: &SqliteTransport,
+    transport: &SqliteTransport,
     numbers: Range<u32>,
     size: usize,
 ) -> Vec<(String, Result<(), TransportError>)> {
     let mut all = JoinSet::new();
     for number in numbers {
-        let lab = lab.clone();
+        let transport = transport.clone();
         all.spawn(async move {
             let name = number.to_string();
-            let result = send(&lab, &message(&name, noise(size))).await;
+            let result = send(&transport, &message(&name, noise(size))).await;
             (name, result)
         });
     }
@@ -111,31 +114,31 @@ pub(crate) fn all_accepted(results: Vec<Result<(), TransportError>>) {
     results.into_iter().for_each(|result| result.unwrap());
 }
 
-pub(crate) async fn subscription(lab: &SqliteTransport) -> Box<dyn Subscription> {
-    lab.subscribe(&queue(), SubscribeOptions::default()).await.unwrap()
+pub(crate) async fn subscription(transport: &SqliteTransport) -> Box<dyn Subscription> {
+    transport.subscribe(&queue(), SubscribeOptions::default()).await.unwrap()
 }
 
-pub(crate) async fn receive(lab: &SqliteTransport, max: u32) -> Vec<Delivery> {
+pub(crate) async fn receive(transport: &SqliteTransport, max: u32) -> Vec<Delivery> {
     let max = NonZeroU32::new(max).unwrap();
-    subscription(lab).await.receive(max, Duration::ZERO).await.unwrap()
+    subscription(transport).await.receive(max, Duration::ZERO).await.unwrap()
 }
 
-pub(crate) async fn receive_one(lab: &SqliteTransport) -> Arc<Message> {
-    receive(lab, 1).await.remove(0).message
+pub(crate) async fn receive_one(transport: &SqliteTransport) -> Arc<Message> {
+    receive(transport, 1).await.remove(0).message
 }
 
 pub(crate) async fn settle(
-    lab: &SqliteTransport,
+    transport: &SqliteTransport,
     held: Vec<Delivery>,
     settlement: impl Fn(usize) -> Settlement,
 ) {
     assert!(!held.is_empty());
     let batch = held.into_iter().enumerate().map(|(at, held)| (held, settlement(at)));
-    all_accepted(subscription(lab).await.settle(batch.collect()).await);
+    all_accepted(subscription(transport).await.settle(batch.collect()).await);
 }
 
-pub(crate) async fn dead_letters(lab: &SqliteTransport) -> Vec<DeadLetter> {
-    lab.dead_letters(&queue(), Page::default()).await.unwrap()
+pub(crate) async fn dead_letters(transport: &SqliteTransport) -> Vec<DeadLetter> {
+    transport.dead_letters(&queue(), Page::default()).await.unwrap()
 }
 
 pub(crate) fn ids(held: &[Delivery]) -> Vec<String> {
@@ -145,18 +148,18 @@ pub(crate) fn ids(held: &[Delivery]) -> Vec<String> {
 /// A closed database with messages, numbered from 0.
 pub(crate) async fn filled(folder: &TempDir, count: usize) -> PathBuf {
     let path = file_in(folder);
-    let lab = lab(Options::new(&path)).await;
+    let transport = open_transport(Options::new(&path)).await;
     let messages: Vec<_> =
         (0..count).map(|number| message(&number.to_string(), noise(100))).collect();
-    all_accepted(lab.send(&queue().into(), &outgoing(&messages)).await);
-    drop(lab);
+    all_accepted(transport.send(&queue().into(), &outgoing(&messages)).await);
+    drop(transport);
     wait_until_closed(&path);
     path
 }
 
 /// The ids of all messages that can be received.
 pub(crate) async fn everything_in(path: &Path) -> Vec<String> {
-    ids(&receive(&lab(Options::new(path)).await, 10_000).await)
+    ids(&receive(&open_transport(Options::new(path)).await, 10_000).await)
 }
 
 /// Display and Debug of an error and of all its sources.

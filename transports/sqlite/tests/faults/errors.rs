@@ -8,7 +8,7 @@ use bezoar_core::{
 };
 use bezoar_sqlite::{Options, SqliteTransport};
 
-use super::{lab::*, sql::*};
+use super::{sql::*, support::*};
 
 #[tokio::test]
 async fn no_error_shows_what_is_in_a_message() {
@@ -18,23 +18,23 @@ async fn no_error_shows_what_is_in_a_message() {
         busy_timeout: Duration::from_millis(1),
         ..Options::new(file_in(&folder))
     };
-    let lab = lab(options.clone()).await;
+    let transport = open_transport(options.clone()).await;
     let errors = [
-        refused_sends(&lab).await,
-        stale_settlements(&lab).await,
-        locked_operations(&lab, &options.path).await,
-        damaged_tables(&lab, &options.path).await,
+        refused_sends(&transport).await,
+        stale_settlements(&transport).await,
+        locked_operations(&transport, &options.path).await,
+        damaged_tables(&transport, &options.path).await,
     ]
     .concat();
     assert!(errors.len() >= 12, "{errors:#?}");
     for error in errors {
         assert!(!error.contains(CANARY) && !error.contains("doe"), "{error}");
     }
-    assert!(!format!("{lab:?}").contains(CANARY));
+    assert!(!format!("{transport:?}").contains(CANARY));
 }
 
 /// Too large, invalid, without a queue, unsupported.
-async fn refused_sends(lab: &SqliteTransport) -> Vec<String> {
+async fn refused_sends(transport: &SqliteTransport) -> Vec<String> {
     let topic = Destination::Topic { name: queue(), key: "doe".to_owned() };
     let nowhere = Destination::Queue(QueueName::new("nowhere").unwrap());
     let mut large = sensitive("large");
@@ -43,14 +43,14 @@ async fn refused_sends(lab: &SqliteTransport) -> Vec<String> {
     let nameless = sensitive("nameless").with_header("", CANARY);
     let late = Outgoing { delay: MAX_DELAY * 2, ..sensitive("late").into() };
     let messages: Vec<Outgoing> = vec![large.into(), wordy.into(), nameless.into(), late];
-    let mut results = lab.send(&queue().into(), &messages).await;
-    results.extend(lab.send(&topic, &messages[..1]).await);
-    results.extend(lab.send(&nowhere, &[sensitive("a").into()]).await);
+    let mut results = transport.send(&queue().into(), &messages).await;
+    results.extend(transport.send(&topic, &messages[..1]).await);
+    results.extend(transport.send(&nowhere, &[sensitive("a").into()]).await);
     shown(results)
 }
 
-async fn stale_settlements(lab: &SqliteTransport) -> Vec<String> {
-    let subscription = subscription(lab).await;
+async fn stale_settlements(transport: &SqliteTransport) -> Vec<String> {
+    let subscription = subscription(transport).await;
     let stale = || Delivery {
         message: sensitive("stale").into(),
         receipt: Receipt::Numbered { key: 1, token: 1 },
@@ -68,28 +68,28 @@ async fn stale_settlements(lab: &SqliteTransport) -> Vec<String> {
     shown(results)
 }
 
-async fn locked_operations(lab: &SqliteTransport, path: &Path) -> Vec<String> {
-    send(lab, &sensitive("kept")).await.unwrap();
-    let subscription = subscription(lab).await;
+async fn locked_operations(transport: &SqliteTransport, path: &Path) -> Vec<String> {
+    send(transport, &sensitive("kept")).await.unwrap();
+    let subscription = subscription(transport).await;
     let lock = lock(path);
-    let mut results = vec![send(lab, &sensitive("refused")).await];
+    let mut results = vec![send(transport, &sensitive("refused")).await];
     results.push(subscription.receive(NonZeroU32::MIN, Duration::ZERO).await.map(drop));
     lock.execute_batch("ROLLBACK").unwrap();
     shown(results)
 }
 
 /// The tables are gone or of another shape while the program runs.
-async fn damaged_tables(lab: &SqliteTransport, path: &Path) -> Vec<String> {
-    let subscription = subscription(lab).await;
+async fn damaged_tables(transport: &SqliteTransport, path: &Path) -> Vec<String> {
+    let subscription = subscription(transport).await;
     sql(path, "CREATE UNIQUE INDEX one_body ON bezoar_messages (body)");
-    let mut results = vec![send(lab, &sensitive("the same")).await];
+    let mut results = vec![send(transport, &sensitive("the same")).await];
     sql(path, "ALTER TABLE bezoar_waiting RENAME TO was_waiting");
-    results.push(send(lab, &sensitive("refused")).await);
+    results.push(send(transport, &sensitive("refused")).await);
     results.push(subscription.receive(NonZeroU32::MIN, Duration::ZERO).await.map(drop));
-    results.push(lab.depth(&queue()).await.map(drop));
+    results.push(transport.depth(&queue()).await.map(drop));
     sql(path, "ALTER TABLE was_waiting RENAME TO bezoar_waiting; DROP TABLE bezoar_messages");
-    results.push(send(lab, &sensitive("refused")).await);
-    results.push(lab.dead_letters(&queue(), Page::default()).await.map(drop));
+    results.push(send(transport, &sensitive("refused")).await);
+    results.push(transport.dead_letters(&queue(), Page::default()).await.map(drop));
     shown(results)
 }
 

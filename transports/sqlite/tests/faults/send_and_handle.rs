@@ -5,25 +5,25 @@ use std::{num::NonZeroU32, time::Duration};
 use bezoar_core::{Delivery, Settlement};
 use bezoar_sqlite::SqliteTransport;
 
-use super::lab::*;
+use super::support::*;
 
 /// How many messages each of two sends.
-pub(crate) const TRADED: usize = 150;
+pub(crate) const MESSAGES_EACH: usize = 150;
 
 /// Sends and handles at the same time, each tenth message to the dead letters, until it is over.
-pub(crate) async fn trade(
-    lab: SqliteTransport,
+pub(crate) async fn send_and_handle(
+    transport: SqliteTransport,
     name: &str,
     handled: impl Fn(String),
     over: impl Fn() -> bool,
 ) {
     let send = async {
-        for number in 0..TRADED {
-            send(&lab, &message(&format!("{name}-{number}"), noise(20))).await.unwrap();
+        for number in 0..MESSAGES_EACH {
+            send(&transport, &message(&format!("{name}-{number}"), noise(20))).await.unwrap();
         }
     };
     let handle = async {
-        let subscription = subscription(&lab).await;
+        let subscription = subscription(&transport).await;
         while !over() {
             let max = NonZeroU32::new(7).unwrap();
             let held = subscription.receive(max, Duration::from_millis(20)).await.unwrap();

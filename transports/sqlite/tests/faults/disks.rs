@@ -12,23 +12,23 @@ use bezoar_core::{ErrorKind, QueueAdmin, Selection, Settlement};
 use bezoar_sqlite::{Options, SqliteTransport};
 use tempfile::TempDir;
 
-use super::{lab::*, process::Other, sql::sql};
+use super::{child_process::Other, sql::sql, support::*};
 
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_was_accepted() {
     let Some(disk) = SmallDisk::mount("32m") else { return };
-    let lab = lab(Options::new(disk.path().join("lab.db"))).await;
+    let transport = open_transport(Options::new(disk.path().join("lab.db"))).await;
     let mut accepted = BTreeSet::new();
     for (cycle, room) in (0..).zip([300_000, 0, 1_000_000, 100_000]) {
         disk.fill_up_to(room);
-        accepted.extend(accepted_until_full(&lab, cycle * 10_000).await);
-        assert_eq!(lab.depth(&queue()).await.unwrap().ready, Some(accepted.len() as u64));
+        accepted.extend(accepted_until_full(&transport, cycle * 10_000).await);
+        assert_eq!(transport.depth(&queue()).await.unwrap().ready, Some(accepted.len() as u64));
         disk.free();
         let afterwards = format!("after {room}");
-        send(&lab, &message(&afterwards, noise(2_000))).await.unwrap();
+        send(&transport, &message(&afterwards, noise(2_000))).await.unwrap();
         accepted.insert(afterwards);
     }
-    let found = ids(&receive(&lab, 100_000).await).into_iter().collect();
+    let found = ids(&receive(&transport, 100_000).await).into_iter().collect();
     assert_eq!(differences(&accepted, &BTreeSet::new(), &found), [""; 0]);
 }
 
@@ -36,10 +36,10 @@ async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_was_accepted() {
 async fn a_store_of_a_given_size_refuses_more_and_lets_what_is_there_be_done() {
     let folder = folder();
     let options = Options { max_bytes: Some(1_000_000), ..Options::new(file_in(&folder)) };
-    let lab = lab(options).await;
+    let transport = open_transport(options).await;
     let mut accepted = 0;
     let refused = loop {
-        match send(&lab, &message(&format!("{accepted}"), noise(10_000))).await {
+        match send(&transport, &message(&format!("{accepted}"), noise(10_000))).await {
             Ok(()) => accepted += 1,
             Err(error) => break error,
         }
@@ -47,23 +47,23 @@ async fn a_store_of_a_given_size_refuses_more_and_lets_what_is_there_be_done() {
     assert_eq!(refused.kind, ErrorKind::Full);
     assert!(everything(&refused).contains("raise the limit"), "{}", everything(&refused));
     assert!((60..100).contains(&accepted), "{accepted}");
-    let held = receive(&lab, 1_000).await;
+    let held = receive(&transport, 1_000).await;
     assert_eq!(held.len(), accepted);
     let dead = |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] };
-    settle(&lab, held, dead).await;
-    lab.purge(&queue(), &Selection::All).await.unwrap();
-    send(&lab, &message("again", noise(10_000))).await.unwrap();
+    settle(&transport, held, dead).await;
+    transport.purge(&queue(), &Selection::All).await.unwrap();
+    send(&transport, &message("again", noise(10_000))).await.unwrap();
 }
 
 /// Sends, twenty at a time, until forty were refused.
-async fn accepted_until_full(lab: &SqliteTransport, first: u32) -> Vec<String> {
+async fn accepted_until_full(transport: &SqliteTransport, first: u32) -> Vec<String> {
     let mut accepted = Vec::new();
     let mut refused = 0;
     for start in (first..first + 5_000).step_by(20) {
         if refused >= 40 {
             return accepted;
         }
-        for (id, result) in send_at_once(lab, start..start + 20, 2_000).await {
+        for (id, result) in send_at_once(transport, start..start + 20, 2_000).await {
             match result {
                 Ok(()) => accepted.push(id),
                 Err(error) => {
@@ -89,7 +89,7 @@ async fn a_database_cannot_be_made_on_a_full_disk_and_can_once_there_is_room() {
             refused += 1;
         }
         disk.free();
-        send(&lab(options).await, &message("a", noise(1))).await.unwrap();
+        send(&open_transport(options).await, &message("a", noise(1))).await.unwrap();
     }
     assert!((5..35).contains(&refused), "{refused} of 40 were refused");
 }
@@ -98,7 +98,7 @@ async fn a_database_cannot_be_made_on_a_full_disk_and_can_once_there_is_room() {
 #[tokio::test]
 async fn after_an_io_error_the_accepted_is_there_and_work_goes_on() {
     let folder = folder();
-    drop(lab(Options::new(file_in(&folder))).await);
+    drop(open_transport(Options::new(file_in(&folder))).await);
     let mut other = Other::start_limited(&format!("fill {}", file_in(&folder).display()));
     let told = other.told_until("refused");
     other.lift_limit();

@@ -13,10 +13,10 @@ use bezoar_core::{ErrorKind, QueueAdmin, Settlement};
 use bezoar_sqlite::{Options, SqliteTransport};
 
 use super::{
-    lab::*,
-    process::Other,
+    child_process::Other,
+    send_and_handle::{MESSAGES_EACH, send_and_handle},
     sql::*,
-    trade::{TRADED, trade},
+    support::*,
 };
 
 #[tokio::test]
@@ -24,22 +24,22 @@ async fn a_locked_database_is_unavailable_for_a_while_and_nothing_is_lost() {
     let folder = folder();
     let options =
         Options { busy_timeout: Duration::from_millis(300), ..Options::new(file_in(&folder)) };
-    let lab = lab(options.clone()).await;
-    send(&lab, &message("before", noise(1))).await.unwrap();
+    let transport = open_transport(options.clone()).await;
+    send(&transport, &message("before", noise(1))).await.unwrap();
     let lock = lock(&options.path);
     let start = Instant::now();
-    let refused = send(&lab, &message("during", noise(1))).await.unwrap_err();
+    let refused = send(&transport, &message("during", noise(1))).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{}", everything(&refused));
     assert!(refused.is_transient() && everything(&refused).contains("another process"));
     let refused = SqliteTransport::open(options.clone()).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{}", everything(&refused));
     let waited = start.elapsed(); // twice; the rest is for a busy machine
     assert!((600..6_000).contains(&waited.as_millis()), "{waited:?}");
-    assert_eq!(lab.depth(&queue()).await.unwrap().ready, Some(1), "reading needs no lock");
+    assert_eq!(transport.depth(&queue()).await.unwrap().ready, Some(1), "reading needs no lock");
     lock.execute_batch("COMMIT").unwrap();
-    send(&lab, &message("after", noise(1))).await.unwrap();
+    send(&transport, &message("after", noise(1))).await.unwrap();
     drop(SqliteTransport::open(options).unwrap());
-    assert_eq!(ids(&receive(&lab, 10).await), ["before", "after"]);
+    assert_eq!(ids(&receive(&transport, 10).await), ["before", "after"]);
 }
 
 #[tokio::test]
@@ -47,10 +47,10 @@ async fn a_lock_keeps_many_waiting_no_longer_than_one() {
     let folder = folder();
     let timeout = Duration::from_millis(200);
     let options = Options { busy_timeout: timeout, ..Options::new(file_in(&folder)) };
-    let lab = lab(options.clone()).await;
+    let transport = open_transport(options.clone()).await;
     let _lock = lock(&options.path);
     let start = Instant::now();
-    for (_, result) in send_at_once(&lab, 0..30, 1).await {
+    for (_, result) in send_at_once(&transport, 0..30, 1).await {
         assert_eq!(result.unwrap_err().kind, ErrorKind::Unavailable);
     }
     // One wait for what came first and one for the others together; the rest is for a busy machine.
@@ -98,41 +98,42 @@ fn all_who_open_a_new_database_at_once_succeed() {
 async fn two_transports_on_one_file_handle_each_message_once() {
     let folder = folder();
     let options = Options { poll: Duration::from_millis(5), ..Options::new(file_in(&folder)) };
-    let (one, other) = (lab(options.clone()).await, lab(options.clone()).await);
+    let (one, other) =
+        (open_transport(options.clone()).await, open_transport(options.clone()).await);
     let handled = Arc::new(Mutex::new(Vec::new()));
-    let trade = |lab, name| {
+    let send_and_handle = |transport, name| {
         let (note, done) = (handled.clone(), handled.clone());
-        trade(
-            lab,
+        send_and_handle(
+            transport,
             name,
             move |id| note.lock().unwrap().push(id),
-            move || done.lock().unwrap().len() >= 2 * TRADED,
+            move || done.lock().unwrap().len() >= 2 * MESSAGES_EACH,
         )
     };
-    let both = async { tokio::join!(trade(one, "one"), trade(other, "other")) };
+    let both = async { tokio::join!(send_and_handle(one, "one"), send_and_handle(other, "other")) };
     tokio::time::timeout(PATIENCE, both).await.expect("some messages were not handled");
-    check_traded(&options.path, &handled.lock().unwrap());
+    check_all_handled_once(&options.path, &handled.lock().unwrap());
 }
 
 #[tokio::test]
 async fn two_processes_on_one_file_handle_each_message_once() {
     let folder = folder();
     let options = Options { poll: Duration::from_millis(5), ..Options::new(file_in(&folder)) };
-    let lab = lab(options.clone()).await;
-    let mut other = Other::start(&format!("trade {}", options.path.display()));
+    let transport = open_transport(options.clone()).await;
+    let mut other = Other::start(&format!("send_and_handle {}", options.path.display()));
     let handled = Arc::new(Mutex::new(Vec::new()));
     let heard = other.hear(handled.clone());
     let (note, done) = (handled.clone(), handled.clone());
-    let trade = trade(
-        lab,
+    let send_and_handle = send_and_handle(
+        transport,
         "one",
         move |id| note.lock().unwrap().push(id),
-        move || done.lock().unwrap().len() >= 2 * TRADED,
+        move || done.lock().unwrap().len() >= 2 * MESSAGES_EACH,
     );
-    tokio::time::timeout(PATIENCE, trade).await.expect("some messages were not handled");
+    tokio::time::timeout(PATIENCE, send_and_handle).await.expect("some messages were not handled");
     other.end();
     heard.join().unwrap();
-    check_traded(&options.path, &handled.lock().unwrap());
+    check_all_handled_once(&options.path, &handled.lock().unwrap());
 }
 
 /// The negative control of the two tests above.
@@ -146,9 +147,9 @@ fn a_message_that_is_handled_twice_or_never_is_noticed() {
     assert_ne!(times(&handled), once_each());
 }
 
-fn check_traded(path: &Path, handled: &[String]) {
+fn check_all_handled_once(path: &Path, handled: &[String]) {
     assert_eq!(times(handled), once_each());
-    let dead = (2 * TRADED / 10) as u64;
+    let dead = (2 * MESSAGES_EACH / 10) as u64;
     for (query, expected) in [
         ("SELECT waiting FROM bezoar_queues", 0),
         ("SELECT dead FROM bezoar_queues", dead),
@@ -168,16 +169,16 @@ fn times(handled: &[String]) -> BTreeMap<String, usize> {
 }
 
 fn once_each() -> BTreeMap<String, usize> {
-    let of = |name| (0..TRADED).map(move |number| (format!("{name}-{number}"), 1));
+    let of = |name| (0..MESSAGES_EACH).map(move |number| (format!("{name}-{number}"), 1));
     of("one").chain(of("other")).collect()
 }
 
 #[tokio::test]
 async fn an_operator_reads_dead_letters_with_sqlite3_and_sees_nothing_personal() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
-    send(&lab, &sensitive("m-1")).await.unwrap();
-    bury_with_canary(&lab).await;
+    let transport = open_transport(Options::new(file_in(&folder))).await;
+    send(&transport, &sensitive("m-1")).await.unwrap();
+    bury_with_canary(&transport).await;
     let shown = sqlite3(&file_in(&folder), "SELECT * FROM bezoar_dead_letters");
     for part in ["lab", "m-1", "retries exhausted"] {
         assert!(shown.contains(part), "{shown}");
@@ -194,10 +195,13 @@ async fn an_operator_reads_dead_letters_with_sqlite3_and_sees_nothing_personal()
     );
 }
 
-async fn bury_with_canary(lab: &SqliteTransport) {
-    let held = receive(lab, 1).await;
-    settle(lab, held, |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] })
-        .await;
+async fn bury_with_canary(transport: &SqliteTransport) {
+    let held = receive(transport, 1).await;
+    settle(transport, held, |_| Settlement::DeadLetter {
+        reason: reason(),
+        attempts: vec![attempt()],
+    })
+    .await;
 }
 
 fn sqlite3(path: &Path, query: &str) -> String {

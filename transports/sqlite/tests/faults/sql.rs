@@ -9,7 +9,7 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::lab::PATIENCE;
+use super::support::PATIENCE;
 
 pub(crate) fn connection(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();

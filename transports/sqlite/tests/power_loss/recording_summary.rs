@@ -6,7 +6,7 @@ use super::{
 };
 
 #[derive(Debug, Default)]
-pub(crate) struct Census {
+pub(crate) struct RecordingSummary {
     pub(crate) database_syncs: usize,
     pub(crate) log_syncs: usize,
     pub(crate) log_removals: usize,
@@ -14,9 +14,9 @@ pub(crate) struct Census {
     pub(crate) log_resets: usize,
 }
 
-impl Census {
+impl RecordingSummary {
     pub(crate) fn of(steps: &[Step<'_>]) -> Self {
-        let mut census = Self::default();
+        let mut summary = Self::default();
         let mut names = Vec::new(); // of the files, by number
         let (mut logs, mut log_starts, log) = (0, 0, format!("{DATABASE}-wal"));
         for step in steps {
@@ -26,18 +26,18 @@ impl Census {
                     logs += usize::from(*name == log);
                 }
                 Step::Change(Change::Name { name, file: None }) => {
-                    census.log_removals += usize::from(*name == log);
+                    summary.log_removals += usize::from(*name == log);
                 }
                 Step::Change(Change::Write { file, offset: 0, .. }) => {
                     log_starts += usize::from(names[*file] == log);
                 }
                 Step::SyncDone(Target::File(file)) => {
-                    census.log_syncs += usize::from(names[*file] == log);
-                    census.database_syncs += usize::from(names[*file] == DATABASE);
+                    summary.log_syncs += usize::from(names[*file] == log);
+                    summary.database_syncs += usize::from(names[*file] == DATABASE);
                 }
                 _ => (),
             }
         }
-        Self { log_resets: log_starts - logs, ..census }
+        Self { log_resets: log_starts - logs, ..summary }
     }
 }

@@ -4,18 +4,18 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
 
-mod bad_input {
+mod faults {
     mod bodies;
-    mod clocks;
+    mod clock_changes;
     mod disks;
     mod errors;
     mod files;
-    mod groups;
-    mod neighbours;
+    mod group_commit;
+    mod other_processes;
     mod rows;
 
-    mod lab;
-    mod process;
+    mod child_process;
+    mod send_and_handle;
     mod sql;
-    mod trade;
+    mod support;
 }

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, path::Path, time::Duration};
 use bezoar_core::{Body, Depth, Ledger, QueueAdmin, Selection, Settlement};
 use bezoar_sqlite::Options;
 
-use super::{lab::*, sql::*};
+use super::{sql::*, support::*};
 
 /// Values of id, type and headers that make no message.
 const MALFORMED: [(&str, &str, &str); 8] = [
@@ -22,14 +22,14 @@ const MALFORMED: [(&str, &str, &str); 8] = [
 #[tokio::test]
 async fn malformed_rows_are_set_aside_with_their_bytes_and_do_not_stop_their_neighbours() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
+    let transport = open_transport(Options::new(file_in(&folder))).await;
     for (number, columns) in MALFORMED.iter().enumerate() {
-        send(&lab, &message(&format!("good-{number}"), noise(9))).await.unwrap();
+        send(&transport, &message(&format!("good-{number}"), noise(9))).await.unwrap();
         insert_by_hand(&file_in(&folder), columns, number);
     }
     let good: Vec<_> = (0..MALFORMED.len()).map(|number| format!("good-{number}")).collect();
-    assert_eq!(ids(&receive(&lab, 100).await), good);
-    let dead = dead_letters(&lab).await;
+    assert_eq!(ids(&receive(&transport, 100).await), good);
+    let dead = dead_letters(&transport).await;
     let bodies: Vec<_> = dead.iter().map(|dead| dead.message.body.clone()).collect();
     let expected: Vec<_> =
         (0..MALFORMED.len()).map(|number| Body::from(noise(50 + number))).collect();
@@ -39,7 +39,7 @@ async fn malformed_rows_are_set_aside_with_their_bytes_and_do_not_stop_their_nei
     }
     let leased = Some(MALFORMED.len() as u64);
     assert_eq!(
-        lab.depth(&queue()).await.unwrap(),
+        transport.depth(&queue()).await.unwrap(),
         Depth {
             ready: Some(0),
             delayed: Some(0),
@@ -56,69 +56,72 @@ async fn a_good_message_behind_malformed_ones_comes_without_delay() {
     let folder = folder();
     // Nobody looks again for an hour: whoever is told that there is nothing waits in vain.
     let options = Options { poll: Duration::from_secs(3600), ..Options::new(file_in(&folder)) };
-    let lab = lab(options).await;
+    let transport = open_transport(options).await;
     for (number, columns) in MALFORMED.iter().enumerate() {
         insert_by_hand(&file_in(&folder), columns, number);
     }
-    send(&lab, &message("good", noise(1))).await.unwrap();
+    send(&transport, &message("good", noise(1))).await.unwrap();
     let wait = Duration::from_secs(5);
-    let received = subscription(&lab).await.receive(NonZeroU32::MIN, wait).await.unwrap();
+    let received = subscription(&transport).await.receive(NonZeroU32::MIN, wait).await.unwrap();
     assert_eq!(ids(&received), ["good"]);
 }
 
 #[tokio::test]
 async fn a_ledger_at_its_limits_does_not_stop_the_queue() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
+    let transport = open_transport(Options::new(file_in(&folder))).await;
     let mut worn = message("worn", noise(1));
     worn.ledger = Ledger::restored(u32::MAX, u32::MAX, u32::MAX, u32::MAX, Vec::new());
-    send(&lab, &worn).await.unwrap();
+    send(&transport, &worn).await.unwrap();
     for _ in 0..2 {
-        let held = receive(&lab, 1).await;
-        settle(&lab, held, |_| Settlement::Release { after: Duration::ZERO }).await;
+        let held = receive(&transport, 1).await;
+        settle(&transport, held, |_| Settlement::Release { after: Duration::ZERO }).await;
     }
-    let held = receive(&lab, 1).await;
-    settle(&lab, held, |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] })
-        .await;
-    assert_eq!(lab.redrive(&queue(), &Selection::All).await.unwrap(), 1);
-    assert_eq!(receive_one(&lab).await.ledger.replayed, u32::MAX);
+    let held = receive(&transport, 1).await;
+    settle(&transport, held, |_| Settlement::DeadLetter {
+        reason: reason(),
+        attempts: vec![attempt()],
+    })
+    .await;
+    assert_eq!(transport.redrive(&queue(), &Selection::All).await.unwrap(), 1);
+    assert_eq!(receive_one(&transport).await.ledger.replayed, u32::MAX);
 }
 
 #[tokio::test]
 async fn a_damaged_history_does_not_stop_the_queue() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
+    let transport = open_transport(Options::new(file_in(&folder))).await;
     for name in ["damaged", "good"] {
-        send(&lab, &message(name, noise(1))).await.unwrap();
+        send(&transport, &message(name, noise(1))).await.unwrap();
     }
     let retry = |_: usize| Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] };
-    let held = receive(&lab, 2).await;
-    settle(&lab, held, retry).await;
+    let held = receive(&transport, 2).await;
+    settle(&transport, held, retry).await;
     sql(
         &file_in(&folder),
         "UPDATE bezoar_attempts SET number = -1, code = CAST(x'ff' AS TEXT),
                 kind = CAST(x'ff' AS TEXT), detail = CAST(x'ff' AS TEXT)
          WHERE seq = (SELECT min(seq) FROM bezoar_attempts)",
     );
-    let received = subscription(&lab).await.receive(NonZeroU32::MAX, Duration::ZERO).await;
+    let received = subscription(&transport).await.receive(NonZeroU32::MAX, Duration::ZERO).await;
     assert_eq!(ids(&received.unwrap()), ["damaged", "good"]);
 }
 
 #[tokio::test]
 async fn a_history_without_counts_is_kept_and_goes_with_its_message() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
+    let transport = open_transport(Options::new(file_in(&folder))).await;
     let mut odd = message("odd", noise(1));
     odd.ledger = Ledger::restored(0, 0, 0, 0, vec![attempt(), attempt()]); // of the same place
-    send(&lab, &odd).await.unwrap();
+    send(&transport, &odd).await.unwrap();
     for tries in 2..4 {
-        let held = receive(&lab, 1).await;
+        let held = receive(&transport, 1).await;
         assert_eq!(held[0].message.ledger.history().len(), tries);
         let retry = || Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] };
-        settle(&lab, held, |_| retry()).await;
+        settle(&transport, held, |_| retry()).await;
     }
-    let held = receive(&lab, 1).await;
-    settle(&lab, held, |_| Settlement::Complete).await;
+    let held = receive(&transport, 1).await;
+    settle(&transport, held, |_| Settlement::Complete).await;
     assert_eq!(one(&file_in(&folder), "SELECT count(*) FROM bezoar_attempts"), 0);
 }
 
@@ -126,18 +129,18 @@ async fn a_history_without_counts_is_kept_and_goes_with_its_message() {
 async fn what_is_left_of_a_message_never_becomes_part_of_another() {
     let folder = folder();
     let path = file_in(&folder);
-    let lab = lab(Options::new(&path)).await;
+    let transport = open_transport(Options::new(&path)).await;
     for number in 0..3 {
-        send(&lab, &message("m", noise(1))).await.unwrap();
-        let held = receive(&lab, 1).await;
-        settle(&lab, held, |_| Settlement::Retry {
+        send(&transport, &message("m", noise(1))).await.unwrap();
+        let held = receive(&transport, 1).await;
+        settle(&transport, held, |_| Settlement::Retry {
             after: Duration::ZERO,
             attempts: vec![attempt()],
         })
         .await;
-        let held = receive(&lab, 1).await;
+        let held = receive(&transport, 1).await;
         assert_eq!(held[0].message.ledger.history().len(), 1, "its own");
-        settle(&lab, held, |_| Settlement::Complete).await;
+        settle(&transport, held, |_| Settlement::Complete).await;
         assert_eq!(one(&path, "SELECT count(*) FROM bezoar_attempts"), number, "but what we left");
         sql(
             &path,
@@ -150,11 +153,11 @@ async fn what_is_left_of_a_message_never_becomes_part_of_another() {
 #[tokio::test]
 async fn counters_that_are_off_count_nothing_below_none() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
-    send(&lab, &message("m", noise(1))).await.unwrap();
-    let _held = receive(&lab, 1).await;
+    let transport = open_transport(Options::new(file_in(&folder))).await;
+    send(&transport, &message("m", noise(1))).await.unwrap();
+    let _held = receive(&transport, 1).await;
     sql(&file_in(&folder), "UPDATE bezoar_queues SET waiting = -5, dead = -7");
-    let depth = lab.depth(&queue()).await.unwrap();
+    let depth = transport.depth(&queue()).await.unwrap();
     assert_eq!((depth.ready, depth.leased, depth.dead), (Some(0), Some(1), Some(0)));
 }
 

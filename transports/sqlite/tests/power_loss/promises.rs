@@ -14,7 +14,7 @@ use std::{
 
 use bezoar_core::Ledger;
 
-use super::log::NOTEBOOK;
+use super::log::PROMISE_LOG;
 
 /// Messages are numbered; the number is the id.
 pub(crate) type MessageNumber = u32;
@@ -77,9 +77,9 @@ impl fmt::Display for State {
     }
 }
 
-/// The notebook of a workload that runs.
+/// The promise log of a workload that runs.
 #[derive(Debug)]
-pub(crate) struct Notebook {
+pub(crate) struct PromiseLog {
     file: File,
     intentions: AtomicU64,
 }
@@ -91,9 +91,9 @@ pub(crate) struct Intention {
     message: MessageNumber,
 }
 
-impl Notebook {
+impl PromiseLog {
     pub(crate) fn open(folder: &Path) -> Self {
-        let path = folder.join(NOTEBOOK);
+        let path = folder.join(PROMISE_LOG);
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         Self { file, intentions: AtomicU64::new(0) }
     }
@@ -123,7 +123,7 @@ impl Notebook {
     }
 }
 
-/// What the notebook says up to some moment.
+/// What the promise log says up to some moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Promises {
     /// How many notes were read: as long as it stays, so do the promises.

@@ -13,10 +13,10 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tempfile::TempDir;
 
 use super::{
-    check::{Bodies, Checker, Usage, Verdict, bodies},
     disk::{Disk, Image},
+    image_check::{Bodies, Checker, Usage, Verdict, bodies},
     log::{Change, Step, Target},
-    notebook::Promises,
+    promises::Promises,
     survival::Survival,
 };
 

@@ -13,7 +13,7 @@ use std::{
 use bezoar_core::ErrorKind;
 use bezoar_sqlite::{Options, SqliteTransport};
 
-use super::{lab::*, sql::run, trade::trade};
+use super::{send_and_handle::send_and_handle, sql::run, support::*};
 
 const TASK: &str = "BEZOAR_TEST_TASK";
 
@@ -30,7 +30,7 @@ async fn other_process() {
 async fn work_on(task: &str) {
     match task.split_once(' ').unwrap() {
         ("open", path) => try_to_open(path),
-        ("trade", path) => trade_until_told(path).await,
+        ("send_and_handle", path) => send_and_handle_until_told(path).await,
         ("fill", path) => fill_until_refused(path).await,
         _ => panic!("unknown task {task}"),
     }
@@ -38,7 +38,7 @@ async fn work_on(task: &str) {
 
 /// The arguments by which this program does only that.
 const ARGUMENTS: [&str; 4] =
-    ["--exact", "bad_input::process::other_process", "--ignored", "--nocapture"];
+    ["--exact", "faults::child_process::other_process", "--ignored", "--nocapture"];
 
 fn try_to_open(path: &str) {
     match SqliteTransport::open(Options::new(path)) {
@@ -47,18 +47,18 @@ fn try_to_open(path: &str) {
     }
 }
 
-async fn trade_until_told(path: &str) {
+async fn send_and_handle_until_told(path: &str) {
     let options = Options { poll: Duration::from_millis(5), ..Options::new(path) };
     let told = tokio::task::spawn_blocking(wait_to_be_told);
     let handled = |id: String| println!("\nhandled {id}");
-    trade(lab(options).await, "other", handled, || told.is_finished()).await;
+    send_and_handle(open_transport(options).await, "other", handled, || told.is_finished()).await;
 }
 
 async fn fill_until_refused(path: &str) {
-    let lab = lab(Options::new(path)).await;
+    let transport = open_transport(Options::new(path)).await;
     let mut refused = 0;
     for number in 0..2_000 {
-        refused += usize::from(!send_and_say(&lab, &number.to_string()).await);
+        refused += usize::from(!send_and_say(&transport, &number.to_string()).await);
         if refused == 5 {
             break;
         }
@@ -66,13 +66,13 @@ async fn fill_until_refused(path: &str) {
     assert_eq!(refused, 5, "the limit was not reached");
     println!("\nrefused");
     tokio::task::spawn_blocking(wait_to_be_told).await.unwrap();
-    assert!(send_and_say(&lab, "afterwards").await);
+    assert!(send_and_say(&transport, "afterwards").await);
     println!("\ndone");
 }
 
 /// Sends a message, says whether it was accepted, and returns that.
-async fn send_and_say(lab: &SqliteTransport, id: &str) -> bool {
-    let result = send(lab, &message(id, noise(2_000))).await.map_err(|error| error.kind);
+async fn send_and_say(transport: &SqliteTransport, id: &str) -> bool {
+    let result = send(transport, &message(id, noise(2_000))).await.map_err(|error| error.kind);
     match &result {
         Ok(()) => println!("\naccepted {id}"),
         Err(ErrorKind::OutcomeUnknown) => println!("\nunknown {id}"),

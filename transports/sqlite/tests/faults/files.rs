@@ -12,7 +12,7 @@ use std::{
 use bezoar_core::{ErrorKind, Page, QueueAdmin, SubscribeOptions, Transport, TransportError};
 use bezoar_sqlite::{Options, SqliteTransport};
 
-use super::{lab::*, process::as_nobody, sql::*};
+use super::{child_process::as_nobody, sql::*, support::*};
 
 #[test]
 fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
@@ -108,8 +108,8 @@ async fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn only_its_owner_can_read_the_database_and_its_log() {
     let folder = folder();
-    let lab = lab(Options::new(file_in(&folder))).await;
-    send(&lab, &message("a", noise(10))).await.unwrap();
+    let transport = open_transport(Options::new(file_in(&folder))).await;
+    send(&transport, &message("a", noise(10))).await.unwrap();
     for name in ["lab.db", "lab.db-wal", "lab.db-shm"] {
         let mode = fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
         assert_eq!(mode, 0o600, "{name} has mode {mode:o}");
@@ -121,9 +121,9 @@ async fn a_closed_database_is_one_file() {
     for _ in 0..20 {
         let folder = folder();
         let path = file_in(&folder);
-        let lab = lab(Options::new(&path)).await;
-        send(&lab, &message("a", noise(1))).await.unwrap();
-        drop(lab);
+        let transport = open_transport(Options::new(&path)).await;
+        send(&transport, &message("a", noise(1))).await.unwrap();
+        drop(transport);
         wait_until(|| !has_log(&path));
         let copy = folder.path().join("copy.db");
         fs::copy(path, &copy).unwrap();
@@ -135,22 +135,24 @@ async fn a_closed_database_is_one_file() {
 async fn a_database_that_vanishes_or_is_exchanged_does_nothing_until_it_is_back() {
     let folder = folder();
     let path = filled(&folder, 1).await;
-    let lab = lab(Options::new(&path)).await;
+    let transport = open_transport(Options::new(&path)).await;
     let aside = folder.path().join("aside.db");
     fs::rename(&path, &aside).unwrap();
-    let refused = send(&lab, &message("lost", noise(1))).await.expect_err("there is no file");
+    let refused = send(&transport, &message("lost", noise(1))).await.expect_err("there is no file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
-    let refused = lab.depth(&queue()).await.expect_err("nobody can read what is not there");
+    let refused = transport.depth(&queue()).await.expect_err("nobody can read what is not there");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
     run(Command::new("cp").arg(&aside).arg(&path)); // who closes a file of ours gives up our locks on it
-    let refused = send(&lab, &message("lost", noise(1))).await.expect_err("it is another file");
+    let refused =
+        send(&transport, &message("lost", noise(1))).await.expect_err("it is another file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
-    let refused = lab.dead_letters(&queue(), Page::default()).await.expect_err("they are not its");
+    let refused =
+        transport.dead_letters(&queue(), Page::default()).await.expect_err("they are not its");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
     fs::rename(&aside, &path).unwrap();
-    send(&lab, &message("kept", noise(1))).await.unwrap();
-    assert_eq!(lab.depth(&queue()).await.unwrap().ready, Some(2));
-    drop(lab);
+    send(&transport, &message("kept", noise(1))).await.unwrap();
+    assert_eq!(transport.depth(&queue()).await.unwrap().ready, Some(2));
+    drop(transport);
     assert_eq!(everything_in(&path).await, ["0", "kept"]);
 }
 
@@ -159,8 +161,8 @@ fn refusal(path: &Path) -> TransportError {
 }
 
 async fn work_with(path: &Path) -> Result<(), TransportError> {
-    let lab = SqliteTransport::open(Options::new(path))?;
-    let subscription = lab.subscribe(&queue(), SubscribeOptions::default()).await?;
+    let transport = SqliteTransport::open(Options::new(path))?;
+    let subscription = transport.subscribe(&queue(), SubscribeOptions::default()).await?;
     subscription.receive(NonZeroU32::MAX, Duration::ZERO).await?;
-    send(&lab, &message("one more", noise(1))).await
+    send(&transport, &message("one more", noise(1))).await
 }

@@ -11,27 +11,27 @@ use jiff::Timestamp;
 /// Follows another clock. When that is set back, it goes on from where it was and at the same pace, ahead
 /// of the other, until the other has caught up: what was ready stays ready, and nothing overtakes it.
 #[derive(Debug)]
-pub(crate) struct Steady {
+pub(crate) struct MonotonicClock {
     inner: Arc<dyn Clock>,
-    shown: Mutex<Shown>,
+    shown: Mutex<Reading>,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct Reading {
     latest: i64,
     /// How far this clock is ahead of the other.
     ahead: i64,
 }
 
-impl Steady {
+impl MonotonicClock {
     /// A clock that shows `earliest` or later.
     pub(crate) fn new(inner: Arc<dyn Clock>, earliest: Timestamp) -> Self {
-        let steady = Self {
+        let clock = Self {
             inner,
-            shown: Mutex::new(Shown { latest: earliest.as_millisecond(), ahead: 0 }),
+            shown: Mutex::new(Reading { latest: earliest.as_millisecond(), ahead: 0 }),
         };
-        steady.now();
-        steady
+        clock.now();
+        clock
     }
 
     /// How far it is ahead of the clock that it follows, in milliseconds.
@@ -40,7 +40,7 @@ impl Steady {
     }
 }
 
-impl Clock for Steady {
+impl Clock for MonotonicClock {
     fn steady(&self) -> Duration {
         self.inner.steady()
     }
@@ -54,14 +54,14 @@ impl Clock for Steady {
 
 /// Notices when the clock was set forward: it has moved by more than the time that has really passed.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Option<(Timestamp, Duration)>);
+pub(crate) struct ClockJumpDetector(Option<(Timestamp, Duration)>);
 
-impl Pace {
+impl ClockJumpDetector {
     /// A clock that is corrected in small steps is left alone.
     const TOLERANCE: Duration = Duration::from_secs(1);
 
     /// What the clock should show, if it was set forward since it was last noted.
-    pub(crate) fn stepped(&self, now: Timestamp, steady: Duration) -> Option<Timestamp> {
+    pub(crate) fn jumped(&self, now: Timestamp, steady: Duration) -> Option<Timestamp> {
         let (then, before) = self.0?;
         let passed = to_millis(steady.saturating_sub(before));
         let expected = millis(then.as_millisecond().saturating_add(passed));
@@ -75,7 +75,7 @@ impl Pace {
     }
 }
 
-impl Shown {
+impl Reading {
     /// What is shown when the other clock shows `told`.
     fn at(&self, told: i64) -> Self {
         if told >= self.latest {
@@ -92,7 +92,7 @@ mod tests {
 
     /// What is shown after each time that was told, having begun at 100.
     fn check(told: &[i64], expected: &[i64]) {
-        let mut shown = Shown { latest: 100, ahead: 0 };
+        let mut shown = Reading { latest: 100, ahead: 0 };
         let mut all = Vec::new();
         for &told in told {
             shown = shown.at(told);
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn a_step_forward_is_more_than_the_time_that_has_passed() {
-        let (mut pace, second) = (Pace::default(), Duration::from_secs(1));
+        let (mut detector, second) = (ClockJumpDetector::default(), Duration::from_secs(1));
         let mut check = |now_ms, steady: Duration, expected: Option<i64>| {
-            assert_eq!(pace.stepped(millis(now_ms), steady), expected.map(millis));
-            pace.note(millis(now_ms), steady);
+            assert_eq!(detector.jumped(millis(now_ms), steady), expected.map(millis));
+            detector.note(millis(now_ms), steady);
         };
         check(1_000, second, None);
         check(2_000, 2 * second, None);

@@ -59,7 +59,7 @@ fn complete(bezoar: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Where cargo puts what it builds.
-fn target(root: &Path) -> Result<PathBuf> {
+pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let metadata = output(cargo(root).args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is no JSON")?;
     metadata["target_directory"].as_str().map(PathBuf::from).context("cargo has no target folder")

@@ -1,10 +1,11 @@
 //! The chores of this workspace, run as `cargo xtask <chore>`.
 //!
-//! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `dist.rs`: one file per chore
+//! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `compare.rs`, `dist.rs`: one file per chore
 //! - `tidy/`: one file per structural check; `servers/`: one file per server that tests start
 //! - `process.rs`, `steps.rs`, `say.rs`: how chores start programs, time their steps and speak
 
 mod bench;
+mod compare;
 mod dist;
 mod install;
 mod process;
@@ -52,6 +53,19 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run a benchmark of this tree and of an older revision in turns; fail if a rate fell
+    Compare {
+        /// The name of its folder
+        name: String,
+        /// The revision to compare with: a commit, a tag or a branch
+        revision: String,
+        /// How many times each program runs
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
+        /// What follows is handed to both programs
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Build what a package holds: the program, completions, manual pages, a service
     Dist,
 }
@@ -74,6 +88,9 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Soak { filters } => test::soak(root, &filters),
         Chore::Tidy => tidy::run(root),
         Chore::Bench { name, arguments } => bench::run(root, &name, &arguments),
+        Chore::Compare { name, revision, rounds, arguments } => {
+            compare::run(root, &name, &revision, rounds, &arguments)
+        }
         Chore::Dist => dist::run(root),
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use bezoar::{
-    Capabilities, DeadLetter, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid,
-    Outgoing, Page, QueueAdmin, QueueName, Selection, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    Capabilities, DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, Destination,
+    ErrorKind, Finding, Invalid, Outgoing, QueueAdmin, QueueName, SubscribeOptions, Subscription,
+    Transport, TransportError,
     rabbitmq::{DeadLettering, Options, Pem, QueueType, RabbitTransport},
 };
 
@@ -131,23 +131,27 @@ impl QueueAdmin for Broker {
     async fn dead_letters(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         let mut letters = self.inner.dead_letters(&self.there(queue)?, page).await?;
         letters.iter_mut().for_each(|letter| letter.queue = queue.clone());
         Ok(letters)
     }
 
-    async fn redrive(
+    async fn replay(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
-        self.inner.redrive(&self.there(queue)?, selection).await
+        self.inner.replay(&self.there(queue)?, selection).await
     }
 
-    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
-        self.inner.purge(&self.there(queue)?, selection).await
+    async fn discard(
+        &self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
+        self.inner.discard(&self.there(queue)?, selection).await
     }
 
     async fn dead_letter_feed(

@@ -75,8 +75,8 @@ fn needs(method: &str, path: &str) -> Option<Needs> {
         ("post", "/v1/queues/{queue}/messages" | "/v1/queues/{queue}/batches") => {
             Queue(Role::Operator)
         }
-        ("post", "/v1/queues/{queue}/redrive") => Queue(Role::Operator),
-        ("post", "/v1/queues/{queue}/purge") => Queue(Role::Admin),
+        ("post", "/v1/queues/{queue}/replay") => Queue(Role::Operator),
+        ("post", "/v1/queues/{queue}/discard") => Queue(Role::Admin),
         ("post", "/v1/routes/{route}/pause" | "/v1/routes/{route}/resume") => Found(Role::Operator),
         _ => return None,
     })
@@ -170,8 +170,8 @@ fn body(method: &str, path: &str) -> &'static str {
         _ if method == "get" => "",
         "batches" => "[]",
         "messages" | "pause" | "resume" => "",
-        "reveal" | "approve" | "exports" | "redrive" => r#"{"reason": "test"}"#,
-        "purge" => r#"{"reason": "test", "expect": 0}"#,
+        "reveal" | "approve" | "exports" | "replay" => r#"{"reason": "test"}"#,
+        "discard" => r#"{"reason": "test", "expect": 0}"#,
         "edits" => r#"{"reason": "test", "headers": {"a": "b"}}"#,
         "replays" => r#"{"reason": "test", "filter": {"state": "edited"}, "plan": true}"#,
         "discards" => r#"{"reason": "test", "filter": {}, "expect": 999}"#,

@@ -3,8 +3,8 @@
 use std::{error::Error, sync::Arc};
 
 use bezoar_core::{
-    Clock, DeadLetter, ErrorKind, Invalid, MessageId, Page, QueueAdmin, QueueName, Selection,
-    Transport, TransportError, catalogue::Catalogue,
+    Clock, DeadLetter, DeadLetterIds, DeadLetterPage, ErrorKind, Invalid, MessageId, QueueAdmin,
+    QueueName, Transport, TransportError, catalogue::Catalogue,
 };
 use bezoar_memory::MemoryTransport;
 use bezoar_runtime::{Host, Publisher, Shutdown, Worker};
@@ -158,7 +158,7 @@ impl Bezoar {
     ///
     /// Kind `QueueNotFound` or `Invalid`; otherwise what the transport says.
     pub async fn dead_letters(&self, queue: &str) -> Result<Vec<DeadLetter>, TransportError> {
-        self.admin.dead_letters(&name(queue)?, Page::default()).await
+        self.admin.dead_letters(&name(queue)?, DeadLetterPage::default()).await
     }
 
     /// Sends all dead letters of a queue back to it, each once, with retries counted anew.
@@ -166,8 +166,8 @@ impl Bezoar {
     /// # Errors
     ///
     /// Kind `QueueNotFound` or `Invalid`; otherwise what the transport says.
-    pub async fn redrive(&self, queue: &str) -> Result<u64, TransportError> {
-        self.admin.redrive(&name(queue)?, &Selection::All).await
+    pub async fn replay(&self, queue: &str) -> Result<u64, TransportError> {
+        self.admin.replay(&name(queue)?, &DeadLetterIds::All).await
     }
 
     /// The transport itself.

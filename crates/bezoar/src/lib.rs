@@ -32,11 +32,11 @@ struct DeadLettersGuide;
 
 pub use bezoar_core::{
     Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
-    DeadLetterFeed, DeadLetterId, Decision, Delivery, Depth, Destination, Detail, ErrorKind,
-    Failure, FailureKind, Finding, HeaderValue, Headers, Invalid, Jitter, Ledger, Message,
-    MessageId, MessageType, Outgoing, Page, QueueAdmin, QueueName, Reason, RetryPolicy, Selection,
-    Sensitive, Settlement, Severity, SubscribeOptions, Subscription, SystemClock, Transport,
-    TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
+    DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth,
+    Destination, Detail, ErrorKind, Failure, FailureKind, Finding, HeaderValue, Headers, Invalid,
+    Jitter, Ledger, Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason,
+    RetryPolicy, Sensitive, Settlement, Severity, SubscribeOptions, Subscription, SystemClock,
+    Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
 };
 pub use bezoar_core::{blame, catalogue};
 pub use bezoar_memory as memory;

@@ -23,7 +23,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Clock, DeadLetter, Depth, Message, MessageId, Page, QueueName, Selection, millis, to_millis,
+    Clock, DeadLetter, DeadLetterIds, DeadLetterPage, Depth, Message, MessageId, QueueName, millis,
+    to_millis,
 };
 use bezoar_memory::{MemoryTransport, Options};
 use bezoar_runtime::{Defect, Event, Host, Observer, Shutdown, Worker};
@@ -135,7 +136,7 @@ impl Harness {
 
     /// All dead letters.
     pub async fn dead_letters(&self) -> Vec<DeadLetter> {
-        let mut page = Page::default();
+        let mut page = DeadLetterPage::default();
         let mut all = Vec::new();
         loop {
             let more = self.bezoar.admin().dead_letters(&self.queue, page).await;
@@ -147,9 +148,9 @@ impl Harness {
     }
 
     /// Sends all dead letters back.
-    pub async fn redrive(&self) -> u64 {
-        let redriven = self.bezoar.admin().redrive(&self.queue, &Selection::All).await;
-        redriven.expect("the queue was provisioned")
+    pub async fn replay(&self) -> u64 {
+        let replayed = self.bezoar.admin().replay(&self.queue, &DeadLetterIds::All).await;
+        replayed.expect("the queue was provisioned")
     }
 
     /// Stops the worker gracefully.

@@ -18,8 +18,8 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Clock, DeadLetter, Depth, Message, MessageId, MessageType, Outgoing, Page, QueueName,
-    Router, Shutdown, State, SystemClock, Worker,
+    Bezoar, Clock, DeadLetter, DeadLetterPage, Depth, Message, MessageId, MessageType, Outgoing,
+    QueueName, Router, Shutdown, State, SystemClock, Worker,
 };
 
 /// How often the child may die: as often as the one message is delivered, and a few more where a broker counts later.
@@ -181,7 +181,7 @@ impl Run {
     }
 
     async fn dead(&self, bezoar: &Bezoar) -> Vec<DeadLetter> {
-        bezoar.admin().dead_letters(&self.queue, Page::default()).await.unwrap()
+        bezoar.admin().dead_letters(&self.queue, DeadLetterPage::default()).await.unwrap()
     }
 
     fn handled(&self) -> HashMap<String, usize> {

@@ -12,8 +12,8 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Clock, Context, Depth, Event, Failure, Gate, Host, Message, MessageId, MessageType,
-    Observer, Outgoing, Page, Postponed, QueueAdmin, QueueName, Reason, RetryPolicy, Router,
+    Bezoar, Clock, Context, DeadLetterPage, Depth, Event, Failure, Gate, Host, Message, MessageId,
+    MessageType, Observer, Outgoing, Postponed, QueueAdmin, QueueName, Reason, RetryPolicy, Router,
     Shutdown, State, Worker,
     memory::{MemoryTransport, Options},
     testing::{Harness, VirtualClock},
@@ -89,7 +89,7 @@ async fn a_message_that_kills_its_process_is_set_aside_alone() {
     until_idle(&memory).await;
     process.abort();
 
-    let dead = memory.dead_letters(&lab(), Page::default()).await.unwrap();
+    let dead = memory.dead_letters(&lab(), DeadLetterPage::default()).await.unwrap();
     let [killer] = &dead[..] else { panic!("only the killer: {dead:?}") };
     assert_eq!(killer.message.id.as_str(), "killer");
     assert_eq!(*killer.reason.code(), Reason::MAX_DELIVERIES);

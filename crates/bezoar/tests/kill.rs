@@ -18,8 +18,8 @@ use std::{
 };
 
 use bezoar::{
-    AttemptNumber, Bezoar, Body, Clock, Depth, Failure, Message, MessageId, MessageType, Page,
-    QueueName, RetryPolicy, Router, Shutdown, State, SystemClock, Worker,
+    AttemptNumber, Bezoar, Body, Clock, DeadLetterPage, Depth, Failure, Message, MessageId,
+    MessageType, QueueName, RetryPolicy, Router, Shutdown, State, SystemClock, Worker,
 };
 
 const CONCURRENCY: u32 = 32;
@@ -253,7 +253,7 @@ async fn finish(bezoar: &Bezoar, folder: &Path) {
 
 async fn dead(bezoar: &Bezoar) -> HashSet<String> {
     let queue = QueueName::new("lab").unwrap();
-    let mut page = Page::default();
+    let mut page = DeadLetterPage::default();
     let mut ids = HashSet::new();
     loop {
         let more = bezoar.admin().dead_letters(&queue, page).await.unwrap();

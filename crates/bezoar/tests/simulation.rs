@@ -16,10 +16,10 @@ use std::{
 };
 
 use bezoar::{
-    Backoff, Capabilities, Context, DeadLetter, Delivery, Depth, Destination, Failure, FailureKind,
-    Host, Jitter, Message, MessageId, MessageType, Outgoing, Page, QueueAdmin, QueueName, Reason,
-    RetryPolicy, Router, Settlement, Shutdown, State, SubscribeOptions, Subscription, Transport,
-    TransportError, Worker,
+    Backoff, Capabilities, Context, DeadLetter, DeadLetterPage, Delivery, Depth, Destination,
+    Failure, FailureKind, Host, Jitter, Message, MessageId, MessageType, Outgoing, QueueAdmin,
+    QueueName, Reason, RetryPolicy, Router, Settlement, Shutdown, State, SubscribeOptions,
+    Subscription, Transport, TransportError, Worker,
     memory::{MemoryTransport, Options, Place, Transition},
     testing::VirtualClock,
 };
@@ -215,7 +215,7 @@ impl World {
     }
 
     async fn dead_letters(&self) -> Vec<DeadLetter> {
-        self.memory.dead_letters(&self.queue, Page::default()).await.unwrap()
+        self.memory.dead_letters(&self.queue, DeadLetterPage::default()).await.unwrap()
     }
 }
 

@@ -270,7 +270,7 @@ async fn a_replay_counts_anew_and_can_succeed() {
     lab.send("result", &1).await;
     lab.until_idle().await;
     BROKEN.store(0, Ordering::SeqCst);
-    assert_eq!(lab.redrive().await, 1);
+    assert_eq!(lab.replay().await, 1);
     lab.until_idle().await;
     assert!(lab.dead_letters().await.is_empty());
 }

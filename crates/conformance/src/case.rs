@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Capabilities, Counting, DeadLetter, Depth, ErrorKind, Message, Outgoing, Page, QueueAdmin,
-    QueueName, Selection, SubscribeOptions, Transport, TransportError,
+    Capabilities, Counting, DeadLetter, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Message,
+    Outgoing, QueueAdmin, QueueName, SubscribeOptions, Transport, TransportError,
 };
 use tokio::time::{Instant, sleep};
 
@@ -169,7 +169,7 @@ impl Case {
         limit: u32,
     ) -> Vec<DeadLetter> {
         let limit = NonZeroU32::new(limit).expect("a page is asked for");
-        let page = Page { after: last.map(|dead| dead.id), limit };
+        let page = DeadLetterPage { after: last.map(|dead| dead.id), limit };
         self.admin().dead_letters(&self.queue, page).await.expect("dead letters can be listed")
     }
 
@@ -192,12 +192,12 @@ impl Case {
         self.dead().await
     }
 
-    pub(crate) async fn redrive(&self, selection: Selection) -> u64 {
-        self.admin().redrive(&self.queue, &selection).await.expect("dead letters can be redriven")
+    pub(crate) async fn replay(&self, selection: DeadLetterIds) -> u64 {
+        self.admin().replay(&self.queue, &selection).await.expect("dead letters can be replayed")
     }
 
-    pub(crate) async fn purge(&self, selection: Selection) -> u64 {
-        self.admin().purge(&self.queue, &selection).await.expect("dead letters can be purged")
+    pub(crate) async fn discard(&self, selection: DeadLetterIds) -> u64 {
+        self.admin().discard(&self.queue, &selection).await.expect("dead letters can be discarded")
     }
 }
 

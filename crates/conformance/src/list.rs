@@ -98,7 +98,7 @@ macro_rules! for_each_case {
             a_repetition_after_the_message_is_done_is_still_one if deduplication,
             the_same_id_is_accepted_again_after_its_time if deduplication,
             another_queue_may_have_the_same_id if deduplication,
-            a_redriven_message_is_no_repetition if deduplication,
+            a_replayed_message_is_no_repetition if deduplication,
         }
         envelope {
             every_field_comes_back,
@@ -198,7 +198,7 @@ macro_rules! for_each_case {
             what_was_sent_is_unchanged_by_retries,
             uncounted_failures_are_summed_up_and_use_no_retry,
             an_uncounted_failure_returns_after_its_delay if scheduled,
-            a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it,
+            a_dead_letter_keeps_the_summary_and_a_replay_forgets_it,
             an_outcome_clears_acquisitions_without_one if expiry and counting,
         }
         dead_letters {
@@ -211,20 +211,20 @@ macro_rules! for_each_case {
             an_id_is_never_given_twice,
             a_dead_letter_is_not_delivered,
         }
-        redrive {
-            redriven_messages_are_delivered_once,
-            only_the_chosen_are_redriven,
-            a_second_redrive_finds_nothing,
+        replay {
+            replayed_messages_are_delivered_once,
+            only_the_chosen_are_replayed,
+            a_second_replay_finds_nothing,
             unknown_ids_are_passed_over,
-            an_id_named_twice_is_redriven_once,
+            an_id_named_twice_is_replayed_once,
             the_ids_of_another_queue_are_passed_over,
-            hundreds_are_redriven_by_their_ids,
-            a_redriven_message_is_a_new_generation,
-            a_redriven_message_can_die_again,
+            hundreds_are_replayed_by_their_ids,
+            a_replayed_message_is_a_new_generation,
+            a_replayed_message_can_die_again,
             everything_sent_comes_back,
-            only_the_chosen_are_purged,
-            a_purge_of_all_leaves_none_and_touches_nothing_else,
-            a_purge_passes_over_unknown_ids,
+            only_the_chosen_are_discarded,
+            a_discard_of_all_leaves_none_and_touches_nothing_else,
+            a_discard_passes_over_unknown_ids,
         }
         admin {
             depth_follows_a_message_through_its_life,
@@ -247,7 +247,7 @@ macro_rules! for_each_case {
             senders_and_receivers_get_along,
             one_subscription_serves_many_receivers,
             one_of_many_settlements_wins if fencing,
-            one_of_many_redrives_wins if single_copy,
+            one_of_many_replays_wins if single_copy,
         }
         cancellation {
             dropped_receives_lose_nothing,

@@ -27,19 +27,23 @@ pub trait QueueAdmin: Debug + Send + Sync + 'static {
     async fn dead_letters(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError>;
 
     /// Sends dead letters back to their queue as a new generation, each once. Returns how many; one that
     /// is no longer there is passed over.
-    async fn redrive(
+    async fn replay(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError>;
 
     /// Removes dead letters for good. Returns how many; one that is no longer there is passed over.
-    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError>;
+    async fn discard(
+        &self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Result<u64, TransportError>;
 
     /// Opens a queue's dead letters for being taken elsewhere; `None` where they are in a store with a catalogue
     /// anyway.
@@ -67,7 +71,7 @@ pub trait DeadLetterFeed: Debug + Send + Sync {
 
     /// Sends messages that had been taken back to where they came from, with their ledgers; one result each, in
     /// order. `Ok` means durable and routed.
-    async fn give_back(&self, messages: &[Message]) -> Vec<Result<(), TransportError>>;
+    async fn replay(&self, messages: &[Message]) -> Vec<Result<(), TransportError>>;
 }
 
 /// How many messages are where; what a transport cannot tell is unknown, never 0.
@@ -89,14 +93,14 @@ pub struct Depth {
 
 /// A part of a long list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page {
+pub struct DeadLetterPage {
     /// Those with a greater id; from the start if `None`.
     pub after: Option<DeadLetterId>,
     /// At most so many.
     pub limit: NonZeroU32,
 }
 
-impl Default for Page {
+impl Default for DeadLetterPage {
     /// The first 100.
     fn default() -> Self {
         Self { after: None, limit: NonZeroU32::new(100).expect("100 is not 0") }
@@ -105,7 +109,7 @@ impl Default for Page {
 
 /// Some of a queue's dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
+pub enum DeadLetterIds {
     /// All that are there at this moment.
     All,
     /// These.

@@ -31,7 +31,9 @@ mod sensitive;
 mod transport;
 mod uncounted;
 
-pub use admin::{DeadLetterFeed, Depth, Finding, Page, QueueAdmin, Selection, Severity};
+pub use admin::{
+    DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, Finding, QueueAdmin, Severity,
+};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
 pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
 pub use error::{ErrorKind, TransportError};

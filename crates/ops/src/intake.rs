@@ -51,7 +51,7 @@ impl Intake {
     pub async fn run(self, shutdown: Shutdown) {
         let taking = self.steadily(&shutdown, "take dead letters in", || self.take_in(&shutdown));
         let giving =
-            self.steadily(&shutdown, "give replayed messages back", || self.give_back(&shutdown));
+            self.steadily(&shutdown, "give replayed messages back", || self.replay(&shutdown));
         tokio::join!(taking, giving);
     }
 
@@ -101,7 +101,7 @@ impl Intake {
         }
     }
 
-    async fn give_back(&self, shutdown: &Shutdown) -> Result<(), Trouble> {
+    async fn replay(&self, shutdown: &Shutdown) -> Result<(), Trouble> {
         self.catalogue.adopt(&self.queue).await?;
         let feed = self.feed().await?;
         let options = SubscribeOptions { prefetch: BATCH, ..SubscribeOptions::default() };
@@ -113,19 +113,19 @@ impl Intake {
                 deliveries = waiting.receive(BATCH, WAIT) => deliveries?,
             };
             if !deliveries.is_empty() {
-                self.give_back_some(feed.as_ref(), waiting.as_ref(), deliveries).await?;
+                self.replay_some(feed.as_ref(), waiting.as_ref(), deliveries).await?;
             }
         }
     }
 
-    async fn give_back_some(
+    async fn replay_some(
         &self,
         feed: &dyn DeadLetterFeed,
         waiting: &dyn Subscription,
         deliveries: Vec<Delivery>,
     ) -> Result<(), Trouble> {
         let messages: Vec<_> = deliveries.iter().map(|delivery| sent(&delivery.message)).collect();
-        let results = feed.give_back(&messages).await;
+        let results = feed.replay(&messages).await;
         let mut trouble = None;
         let (mut settled, mut given) = (Vec::with_capacity(deliveries.len()), Vec::new());
         for (delivery, result) in deliveries.into_iter().zip(results) {

@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, Depth, Finding, Page, QueueAdmin, QueueName, Selection, Severity, TransportError,
+    DeadLetter, DeadLetterIds, DeadLetterPage, Depth, Finding, QueueAdmin, QueueName, Severity,
+    TransportError,
 };
 
 use crate::{
@@ -44,7 +45,7 @@ impl QueueAdmin for MemoryTransport {
     async fn dead_letters(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         self.step(|state, _| {
             let dead = &find(state, queue, "dead_letters")?.dead;
@@ -57,21 +58,25 @@ impl QueueAdmin for MemoryTransport {
         })
     }
 
-    async fn redrive(
+    async fn replay(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
         self.step(|state, now| {
-            find(state, queue, "redrive")?;
-            Ok(state.redrive(queue, selection, now))
+            find(state, queue, "replay")?;
+            Ok(state.replay(queue, selection, now))
         })
     }
 
-    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
+    async fn discard(
+        &self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
         self.step(|state, now| {
-            find(state, queue, "purge")?;
-            Ok(state.purge(queue, selection, now))
+            find(state, queue, "discard")?;
+            Ok(state.discard(queue, selection, now))
         })
     }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, Delivery, Depth, Message, MessageId, Outgoing, QueueName, Receipt,
-    Selection, Settlement, SubscribeOptions, millis, to_millis,
+    DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, Message, MessageId, Outgoing,
+    QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -227,10 +227,10 @@ impl State {
     }
 
     /// Sends dead letters back as a new generation.
-    pub(crate) fn redrive(
+    pub(crate) fn replay(
         &mut self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
         now: Timestamp,
     ) -> u64 {
         let chosen = self.take_dead(queue, selection);
@@ -244,10 +244,10 @@ impl State {
     }
 
     /// Removes dead letters.
-    pub(crate) fn purge(
+    pub(crate) fn discard(
         &mut self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
         now: Timestamp,
     ) -> u64 {
         let chosen = self.take_dead(queue, selection);
@@ -284,11 +284,15 @@ impl State {
         Some((key, queue.waiting.remove(&place)?))
     }
 
-    fn take_dead(&mut self, queue: &QueueName, selection: &Selection) -> Vec<(i64, DeadLetter)> {
+    fn take_dead(
+        &mut self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Vec<(i64, DeadLetter)> {
         let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
         match selection {
-            Selection::All => std::mem::take(&mut queue.dead).into_values().collect(),
-            Selection::Ids(ids) => ids.iter().filter_map(|id| queue.dead.remove(id)).collect(),
+            DeadLetterIds::All => std::mem::take(&mut queue.dead).into_values().collect(),
+            DeadLetterIds::Ids(ids) => ids.iter().filter_map(|id| queue.dead.remove(id)).collect(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterFeed, Depth, ErrorKind, Finding, Invalid, Page, QueueAdmin, QueueName,
-    Selection, TransportError,
+    DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding, Invalid,
+    QueueAdmin, QueueName, TransportError,
 };
 
 use crate::{RabbitTransport, error::error, feed::RabbitFeed, topology};
@@ -43,21 +43,25 @@ impl QueueAdmin for RabbitTransport {
     async fn dead_letters(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         self.inner.page(queue, page).await
     }
 
-    async fn redrive(
+    async fn replay(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
-        self.inner.redrive_dead(queue, selection).await
+        self.inner.replay_dead(queue, selection).await
     }
 
-    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
-        self.inner.purge_dead(queue, selection).await
+    async fn discard(
+        &self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
+        self.inner.discard_dead(queue, selection).await
     }
 
     async fn dead_letter_feed(

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use bezoar_core::{DeadLetter, DeadLetterId, Page, QueueName, Selection, TransportError};
+use bezoar_core::{
+    DeadLetter, DeadLetterId, DeadLetterIds, DeadLetterPage, QueueName, TransportError,
+};
 use lapin::options::QueuePurgeOptions;
 
 use crate::{
@@ -22,7 +24,7 @@ impl Inner {
     pub(crate) async fn page(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         let after = page.after.unwrap_or(DeadLetterId(i64::MIN));
         let mut found = BTreeMap::new();
@@ -42,13 +44,13 @@ impl Inner {
     }
 
     /// Sends the selected ones back to where they came from; says how many.
-    pub(crate) async fn redrive_dead(
+    pub(crate) async fn replay_dead(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
         let mut chosen = Chosen::new(selection);
-        self.look_through(queue, "redrive", |raw| {
+        self.look_through(queue, "replay", |raw| {
             let (mut letter, stamp) = self.identify(queue, raw);
             match chosen.choose(&letter) {
                 Choice::No => Fate::stamped(stamp),
@@ -65,16 +67,16 @@ impl Inner {
     }
 
     /// Removes the selected ones; says how many.
-    pub(crate) async fn purge_dead(
+    pub(crate) async fn discard_dead(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
-        if *selection == Selection::All {
-            return self.purge_all(queue).await;
+        if *selection == DeadLetterIds::All {
+            return self.discard_all(queue).await;
         }
         let mut chosen = Chosen::new(selection);
-        self.look_through(queue, "purge", |raw| {
+        self.look_through(queue, "discard", |raw| {
             let (letter, stamp) = self.identify(queue, raw);
             match chosen.choose(&letter) {
                 Choice::No => Fate::stamped(stamp),
@@ -86,13 +88,13 @@ impl Inner {
     }
 
     /// The broker does it at once, however many they are.
-    async fn purge_all(&self, queue: &QueueName) -> Result<u64, TransportError> {
-        let name = self.dead_name(queue, "purge")?;
+    async fn discard_all(&self, queue: &QueueName) -> Result<u64, TransportError> {
+        let name = self.dead_name(queue, "discard")?;
         let _turn = self.dead_turn.lock().await;
-        let channel = self.dead.channel("purge").await?;
-        let purge = channel.queue_purge(name.into(), QueuePurgeOptions::default());
-        let purged = self.dead.answered(purge, "purge").await?;
-        purged.map(u64::from).map_err(|source| of_queue(&source, queue, "purge"))
+        let channel = self.dead.channel("discard").await?;
+        let discard = channel.queue_purge(name.into(), QueuePurgeOptions::default());
+        let discarded = self.dead.answered(discard, "discard").await?;
+        discarded.map(u64::from).map_err(|source| of_queue(&source, queue, "discard"))
     }
 
     /// The letter; one that the broker has put there gets an id, and a copy that has it is to replace it.
@@ -131,10 +133,10 @@ enum Choice {
 }
 
 impl Chosen {
-    fn new(selection: &Selection) -> Self {
+    fn new(selection: &DeadLetterIds) -> Self {
         let ids = match selection {
-            Selection::All => None,
-            Selection::Ids(ids) => Some(ids.iter().copied().collect()),
+            DeadLetterIds::All => None,
+            DeadLetterIds::Ids(ids) => Some(ids.iter().copied().collect()),
         };
         Self { ids, found: HashSet::new() }
     }

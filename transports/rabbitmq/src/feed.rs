@@ -207,8 +207,8 @@ impl DeadLetterFeed for RabbitFeed {
         self.answer(|held| held.remove(letters)).await
     }
 
-    async fn give_back(&self, messages: &[Message]) -> Vec<Result<(), TransportError>> {
-        self.inner.give_back(&self.queue, messages).await
+    async fn replay(&self, messages: &[Message]) -> Vec<Result<(), TransportError>> {
+        self.inner.replay_messages(&self.queue, messages).await
     }
 }
 

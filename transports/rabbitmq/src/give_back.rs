@@ -29,17 +29,17 @@ impl RabbitTransport {
     ///
     /// One result per message, in order. `Ok` means stored by the broker, in a queue. Dropping the future
     /// leaves each message sent as a whole or not at all.
-    pub async fn give_back(
+    pub async fn replay_messages(
         &self,
         queue: &QueueName,
         batch: &[Message],
     ) -> Vec<Result<(), TransportError>> {
-        self.inner.give_back(queue, batch).await
+        self.inner.replay_messages(queue, batch).await
     }
 }
 
 impl Inner {
-    pub(crate) async fn give_back(
+    pub(crate) async fn replay_messages(
         &self,
         queue: &QueueName,
         batch: &[Message],
@@ -47,7 +47,7 @@ impl Inner {
         let (mut results, mut ready, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (place, message) in batch.iter().enumerate() {
             results.push(origin::unpack(message).map_or_else(
-                |invalid| Err(error(ErrorKind::Invalid(invalid), "give_back")),
+                |invalid| Err(error(ErrorKind::Invalid(invalid), "replay")),
                 |(raw, message)| {
                     let returning = origin::returning(&raw, &message, &self.user);
                     ready.push((returning, raw.body));
@@ -56,7 +56,7 @@ impl Inner {
                 },
             ));
         }
-        let sent = self.send_back(queue, &ready, "give_back").await;
+        let sent = self.send_back(queue, &ready, "replay").await;
         for (place, sent) in places.into_iter().zip(sent) {
             results[place] = sent;
         }

@@ -92,8 +92,8 @@ async fn a_life() {
         let held = worker.receive(NonZeroU32::MIN, WAIT).await.unwrap().pop().unwrap();
         worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();
     }
-    let all = bezoar_core::Selection::All;
-    assert_eq!(transport.redrive(&queue, &all).await.unwrap(), 1);
+    let all = bezoar_core::DeadLetterIds::All;
+    assert_eq!(transport.replay(&queue, &all).await.unwrap(), 1);
     worker.close().await.unwrap();
     transport.close().await;
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Code, DeadLetter, DeadLetterId, Depth, ErrorKind, Finding, Page, QueueAdmin, QueueName, Reason,
-    Selection, Severity, TransportError, millis,
+    Code, DeadLetter, DeadLetterId, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding,
+    QueueAdmin, QueueName, Reason, Severity, TransportError, millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -67,7 +67,7 @@ impl QueueAdmin for SqliteTransport {
     async fn dead_letters(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         let name = queue.clone();
         let listed = self.read("dead_letters", move |connection| match find(connection, &name)? {
@@ -77,19 +77,19 @@ impl QueueAdmin for SqliteTransport {
         listed.await?.ok_or_else(|| no_queue(queue, "dead_letters"))
     }
 
-    async fn redrive(
+    async fn replay(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
         let mut moved = 0;
-        for ids in self.selected(queue, selection, "redrive").await?.chunks(CHUNK) {
+        for ids in self.selected(queue, selection, "replay").await?.chunks(CHUNK) {
             let (name, ids) = (queue.clone(), ids.to_vec());
             moved += self
                 .writer
-                .run("redrive", move |session, connection| {
+                .run("replay", move |session, connection| {
                     match session.queue(connection, &name)? {
-                        Some(queue) => session.redrive(connection, (&name, queue), &ids),
+                        Some(queue) => session.replay(connection, (&name, queue), &ids),
                         None => Ok(0),
                     }
                 })
@@ -98,15 +98,19 @@ impl QueueAdmin for SqliteTransport {
         Ok(moved)
     }
 
-    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
+    async fn discard(
+        &self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
         let mut removed = 0;
-        for ids in self.selected(queue, selection, "purge").await?.chunks(CHUNK) {
+        for ids in self.selected(queue, selection, "discard").await?.chunks(CHUNK) {
             let (name, ids) = (queue.clone(), ids.to_vec());
             removed += self
                 .writer
-                .run("purge", move |session, connection| {
+                .run("discard", move |session, connection| {
                     match session.queue(connection, &name)? {
-                        Some(queue) => session.purge(connection, queue, &ids),
+                        Some(queue) => session.discard(connection, queue, &ids),
                         None => Ok(0),
                     }
                 })
@@ -141,15 +145,15 @@ impl SqliteTransport {
     async fn selected(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
         operation: &'static str,
     ) -> Result<Vec<DeadLetterId>, TransportError> {
         let (name, selection) = (queue.clone(), selection.clone());
         let selected =
             self.read(operation, move |connection| match (find(connection, &name)?, selection) {
                 (None, _) => Ok(None),
-                (Some(_), Selection::Ids(ids)) => Ok(Some(ids)),
-                (Some(queue), Selection::All) => connection
+                (Some(_), DeadLetterIds::Ids(ids)) => Ok(Some(ids)),
+                (Some(queue), DeadLetterIds::All) => connection
                     .prepare_cached("SELECT id FROM bezoar_dead WHERE queue = ?1 ORDER BY id")?
                     .query_map([queue], |row| row.get(0).map(DeadLetterId))?
                     .collect::<Result<_, _>>()
@@ -204,7 +208,7 @@ fn dead_letters(
     connection: &Connection,
     name: &QueueName,
     queue: i64,
-    page: Page,
+    page: DeadLetterPage,
 ) -> rusqlite::Result<Vec<DeadLetter>> {
     let after = page.after.map_or(i64::MIN, |DeadLetterId(id)| id);
     let mut select = connection.prepare_cached(

@@ -1,4 +1,4 @@
-//! The statements for what becomes of a message: settled, held longer, redriven, removed.
+//! The statements for what becomes of a message: settled, held longer, replayed, removed.
 
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ impl Session {
     }
 
     /// Sends dead letters back as a new generation; those that are not there are passed over.
-    pub(crate) fn redrive(
+    pub(crate) fn replay(
         &mut self,
         connection: &Connection,
         (name, queue): (&QueueName, i64),
@@ -263,7 +263,7 @@ impl Session {
     }
 
     /// Removes dead letters for good; those that are not there are passed over.
-    pub(crate) fn purge(
+    pub(crate) fn discard(
         &mut self,
         connection: &Connection,
         queue: i64,

@@ -76,7 +76,7 @@ fn a_replay_restores_the_order_in_which_messages_were_sent() {
         receive(2),
         settle(1, dead()),
         settle(0, dead()),
-        Step::Redrive { queue: name(QUEUES[0]), chosen: Chosen::All },
+        Step::Replay { queue: name(QUEUES[0]), chosen: Chosen::All },
         receive(2),
     ]);
 }

@@ -30,14 +30,14 @@ pub(super) async fn replay(
             bail!("nothing was replayed");
         }
     }
-    let path = path(["v1", "queues", queue.as_str(), "redrive"]);
+    let path = path(["v1", "queues", queue.as_str(), "replay"]);
     let reply = client.order(&path, &json!({ "reason": reason })).await?;
     #[derive(Deserialize)]
     struct Done {
-        redriven: u64,
+        replayed: u64,
     }
-    let Done { redriven } = reply.parse()?;
-    told(&reply, json, &format!("{} sent back on the broker", plural(redriven, "message")))
+    let Done { replayed } = reply.parse()?;
+    told(&reply, json, &format!("{} sent back on the broker", plural(replayed, "message")))
 }
 
 /// Removes all that are on the broker for good.
@@ -57,14 +57,14 @@ pub(super) async fn discard(
         }
         _ => bail!("say how many there are on the broker with --expect N; `bezoar queues` tells"),
     };
-    let path = path(["v1", "queues", queue.as_str(), "purge"]);
+    let path = path(["v1", "queues", queue.as_str(), "discard"]);
     let reply = client.order(&path, &json!({ "reason": reason, "expect": number })).await?;
     #[derive(Deserialize)]
     struct Done {
-        purged: u64,
+        discarded: u64,
     }
-    let Done { purged } = reply.parse()?;
-    told(&reply, json, &format!("{} removed on the broker", plural(purged, "dead letter")))
+    let Done { discarded } = reply.parse()?;
+    told(&reply, json, &format!("{} removed on the broker", plural(discarded, "dead letter")))
 }
 
 fn queue(pick: &Pick) -> Result<&QueueName> {

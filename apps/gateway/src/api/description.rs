@@ -61,10 +61,10 @@ fn paths() -> Value {
                                           "application/json": { "schema": { "type": "array", "items": item() } } } },
             "responses": responses("202", "{\"accepted\", \"refused\", \"results\"}", &["400", "401", "403", "404", "413", "503"]),
         } },
-        "/v1/queues/{queue}/redrive": { "parameters": [queue], "post": send(
+        "/v1/queues/{queue}/replay": { "parameters": [queue], "post": send(
             "Sends all dead letters that are on the queue's broker back to where they came from.",
             json!({ "reason": "string" })) },
-        "/v1/queues/{queue}/purge": { "parameters": [queue], "post": send(
+        "/v1/queues/{queue}/discard": { "parameters": [queue], "post": send(
             "Removes all dead letters that are on the queue's broker for good; how many must be known.",
             json!({ "reason": "string", "expect": "how many" })) },
         "/v1/routes/{route}/pause": { "parameters": [route], "post": post("Takes no more messages until resumed.") },

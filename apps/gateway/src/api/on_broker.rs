@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use bezoar::{QueueAdmin, QueueName, Selection, catalogue::Verb};
+use bezoar::{DeadLetterIds, QueueAdmin, QueueName, catalogue::Verb};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,38 +13,38 @@ use crate::{app::App, broker::Broker, config::Role};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RedriveInput {
+pub(super) struct ReplayInput {
     reason: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PurgeInput {
+pub(super) struct DiscardInput {
     reason: String,
     /// How many are to be removed: whoever does not know has not looked.
     expect: u64,
 }
 
 /// Sends all of them back to where they came from.
-pub(super) async fn redrive(
+pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-    Input(wanted): Input<RedriveInput>,
+    Input(wanted): Input<ReplayInput>,
 ) -> Result<Json<Value>, Problem> {
     let (queue, broker) = find(&app, &caller, &queue, Role::Operator)?;
     let reason = input::reason(&wanted.reason)?;
     log(&app, &caller, Verb::Replay, &queue, reason).await?;
-    let done = finish(async move { broker.redrive(&queue, &Selection::All).await }).await?;
-    Ok(Json(json!({ "redriven": done })))
+    let done = finish(async move { broker.replay(&queue, &DeadLetterIds::All).await }).await?;
+    Ok(Json(json!({ "replayed": done })))
 }
 
 /// Removes all of them for good.
-pub(super) async fn purge(
+pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-    Input(wanted): Input<PurgeInput>,
+    Input(wanted): Input<DiscardInput>,
 ) -> Result<Json<Value>, Problem> {
     let (queue, broker) = find(&app, &caller, &queue, Role::Admin)?;
     let reason = input::reason(&wanted.reason)?;
@@ -55,8 +55,8 @@ pub(super) async fn purge(
         return Err(problem.with("expected", wanted.expect).with("found", found));
     }
     log(&app, &caller, Verb::Discard, &queue, reason).await?;
-    let done = finish(async move { broker.purge(&queue, &Selection::All).await }).await?;
-    Ok(Json(json!({ "purged": done })))
+    let done = finish(async move { broker.discard(&queue, &DeadLetterIds::All).await }).await?;
+    Ok(Json(json!({ "discarded": done })))
 }
 
 fn find(

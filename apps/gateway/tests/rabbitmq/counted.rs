@@ -26,9 +26,9 @@ async fn they_are_counted_and_sent_back_there() {
     lab.until(&client.name(), |row| row["dead"] == 3).await;
     let (_, listed) = lab.get(&format!("/v1/dead-letters?queue={}", client.segment())).await;
     assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 0, "they are not taken in");
-    let path = format!("/v1/queues/{}/redrive", client.segment());
+    let path = format!("/v1/queues/{}/replay", client.segment());
     let (status, told) = lab.post(&path, &[], r#"{"reason": "mended"}"#).await;
-    assert_eq!((status, told), (StatusCode::OK, json!({ "redriven": 3 })));
+    assert_eq!((status, told), (StatusCode::OK, json!({ "replayed": 3 })));
     assert_eq!(endpoint.requests(6).await.len(), 6);
     lab.until(&client.name(), |row| row["dead"] == 0 && row["ready"] == 0).await;
     let (_, audit) = lab.get("/v1/audit").await;
@@ -42,11 +42,11 @@ async fn they_are_counted_and_sent_back_there() {
 async fn they_are_removed_only_by_whoever_knows_how_many_there_are() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = with_dead_letters(&client, &endpoint, 2).await;
-    let path = format!("/v1/queues/{}/purge", client.segment());
+    let path = format!("/v1/queues/{}/discard", client.segment());
     let (status, told) = lab.post(&path, &[], r#"{"reason": "old", "expect": 5}"#).await;
     assert_eq!((status, &told["found"]), (StatusCode::CONFLICT, &2.into()));
     let (status, told) = lab.post(&path, &[], r#"{"reason": "old", "expect": 2}"#).await;
-    assert_eq!((status, told), (StatusCode::OK, json!({ "purged": 2 })));
+    assert_eq!((status, told), (StatusCode::OK, json!({ "discarded": 2 })));
     assert_eq!(client.dead().await, 0);
     lab.gateway.stop().await;
 }
@@ -57,7 +57,7 @@ async fn those_that_are_taken_in_are_not_looked_for_there() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = client.lab(endpoint.port, "").await;
     for (what, wanted) in
-        [("redrive", r#"{"reason": "mended"}"#), ("purge", r#"{"reason": "old", "expect": 0}"#)]
+        [("replay", r#"{"reason": "mended"}"#), ("discard", r#"{"reason": "old", "expect": 0}"#)]
     {
         let path = format!("/v1/queues/{}/{what}", client.segment());
         let (status, told) = lab.post(&path, &[], wanted).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{Page, Selection, Severity, SubscribeOptions};
+use bezoar_core::{DeadLetterIds, DeadLetterPage, Severity, SubscribeOptions};
 use jiff::Timestamp;
 
 use crate::{
@@ -21,8 +21,8 @@ pub(crate) async fn depth_follows_a_message_through_its_life(case: Case) {
         worker.settle(held, settlement).await;
     }
     case.assert_depth([2, 0, 0, 1], "after settling").await;
-    case.redrive(Selection::All).await;
-    case.assert_depth([3, 0, 0, 0], "after redriving").await;
+    case.replay(DeadLetterIds::All).await;
+    case.assert_depth([3, 0, 0, 0], "after replaying").await;
     worker.consume(3).await;
     case.assert_depth([0, 0, 0, 0], "in the end").await;
 }
@@ -149,9 +149,9 @@ pub(crate) async fn opening_an_unknown_queue_is_refused(case: Case) {
 pub(crate) async fn operating_on_an_unknown_queue_is_refused(case: Case) {
     let (unknown, admin) = (case.unknown_queue(), case.admin());
     assert_not_found(admin.depth(&unknown).await, &unknown);
-    assert_not_found(admin.dead_letters(&unknown, Page::default()).await, &unknown);
-    for selection in [Selection::All, Selection::Ids(Vec::new())] {
-        assert_not_found(admin.redrive(&unknown, &selection).await, &unknown);
-        assert_not_found(admin.purge(&unknown, &selection).await, &unknown);
+    assert_not_found(admin.dead_letters(&unknown, DeadLetterPage::default()).await, &unknown);
+    for selection in [DeadLetterIds::All, DeadLetterIds::Ids(Vec::new())] {
+        assert_not_found(admin.replay(&unknown, &selection).await, &unknown);
+        assert_not_found(admin.discard(&unknown, &selection).await, &unknown);
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Attempt, Code, Counting, DETAIL_LIMIT_BYTES, Detail, FailureKind, HISTORY_LIMIT, Ledger,
-    Selection, Settlement, UncountedFailure, millis,
+    Attempt, Code, Counting, DETAIL_LIMIT_BYTES, DeadLetterIds, Detail, FailureKind, HISTORY_LIMIT,
+    Ledger, Settlement, UncountedFailure, millis,
 };
 
 use crate::{
@@ -183,7 +183,7 @@ pub(crate) async fn an_uncounted_failure_returns_after_its_delay(case: Case) {
     worker.one().await;
 }
 
-pub(crate) async fn a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it(case: Case) {
+pub(crate) async fn a_dead_letter_keeps_the_summary_and_a_replay_forgets_it(case: Case) {
     case.send(message("m")).await;
     let worker = case.worker().await;
     let (after, failure) = (Duration::ZERO, uncounted(1, true));
@@ -192,7 +192,7 @@ pub(crate) async fn a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it(cas
     let dead = case.dead().await;
     let summary = dead[0].message.ledger.uncounted.as_ref();
     assert_eq!(summary.map(|it| it.suspected), Some(1), "a dead letter keeps the summary");
-    case.redrive(Selection::All).await;
+    case.replay(DeadLetterIds::All).await;
     let ledger = &worker.one().await.message.ledger;
     assert_eq!(ledger.uncounted, None, "the summary is of one generation");
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{Destination, Message, Selection};
+use bezoar_core::{DeadLetterIds, Destination, Message};
 use futures_util::future::join_all;
 use tokio::task::{JoinSet, yield_now};
 
@@ -107,10 +107,10 @@ pub(crate) async fn one_of_many_settlements_wins(case: Case) {
     assert_eq!(case.dead().await.len(), 10, "a message is set aside once");
 }
 
-pub(crate) async fn one_of_many_redrives_wins(case: Case) {
+pub(crate) async fn one_of_many_replays_wins(case: Case) {
     case.kill(20).await;
     case.send(message("alive")).await;
-    let redriven = join_all((0..4).map(|_| case.redrive(Selection::All))).await;
-    assert_eq!(redriven.iter().sum::<u64>(), 20, "each dead letter is redriven once");
+    let replayed = join_all((0..4).map(|_| case.replay(DeadLetterIds::All))).await;
+    assert_eq!(replayed.iter().sum::<u64>(), 20, "each dead letter is replayed once");
     assert_eq!(case.worker().await.consume_all().await.len(), 21, "and delivered once");
 }

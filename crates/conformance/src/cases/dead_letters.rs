@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterId, Ledger, Page, Selection, Settlement};
+use bezoar_core::{DeadLetterId, DeadLetterIds, DeadLetterPage, Ledger, Settlement};
 
 use crate::{
     case::Case,
@@ -73,11 +73,13 @@ pub(crate) async fn pages_are_complete_and_in_order(case: Case) {
 
 pub(crate) async fn a_page_beyond_the_end_is_empty(case: Case) {
     case.kill(2).await;
-    let after_all = Page { after: Some(DeadLetterId(i64::MAX)), ..Page::default() };
+    let after_all =
+        DeadLetterPage { after: Some(DeadLetterId(i64::MAX)), ..DeadLetterPage::default() };
     let page =
         case.admin().dead_letters(&case.queue, after_all).await.expect("a page can be empty");
     assert_eq!(page.len(), 0, "nothing comes after the greatest id");
-    let from_start = Page { after: Some(DeadLetterId(i64::MIN)), ..Page::default() };
+    let from_start =
+        DeadLetterPage { after: Some(DeadLetterId(i64::MIN)), ..DeadLetterPage::default() };
     let page = case.admin().dead_letters(&case.queue, from_start).await;
     assert!(!page.expect("a page can be read").is_empty(), "everything comes after the least id");
 }
@@ -87,15 +89,15 @@ pub(crate) async fn the_same_message_id_is_kept_twice(case: Case) {
     let dead = case.kill_these(same).await;
     assert_eq!(dead.len(), 2, "a foreign id that repeats hides nothing");
     assert_ne!(dead[0].id, dead[1].id, "each dead letter has an id of its own");
-    case.purge(Selection::Ids(vec![dead[0].id])).await;
+    case.discard(DeadLetterIds::Ids(vec![dead[0].id])).await;
     assert_eq!(case.dead().await, [dead[1].clone()], "they are told apart by their own ids");
 }
 
 pub(crate) async fn an_id_is_never_given_twice(case: Case) {
     let first = case.kill(3).await;
-    case.purge(Selection::All).await;
+    case.discard(DeadLetterIds::All).await;
     let second = case.kill(3).await;
-    case.redrive(Selection::All).await;
+    case.replay(DeadLetterIds::All).await;
     case.worker().await.consume(3).await;
     let third = case.kill(3).await;
     let mut all: Vec<_> = first.iter().chain(&second).chain(&third).map(|dead| dead.id).collect();
@@ -107,6 +109,6 @@ pub(crate) async fn an_id_is_never_given_twice(case: Case) {
 pub(crate) async fn a_dead_letter_is_not_delivered(case: Case) {
     case.kill(3).await;
     case.outlast_leases().await;
-    case.worker().await.none("a dead letter stays aside until it is redriven").await;
+    case.worker().await.none("a dead letter stays aside until it is replayed").await;
     case.assert_depth([0, 0, 0, 3], "after setting aside").await;
 }

@@ -11,7 +11,7 @@ pub(crate) mod envelope;
 pub(crate) mod headers;
 pub(crate) mod leases;
 pub(crate) mod once;
-pub(crate) mod redrive;
+pub(crate) mod replay;
 pub(crate) mod restart;
 pub(crate) mod sending;
 pub(crate) mod settlement;

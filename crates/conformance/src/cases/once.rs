@@ -1,6 +1,6 @@
 //! An id is accepted once within a time, where the sender asks for it.
 
-use bezoar_core::{Message, Outgoing, Selection};
+use bezoar_core::{DeadLetterIds, Message, Outgoing};
 
 use crate::{
     case::Case,
@@ -48,11 +48,11 @@ pub(crate) async fn another_queue_may_have_the_same_id(case: Case) {
     case.worker_of(&other).await.one().await;
 }
 
-pub(crate) async fn a_redriven_message_is_no_repetition(case: Case) {
+pub(crate) async fn a_replayed_message_is_no_repetition(case: Case) {
     case.send(once(&case, message("same"))).await;
     let worker = case.worker().await;
     let delivery = worker.one().await;
     worker.settle(delivery, crate::samples::dead_letter()).await;
-    assert_eq!(case.redrive(Selection::All).await, 1);
+    assert_eq!(case.replay(DeadLetterIds::All).await, 1);
     worker.consume(1).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{Selection, Settlement};
+use bezoar_core::{DeadLetterIds, Settlement};
 
 use crate::{
     case::Case,
@@ -87,14 +87,14 @@ pub(crate) async fn dead_letters_survive(mut case: Case) {
     let dead = case.kill_these(vec![full_message("a"), full_message("b")]).await;
     case.restart().await;
     assert_eq!(case.dead().await, dead, "dead letters survive a restart whole");
-    assert_eq!(case.redrive(Selection::All).await, 2, "and can be redriven");
+    assert_eq!(case.replay(DeadLetterIds::All).await, 2, "and can be replayed");
     let back = case.worker().await.consume(2).await;
     back.iter().for_each(|back| assert_as_sent(back, &full_message(back.id.as_str())));
 }
 
 pub(crate) async fn ids_of_dead_letters_are_not_given_again(mut case: Case) {
     let first = case.kill(2).await;
-    case.purge(Selection::All).await;
+    case.discard(DeadLetterIds::All).await;
     case.restart().await;
     let second = case.kill(2).await;
     assert!(first.iter().all(|old| second.iter().all(|new| old.id != new.id)), "not even then");

@@ -9,9 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, DeadLetter, Delivery, Depth, Destination, Finding, ManualClock, Outgoing, Page,
-    QueueAdmin, QueueName, Selection, Settlement, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    Capabilities, DeadLetter, DeadLetterIds, DeadLetterPage, Delivery, Depth, Destination, Finding,
+    ManualClock, Outgoing, QueueAdmin, QueueName, Settlement, SubscribeOptions, Subscription,
+    Transport, TransportError,
 };
 use bezoar_memory::MemoryTransport;
 
@@ -104,27 +104,27 @@ pub(crate) trait Defect: Debug + Send + Sync + 'static {
         &self,
         store: &Store,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         store.memory.dead_letters(queue, page).await
     }
 
-    async fn redrive(
+    async fn replay(
         &self,
         store: &Store,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
-        store.memory.redrive(queue, selection).await
+        store.memory.replay(queue, selection).await
     }
 
-    async fn purge(
+    async fn discard(
         &self,
         store: &Store,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
-        store.memory.purge(queue, selection).await
+        store.memory.discard(queue, selection).await
     }
 }
 
@@ -208,20 +208,24 @@ impl QueueAdmin for Broken {
     async fn dead_letters(
         &self,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         self.defect.dead_letters(&self.store, queue, page).await
     }
 
-    async fn redrive(
+    async fn replay(
         &self,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
-        self.defect.redrive(&self.store, queue, selection).await
+        self.defect.replay(&self.store, queue, selection).await
     }
 
-    async fn purge(&self, queue: &QueueName, selection: &Selection) -> Result<u64, TransportError> {
-        self.defect.purge(&self.store, queue, selection).await
+    async fn discard(
+        &self,
+        queue: &QueueName,
+        selection: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
+        self.defect.discard(&self.store, queue, selection).await
     }
 }

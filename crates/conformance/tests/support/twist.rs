@@ -4,8 +4,8 @@ use std::{fmt, num::NonZeroU32, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, DeadLetter, Delivery, Depth, Destination, Outgoing, Page, QueueAdmin, QueueName,
-    Settlement, SubscribeOptions, Transport, TransportError,
+    Capabilities, DeadLetter, DeadLetterPage, Delivery, Depth, Destination, Outgoing, QueueAdmin,
+    QueueName, Settlement, SubscribeOptions, Transport, TransportError,
 };
 
 use super::broken::{Defect, Opened, Outcomes, Settlements, Store};
@@ -97,7 +97,7 @@ impl Defect for Twist {
         &self,
         store: &Store,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         let mut dead = store.memory.dead_letters(queue, page).await?;
         dead.iter_mut().for_each(&self.dead);

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    DeadLetter, DeadLetterFeed, ErrorKind, Page, QueueAdmin, QueueName, Selection, Settlement,
+    DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, ErrorKind, QueueAdmin, QueueName,
+    Settlement,
 };
 use bezoar_rabbitmq::{DeadLettering, QueueType};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -57,7 +58,8 @@ async fn the_feed_hands_out_what_was_set_aside_until_it_is_removed() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         set_aside(&place, &["a", "b", "c"]).await;
-        let listed = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+        let listed =
+            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
         let first = feed(&place).await;
         let letters = all(&*first, 3).await;
         assert_eq!(letters, listed, "with id, reason, time and message");
@@ -178,18 +180,19 @@ async fn a_long_dead_letter_queue_needs_little_memory() {
     let place = Place::new(QueueType::Classic).await;
     fill(&place, COUNT, BYTES).await;
     let before = peak_bytes();
-    let listed = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+    let listed =
+        place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
     assert_eq!(listed.len(), 100);
-    let some = Selection::Ids(listed.iter().map(|letter| letter.id).collect());
-    assert_eq!(place.transport.redrive(&place.queue, &some).await.unwrap(), 100);
-    let redriven = place.transport.redrive(&place.queue, &Selection::All).await.unwrap();
-    assert_eq!(redriven, COUNT as u64 - 100);
+    let some = DeadLetterIds::Ids(listed.iter().map(|letter| letter.id).collect());
+    assert_eq!(place.transport.replay(&place.queue, &some).await.unwrap(), 100);
+    let replayed = place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap();
+    assert_eq!(replayed, COUNT as u64 - 100);
     let depth = place.transport.depth(&place.queue).await.unwrap();
     assert_eq!((depth.ready, depth.dead), (Some(COUNT as u64), Some(0)));
     let grown = peak_bytes() - before;
     assert!(grown < COUNT * BYTES / 3, "{grown} bytes for {} of letters", COUNT * BYTES);
     fill(&place, 500, 1).await;
-    assert_eq!(place.transport.purge(&place.queue, &Selection::All).await.unwrap(), 500);
+    assert_eq!(place.transport.discard(&place.queue, &DeadLetterIds::All).await.unwrap(), 500);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

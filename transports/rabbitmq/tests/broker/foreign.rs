@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{Page, QueueAdmin, Selection};
+use bezoar_core::{DeadLetterIds, DeadLetterPage, QueueAdmin};
 use bezoar_rabbitmq::{DeadLettering, Options};
 use lapin::{
     BasicProperties,
@@ -59,9 +59,10 @@ async fn a_foreign_message_keeps_its_properties_through_everything() {
         let second = one(&*worker).await;
         assert_eq!(second.message.id, id, "a derived id is stable");
         settle(&*worker, second, dead_letter()).await;
-        let dead = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+        let dead =
+            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
         assert_eq!(dead[0].message.id, id);
-        assert_eq!(place.transport.redrive(&place.queue, &Selection::All).await.unwrap(), 1);
+        assert_eq!(place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap(), 1);
         worker.close().await.unwrap();
 
         let (_connection, channel) = foreign_channel().await;
@@ -97,11 +98,13 @@ async fn what_is_rejected_is_set_aside_by_the_broker_and_gets_a_lasting_id() {
         while place.transport.depth(&place.queue).await.unwrap().dead != Some(1) {
             assert!(started.elapsed() < Duration::from_secs(1), "a rejection takes a second (D9)");
         }
-        let first = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+        let first =
+            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
         assert_eq!(first[0].reason.code().as_str(), "rejected");
-        let again = place.transport.dead_letters(&place.queue, Page::default()).await.unwrap();
+        let again =
+            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
         assert_eq!(again, first, "what was seen once stays the same");
-        assert_eq!(place.transport.redrive(&place.queue, &Selection::All).await.unwrap(), 1);
+        assert_eq!(place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap(), 1);
         assert_eq!(one(&*worker).await.message.ledger.replayed, 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar_core::{Message, Page, QueueAdmin, Selection, Settlement};
+use bezoar_core::{DeadLetterIds, DeadLetterPage, Message, QueueAdmin, Settlement};
 use bezoar_rabbitmq::DeadLettering;
 use lapin::{
     BasicProperties, Channel, Connection, ExchangeKind,
@@ -73,9 +73,9 @@ impl Behind {
         message
     }
 
-    async fn give_back(&self, message: Message) {
+    async fn replay(&self, message: Message) {
         let queue = &self.place.queue;
-        self.place.transport.give_back(queue, &[message]).await.pop().unwrap().unwrap();
+        self.place.transport.replay_messages(queue, &[message]).await.pop().unwrap().unwrap();
     }
 
     async fn got(&self) -> Delivery {
@@ -169,7 +169,7 @@ async fn a_foreign_message_returns_to_its_exchange_with_every_property() {
             behind.publish(everything()).await;
             behind.set_aside().await;
             let taken = behind.taken().await;
-            behind.give_back(taken).await;
+            behind.replay(taken).await;
             let got = behind.got().await;
             let by = (got.exchange.as_str(), got.routing_key.as_str());
             assert_eq!(by, (behind.exchange.as_str(), "new.eu"), "{how:?}");
@@ -182,13 +182,13 @@ async fn a_foreign_message_returns_to_its_exchange_with_every_property() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_redrive_on_the_broker_goes_the_same_way() {
+async fn a_replay_on_the_broker_goes_the_same_way() {
     for queue_type in TYPES {
         let behind = Behind::new(Place::new(queue_type).await).await;
         behind.publish(everything()).await;
         behind.set_aside().await;
         let (transport, queue) = (&behind.place.transport, &behind.place.queue);
-        assert_eq!(transport.redrive(queue, &Selection::All).await.unwrap(), 1);
+        assert_eq!(transport.replay(queue, &DeadLetterIds::All).await.unwrap(), 1);
         let got = behind.got().await;
         assert_eq!(got.exchange.as_str(), behind.exchange);
         assert_eq!(differences(got.properties, &everything()), [""; 0]);
@@ -208,12 +208,12 @@ async fn what_its_exchange_no_longer_takes_goes_to_the_queue_and_remembers() {
         let unbind =
             behind.channel.queue_unbind(queue.into(), exchange.into(), "new.#".into(), none);
         unbind.await.unwrap();
-        behind.give_back(taken.clone()).await;
+        behind.replay(taken.clone()).await;
         let unrouted = behind.got().await;
         let delete =
             behind.channel.exchange_delete(exchange.into(), ExchangeDeleteOptions::default());
         delete.await.unwrap();
-        behind.give_back(taken).await;
+        behind.replay(taken).await;
         for got in [unrouted, behind.got().await] {
             assert_eq!(got.exchange.as_str(), "");
             let headers = got.properties.headers().as_ref().unwrap().inner();
@@ -232,10 +232,10 @@ async fn one_that_cannot_be_given_back_fails_alone() {
     let good = behind.taken().await;
     let damaged = good.clone().with_header("bezoar-amqp", "no JSON");
     let batch = [damaged, good];
-    let results = behind.place.transport.give_back(&behind.place.queue, &batch).await;
+    let results = behind.place.transport.replay_messages(&behind.place.queue, &batch).await;
     assert!(results[0].as_ref().unwrap_err().to_string().contains("bezoar-amqp"));
     assert!(results[1].is_ok());
-    let page = Page::default();
+    let page = DeadLetterPage::default();
     let dead = behind.place.transport.dead_letters(&behind.place.queue, page).await.unwrap();
     assert_eq!(dead, []);
 }

@@ -10,8 +10,9 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, Delivery, ErrorKind, Failure, Message, MessageId, MessageType, Outgoing, Page,
-    QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport, millis,
+    Attempt, Code, DeadLetterPage, Delivery, ErrorKind, Failure, Message, MessageId, MessageType,
+    Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
+    millis,
 };
 use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
 use tokio::{
@@ -119,7 +120,8 @@ impl Load {
 
 async fn count_dead(transport: &RabbitTransport, queue: &QueueName, checker: &Checker) {
     let started = Instant::now();
-    let mut page = Page { limit: NonZeroU32::new(1_000).unwrap(), ..Page::default() };
+    let mut page =
+        DeadLetterPage { limit: NonZeroU32::new(1_000).unwrap(), ..DeadLetterPage::default() };
     loop {
         let letters = match transport.dead_letters(queue, page).await {
             Ok(letters) => letters,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, FailureKind, Message, QueueAdmin, Reason, Selection, Settlement,
+    DeadLetter, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
     catalogue::{Catalogue, Filter, Ids, ItemState, OperationId, OperationState, Task},
     millis,
 };
@@ -24,7 +24,7 @@ async fn take_in(ward: &Ward, letters: Vec<DeadLetter>) -> u64 {
 }
 
 /// Gives the broker everything that waits for it.
-async fn give_back(ward: &Ward) -> Vec<Message> {
+async fn replay_letters(ward: &Ward) -> Vec<Message> {
     let held = ward.receive(RESULTS, 100).await;
     let messages = held.iter().map(|held| (*held.message).clone()).collect();
     ward.settle(RESULTS, held, &Settlement::Complete).await;
@@ -44,7 +44,10 @@ async fn a_letter_is_taken_in_once_with_its_message_reason_and_history() {
     assert_eq!(take_in(&ward, letters()).await, 0, "and those of letters do not");
     let other = vec![letter(7, message("other"))];
     assert_eq!(take_in(&ward, other).await, 1, "but one that is another is not passed over");
-    ward.store.purge(&queue(RESULTS), &Selection::Ids(vec![ward.latest().await.id])).await.unwrap();
+    ward.store
+        .discard(&queue(RESULTS), &DeadLetterIds::Ids(vec![ward.latest().await.id]))
+        .await
+        .unwrap();
     let entry = ward.latest().await;
     assert_eq!((entry.queue.as_str(), entry.attempts), (RESULTS, 1));
     let record = ward.store.record(entry.id).await.unwrap();
@@ -67,7 +70,7 @@ async fn a_replay_is_done_when_the_broker_says_so_and_not_when_it_has_the_messag
     let ward = Ward::new().await;
     take_in(&ward, vec![letter(1, message("a")), letter(2, message("b"))]).await;
     let id = ward.run(replay(), everything()).await.id;
-    let given = give_back(&ward).await;
+    let given = replay_letters(&ward).await;
     assert!(given.iter().all(|it| it.ledger.replay == Some(id) && it.ledger.replayed == 1));
     assert_eq!(counts(&ward, id).await, (2, 0, 0), "on the broker, and nothing is known");
     let done = |message: &Message| vec![(id, message.id.clone())];
@@ -90,7 +93,7 @@ async fn outcomes_find_messages_under_new_ids_and_pass_over_strangers() {
     take_in(&ward, vec![letter(1, message("a"))]).await;
     let renamed = Task::Replay { canary: 0, per_second: None, stop_after: None, ids: Ids::New };
     let id = ward.run(renamed, everything()).await.id;
-    let given = give_back(&ward).await.remove(0);
+    let given = replay_letters(&ward).await.remove(0);
     assert_ne!(given.id.as_str(), "a");
     let strangers = vec![(id, message("a").id), (OperationId(99), given.id.clone())];
     ward.store.completed(strangers).await.unwrap();

@@ -1,7 +1,7 @@
 //! What a plan takes, and what it does not.
 
 use bezoar_core::{
-    DeadLetterId, QueueAdmin, Selection,
+    DeadLetterId, DeadLetterIds, QueueAdmin,
     catalogue::{
         Catalogue, CatalogueError, EntryState, Filter, Ids, ItemState, OperationState, Order, Pick,
         Plan, Task, Verb,
@@ -55,8 +55,8 @@ async fn a_message_that_is_taken_is_refused_to_others_until_the_operation_is_can
     assert_eq!((third.total, third.refused), (0, 3));
     assert_eq!(ward.list(&Filter { state: Some("taken"), ..Filter::default() }).await.len(), 3);
     // The older ways pass over them.
-    assert_eq!(ward.store.redrive(&queue("lab"), &Selection::All).await.unwrap(), 0);
-    assert_eq!(ward.store.purge(&queue("lab"), &Selection::All).await.unwrap(), 0);
+    assert_eq!(ward.store.replay(&queue("lab"), &DeadLetterIds::All).await.unwrap(), 0);
+    assert_eq!(ward.store.discard(&queue("lab"), &DeadLetterIds::All).await.unwrap(), 0);
     ward.order(first.id, Order::Cancel).await;
     assert_eq!(ward.list(&Filter { state: Some("open"), ..Filter::default() }).await.len(), 2);
     let items = ward.items(first.id).await;
@@ -72,9 +72,9 @@ async fn the_older_ways_keep_the_counts_right() {
     let ward = Ward::new().await;
     let ids = ward.kill_many("lab", 4, "boom").await;
     let lab = queue("lab");
-    let one = |id| Selection::Ids(vec![id]);
-    assert_eq!(ward.store.redrive(&lab, &one(ids[0])).await.unwrap(), 1);
-    assert_eq!(ward.store.purge(&lab, &one(ids[1])).await.unwrap(), 1);
+    let one = |id| DeadLetterIds::Ids(vec![id]);
+    assert_eq!(ward.store.replay(&lab, &one(ids[0])).await.unwrap(), 1);
+    assert_eq!(ward.store.discard(&lab, &one(ids[1])).await.unwrap(), 1);
     assert_eq!(ward.store.count(&Filter::default()).await.unwrap().count, 2);
     let causes = ward.store.causes(&Filter::default(), 9).await.unwrap();
     assert_eq!((causes[0].count, causes[0].ever), (2, 4));

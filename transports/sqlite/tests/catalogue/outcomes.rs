@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    QueueAdmin, Selection, Settlement,
+    DeadLetterIds, QueueAdmin, Settlement,
     catalogue::{Catalogue, Filter, ItemState, OperationState},
 };
 
@@ -68,12 +68,12 @@ async fn a_replay_of_a_replay_counts_each_outcome_once_and_where_it_belongs() {
 }
 
 #[tokio::test]
-async fn what_is_redriven_without_an_operation_changes_none() {
+async fn what_is_replayed_without_an_operation_changes_none() {
     let ward = Ward::new().await;
     ward.kill("lab", message("a"), "boom").await;
     let id = ward.run(replay(), everything()).await.id;
     ward.settle_all("lab", &dead("boom")).await;
-    ward.store.redrive(&queue("lab"), &Selection::All).await.unwrap();
+    ward.store.replay(&queue("lab"), &DeadLetterIds::All).await.unwrap();
     let held = ward.receive("lab", 1).await;
     assert_eq!((held[0].message.ledger.replayed, held[0].message.ledger.replay), (2, None));
     ward.settle("lab", held, &Settlement::Complete).await;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Clock, DeadLetterId, FailureKind, Message, QueueAdmin, Reason, Selection, Settlement,
+    Clock, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
     catalogue::{
         Catalogue, CatalogueError, CauseState, Filter, Ids, Order, Pick, Plan, Task, Verb,
     },
@@ -73,7 +73,7 @@ async fn act_at_random(ward: &Ward, random: &mut StdRng) {
         9..=10 => plan_some(ward, random).await,
         11..=14 => steer(ward, random).await,
         15 => edit_one(ward, random).await,
-        16 => redrive_or_purge(ward, random, queue_name).await,
+        16 => replay_or_discard(ward, random, queue_name).await,
         17 => expire_some(ward, random).await,
         18 => import_one(ward, random).await,
         _ => mark_or_regroup(ward, random).await,
@@ -157,12 +157,12 @@ async fn edit_one(ward: &Ward, random: &mut StdRng) {
     }
 }
 
-async fn redrive_or_purge(ward: &Ward, random: &mut StdRng, queue_name: &str) {
-    let some = Selection::Ids(some_ids(ward, random).await);
+async fn replay_or_discard(ward: &Ward, random: &mut StdRng, queue_name: &str) {
+    let some = DeadLetterIds::Ids(some_ids(ward, random).await);
     if random.random_bool(0.5) {
-        ward.store.redrive(&queue(queue_name), &some).await.unwrap();
+        ward.store.replay(&queue(queue_name), &some).await.unwrap();
     } else {
-        ward.store.purge(&queue(queue_name), &some).await.unwrap();
+        ward.store.discard(&queue(queue_name), &some).await.unwrap();
     }
 }
 

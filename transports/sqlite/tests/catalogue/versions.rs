@@ -1,7 +1,7 @@
 //! Edited versions, and who may approve them.
 
 use bezoar_core::{
-    Body, DeadLetterId, Message, QueueAdmin, Selection, Settlement,
+    Body, DeadLetterId, DeadLetterIds, Message, QueueAdmin, Settlement,
     catalogue::{Catalogue, CatalogueError, Entry, EntryState, Filter, Pick, Task, Verb},
 };
 
@@ -56,14 +56,14 @@ async fn a_version_that_is_replayed_and_dies_again_is_still_the_version() {
 }
 
 #[tokio::test]
-async fn the_original_takes_part_in_no_operation_and_no_redrive() {
+async fn the_original_takes_part_in_no_operation_and_no_replay() {
     let ward = Ward::new().await;
     let original = ward.kill("lab", message("a"), "boom").await;
     edit(&ward, original, true).await;
     for pick in [Pick::Ids(vec![original]), everything()] {
         assert_eq!(ward.plan(replay(), pick).await.total, 0);
     }
-    assert_eq!(ward.store.redrive(&queue("lab"), &Selection::All).await.unwrap(), 0);
+    assert_eq!(ward.store.replay(&queue("lab"), &DeadLetterIds::All).await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn removing_a_version_opens_its_original_again() {
         if way == 0 {
             ward.run(Task::Discard, Pick::Ids(vec![version])).await;
         } else {
-            ward.store.purge(&queue("lab"), &Selection::Ids(vec![version])).await.unwrap();
+            ward.store.discard(&queue("lab"), &DeadLetterIds::Ids(vec![version])).await.unwrap();
         }
         assert_eq!(ward.latest().await.id, original);
         assert_eq!(ward.latest().await.state, EntryState::Open);
@@ -122,7 +122,7 @@ async fn a_version_of_an_unapproved_one_does_not_make_that_approved() {
     let original = ward.kill("lab", message("a"), "boom").await;
     let first = edit(&ward, original, true).await.id;
     let second = edit(&ward, first, false).await.id;
-    ward.store.purge(&queue("lab"), &Selection::Ids(vec![second])).await.unwrap();
+    ward.store.discard(&queue("lab"), &DeadLetterIds::Ids(vec![second])).await.unwrap();
     assert_eq!(ward.latest().await.state, EntryState::Unapproved);
 }
 

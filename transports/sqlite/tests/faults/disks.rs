@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use bezoar_core::{ErrorKind, QueueAdmin, Selection, Settlement};
+use bezoar_core::{DeadLetterIds, ErrorKind, QueueAdmin, Settlement};
 use bezoar_sqlite::{Options, SqliteTransport};
 use tempfile::TempDir;
 
@@ -51,7 +51,7 @@ async fn a_store_of_a_given_size_refuses_more_and_lets_what_is_there_be_done() {
     assert_eq!(held.len(), accepted);
     let dead = |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] };
     settle(&transport, held, dead).await;
-    transport.purge(&queue(), &Selection::All).await.unwrap();
+    transport.discard(&queue(), &DeadLetterIds::All).await.unwrap();
     send(&transport, &message("again", noise(10_000))).await.unwrap();
 }
 

@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use bezoar_core::{
-    Delivery, Destination, MAX_DELAY, Outgoing, Page, QueueAdmin, QueueName, Receipt, Settlement,
-    Transport, TransportError, millis,
+    DeadLetterPage, Delivery, Destination, MAX_DELAY, Outgoing, QueueAdmin, QueueName, Receipt,
+    Settlement, Transport, TransportError, millis,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
 
@@ -89,7 +89,7 @@ async fn damaged_tables(transport: &SqliteTransport, path: &Path) -> Vec<String>
     results.push(transport.depth(&queue()).await.map(drop));
     sql(path, "ALTER TABLE was_waiting RENAME TO bezoar_waiting; DROP TABLE bezoar_messages");
     results.push(send(transport, &sensitive("refused")).await);
-    results.push(transport.dead_letters(&queue(), Page::default()).await.map(drop));
+    results.push(transport.dead_letters(&queue(), DeadLetterPage::default()).await.map(drop));
     shown(results)
 }
 

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{ErrorKind, Page, QueueAdmin, SubscribeOptions, Transport, TransportError};
+use bezoar_core::{
+    DeadLetterPage, ErrorKind, QueueAdmin, SubscribeOptions, Transport, TransportError,
+};
 use bezoar_sqlite::{Options, SqliteTransport};
 
 use super::{child_process::as_nobody, sql::*, support::*};
@@ -146,8 +148,10 @@ async fn a_database_that_vanishes_or_is_exchanged_does_nothing_until_it_is_back(
     let refused =
         send(&transport, &message("lost", noise(1))).await.expect_err("it is another file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
-    let refused =
-        transport.dead_letters(&queue(), Page::default()).await.expect_err("they are not its");
+    let refused = transport
+        .dead_letters(&queue(), DeadLetterPage::default())
+        .await
+        .expect_err("they are not its");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
     fs::rename(&aside, &path).unwrap();
     send(&transport, &message("kept", noise(1))).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
-use bezoar_core::{Body, Depth, Ledger, QueueAdmin, Selection, Settlement};
+use bezoar_core::{Body, DeadLetterIds, Depth, Ledger, QueueAdmin, Settlement};
 use bezoar_sqlite::Options;
 
 use super::{sql::*, support::*};
@@ -83,7 +83,7 @@ async fn a_ledger_at_its_limits_does_not_stop_the_queue() {
         attempts: vec![attempt()],
     })
     .await;
-    assert_eq!(transport.redrive(&queue(), &Selection::All).await.unwrap(), 1);
+    assert_eq!(transport.replay(&queue(), &DeadLetterIds::All).await.unwrap(), 1);
     assert_eq!(receive_one(&transport).await.ledger.replayed, u32::MAX);
 }
 

@@ -12,8 +12,8 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Body, DeadLetter, Delivery, Failure, Message, MessageId, MessageType, Outgoing, Page,
-    QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
+    Attempt, Body, DeadLetter, DeadLetterPage, Delivery, Failure, Message, MessageId, MessageType,
+    Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
     TransportError, millis,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
@@ -138,7 +138,7 @@ pub(crate) async fn settle(
 }
 
 pub(crate) async fn dead_letters(transport: &SqliteTransport) -> Vec<DeadLetter> {
-    transport.dead_letters(&queue(), Page::default()).await.unwrap()
+    transport.dead_letters(&queue(), DeadLetterPage::default()).await.unwrap()
 }
 
 pub(crate) fn ids(held: &[Delivery]) -> Vec<String> {

@@ -3,8 +3,9 @@
 use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    DeadLetterId, Delivery, Depth, ErrorKind, Message, Page, QueueAdmin, QueueName, Reason,
-    Receipt, Selection, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
+    DeadLetterId, DeadLetterIds, DeadLetterPage, Delivery, Depth, ErrorKind, Message, QueueAdmin,
+    QueueName, Reason, Receipt, Settlement, SubscribeOptions, Subscription, Transport,
+    TransportError,
 };
 use jiff::Timestamp;
 
@@ -69,13 +70,13 @@ impl Side {
             Step::Receive { queue, max } => self.receive(*queue, *max).await,
             Step::Settle(batch) => self.settle(batch).await,
             Step::Extend { which, lease, after } => self.extend(*which, *lease, *after).await,
-            Step::Redrive { queue, chosen } => {
+            Step::Replay { queue, chosen } => {
                 let selection = self.selection(chosen);
-                Answer::Count(kind(self.store.redrive(queue, &selection).await))
+                Answer::Count(kind(self.store.replay(queue, &selection).await))
             }
-            Step::Purge { queue, chosen } => {
+            Step::Discard { queue, chosen } => {
                 let selection = self.selection(chosen);
-                Answer::Count(kind(self.store.purge(queue, &selection).await))
+                Answer::Count(kind(self.store.discard(queue, &selection).await))
             }
             Step::Elapse(_) | Step::Reopen | Step::ReceiveAndDrop { .. } => Answer::Nothing,
         }
@@ -157,15 +158,15 @@ impl Side {
         }
     }
 
-    fn selection(&self, chosen: &Chosen) -> Selection {
+    fn selection(&self, chosen: &Chosen) -> DeadLetterIds {
         let id = |which: &Pick| match self.dead.is_empty() {
             true => DeadLetterId(i64::MAX),
             false => self.dead[which.of(&self.dead)],
         };
         match chosen {
-            Chosen::All => Selection::All,
-            Chosen::Known(ids) => Selection::Ids(ids.iter().map(id).collect()),
-            Chosen::Unknown(id) => Selection::Ids(vec![DeadLetterId(*id)]),
+            Chosen::All => DeadLetterIds::All,
+            Chosen::Known(ids) => DeadLetterIds::Ids(ids.iter().map(id).collect()),
+            Chosen::Unknown(id) => DeadLetterIds::Ids(vec![DeadLetterId(*id)]),
         }
     }
 
@@ -173,7 +174,7 @@ impl Side {
         let mut views = Vec::new();
         for queue in QUEUES.map(name) {
             let depth = self.store.depth(&queue).await.unwrap();
-            let page = Page { limit: NonZeroU32::MAX, ..Page::default() };
+            let page = DeadLetterPage { limit: NonZeroU32::MAX, ..DeadLetterPage::default() };
             let dead = self.store.dead_letters(&queue, page).await.unwrap();
             let new = dead.iter().map(|dead| dead.id).filter(|id| !self.dead.contains(id));
             self.dead.extend(new.collect::<Vec<_>>());

@@ -31,8 +31,8 @@ pub(crate) enum Step {
     Settle(Vec<(Pick, Settlement, Afterwards)>),
     Extend { which: Pick, lease: Duration, after: Afterwards },
     Elapse(Duration),
-    Redrive { queue: QueueName, chosen: Chosen },
-    Purge { queue: QueueName, chosen: Chosen },
+    Replay { queue: QueueName, chosen: Chosen },
+    Discard { queue: QueueName, chosen: Chosen },
     Reopen,
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (pick(), delay(), afterwards())
             .prop_map(|(which, lease, after)| Step::Extend { which, lease, after }),
         4 => elapsed().prop_map(Step::Elapse),
-        2 => (queue_name(), chosen()).prop_map(|(queue, chosen)| Step::Redrive { queue, chosen }),
-        1 => (queue_name(), chosen()).prop_map(|(queue, chosen)| Step::Purge { queue, chosen }),
+        2 => (queue_name(), chosen()).prop_map(|(queue, chosen)| Step::Replay { queue, chosen }),
+        1 => (queue_name(), chosen()).prop_map(|(queue, chosen)| Step::Discard { queue, chosen }),
         1 => Just(Step::Reopen),
     ]
 }

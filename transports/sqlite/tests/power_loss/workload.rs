@@ -11,8 +11,9 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, DeadLetter, Delivery, Failure, Ledger, Outgoing, Page, QueueAdmin, Reason,
-    Selection, Settlement, SubscribeOptions, Subscription, Transport, UncountedFailure, millis,
+    Attempt, Code, DeadLetter, DeadLetterIds, DeadLetterPage, Delivery, Failure, Ledger, Outgoing,
+    QueueAdmin, Reason, Settlement, SubscribeOptions, Subscription, Transport, UncountedFailure,
+    millis,
 };
 use bezoar_sqlite::{SqliteTransport, Synchronous};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -137,17 +138,17 @@ impl Workload {
     /// Of every three dead letters, one is sent back, one is removed and one stays.
     async fn operate(&self) {
         let queue = database::queue();
-        let dead = self.transport.dead_letters(&queue, Page::default()).await.unwrap();
+        let dead = self.transport.dead_letters(&queue, DeadLetterPage::default()).await.unwrap();
         for (at, DeadLetter { id, message, .. }) in dead.into_iter().enumerate() {
-            let only = Selection::Ids(vec![id]);
+            let only = DeadLetterIds::Ids(vec![id]);
             let replayed = Ledger::restored(0, 0, 0, message.ledger.replayed + 1, Vec::new());
             let begin = |state| self.promise_log.may(number(&message), state);
             let (begun, done) = match at % 3 {
                 0 => {
                     let begun = begin(State::new(Place::Ready, &replayed));
-                    (begun, self.transport.redrive(&queue, &only).await)
+                    (begun, self.transport.replay(&queue, &only).await)
                 }
-                1 => (begin(State::ABSENT), self.transport.purge(&queue, &only).await),
+                1 => (begin(State::ABSENT), self.transport.discard(&queue, &only).await),
                 _ => continue,
             };
             assert_eq!(done.unwrap(), 1);

@@ -106,7 +106,7 @@ pub(crate) fn controls() -> Vec<Control> {
             },
             &[
                 "attempts::uncounted_failures_are_summed_up_and_use_no_retry",
-                "attempts::a_dead_letter_keeps_the_summary_and_a_redrive_forgets_it",
+                "attempts::a_dead_letter_keeps_the_summary_and_a_replay_forgets_it",
             ],
         ),
         Control::new(

@@ -137,7 +137,7 @@ fn odd_headers() -> Vec<Control> {
         Control::new(
             "drops headers without a value",
             || headers(|name, value| (!value.is_empty()).then_some((name, value))),
-            &["headers::an_empty_value_comes_back", "redrive::everything_sent_comes_back"],
+            &["headers::an_empty_value_comes_back", "replay::everything_sent_comes_back"],
         ),
         Control::new(
             "keeps only ASCII in names of headers",

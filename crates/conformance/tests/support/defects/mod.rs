@@ -5,7 +5,7 @@ mod counting;
 mod leasing;
 mod messages;
 mod operating;
-mod redriving;
+mod replaying;
 mod sending;
 mod settling;
 mod timing;
@@ -26,7 +26,7 @@ pub(crate) fn controls() -> Vec<Control> {
         leasing::controls(),
         settling::controls(),
         counting::controls(),
-        redriving::controls(),
+        replaying::controls(),
         operating::controls(),
         cancelling::controls(),
     ];

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, Depth, ErrorKind, Finding, Page, QueueAdmin, QueueName, Selection, Severity,
-    TransportError, millis,
+    DeadLetter, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding, QueueAdmin, QueueName,
+    Severity, TransportError, millis,
 };
 
 use super::{Control, Defect, Store, Twist};
@@ -149,7 +149,7 @@ impl Defect for Operates {
     async fn provision(&self, store: &Store, queue: &QueueName) -> Result<(), TransportError> {
         store.memory.provision(queue).await?;
         if self.0 == Operation::ProvisionsAnew {
-            store.memory.purge(queue, &Selection::All).await?;
+            store.memory.discard(queue, &DeadLetterIds::All).await?;
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Defect for Operates {
         &self,
         store: &Store,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         self.unless_unknown(store.memory.dead_letters(queue, page).await)
     }

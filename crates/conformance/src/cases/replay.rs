@@ -2,81 +2,81 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetter, DeadLetterId, Selection};
+use bezoar_core::{DeadLetter, DeadLetterId, DeadLetterIds};
 
 use crate::{
     case::Case,
     samples::{assert_as_sent, attempt, dead_letter, full_message, ids, message, messages, retry},
 };
 
-fn these<'a>(dead: impl IntoIterator<Item = &'a DeadLetter>) -> Selection {
-    Selection::Ids(dead.into_iter().map(|dead| dead.id).collect())
+fn these<'a>(dead: impl IntoIterator<Item = &'a DeadLetter>) -> DeadLetterIds {
+    DeadLetterIds::Ids(dead.into_iter().map(|dead| dead.id).collect())
 }
 
-pub(crate) async fn redriven_messages_are_delivered_once(case: Case) {
+pub(crate) async fn replayed_messages_are_delivered_once(case: Case) {
     case.kill(20).await;
-    assert_eq!(case.redrive(Selection::All).await, 20, "redrive says how many");
-    assert!(case.dead().await.is_empty(), "a redriven message is no dead letter any more");
+    assert_eq!(case.replay(DeadLetterIds::All).await, 20, "replay says how many");
+    assert!(case.dead().await.is_empty(), "a replayed message is no dead letter any more");
     let worker = case.worker().await;
     assert_eq!(ids(&worker.consume(20).await), ids(&messages(20)), "each is delivered once");
     worker.none("each is delivered once").await;
 }
 
-pub(crate) async fn only_the_chosen_are_redriven(case: Case) {
+pub(crate) async fn only_the_chosen_are_replayed(case: Case) {
     let dead = case.kill(5).await;
-    assert_eq!(case.redrive(these([&dead[3], &dead[1]])).await, 2, "redrive says how many");
-    assert_eq!(case.redrive(Selection::Ids(Vec::new())).await, 0, "none chosen, none redriven");
-    let redriven = case.worker().await.consume_all().await;
-    assert_eq!(ids(&redriven), ids([&dead[1].message, &dead[3].message]), "only the chosen");
+    assert_eq!(case.replay(these([&dead[3], &dead[1]])).await, 2, "replay says how many");
+    assert_eq!(case.replay(DeadLetterIds::Ids(Vec::new())).await, 0, "none chosen, none replayed");
+    let replayed = case.worker().await.consume_all().await;
+    assert_eq!(ids(&replayed), ids([&dead[1].message, &dead[3].message]), "only the chosen");
     let left: Vec<_> = case.dead().await.iter().map(|dead| dead.id).collect();
     assert_eq!(left, [dead[0].id, dead[2].id, dead[4].id], "the others stay as they are");
 }
 
-pub(crate) async fn a_second_redrive_finds_nothing(case: Case) {
+pub(crate) async fn a_second_replay_finds_nothing(case: Case) {
     let dead = case.kill(3).await;
-    assert_eq!(case.redrive(these(&dead)).await, 3);
-    assert_eq!(case.redrive(these(&dead)).await, 0, "a message is redriven once");
-    assert_eq!(case.redrive(Selection::All).await, 0, "a message is redriven once");
+    assert_eq!(case.replay(these(&dead)).await, 3);
+    assert_eq!(case.replay(these(&dead)).await, 0, "a message is replayed once");
+    assert_eq!(case.replay(DeadLetterIds::All).await, 0, "a message is replayed once");
     assert_eq!(case.worker().await.consume_all().await.len(), 3, "and delivered once");
 }
 
 pub(crate) async fn unknown_ids_are_passed_over(case: Case) {
     let dead = case.kill(1).await;
     let ids = [DeadLetterId(i64::MIN), DeadLetterId(-1), dead[0].id, DeadLetterId(i64::MAX)];
-    assert_eq!(case.redrive(Selection::Ids(ids.to_vec())).await, 1, "only what is there counts");
+    assert_eq!(case.replay(DeadLetterIds::Ids(ids.to_vec())).await, 1, "only what is there counts");
 }
 
-pub(crate) async fn an_id_named_twice_is_redriven_once(case: Case) {
+pub(crate) async fn an_id_named_twice_is_replayed_once(case: Case) {
     let dead = case.kill(1).await;
-    assert_eq!(case.redrive(these([&dead[0], &dead[0]])).await, 1, "a message is redriven once");
+    assert_eq!(case.replay(these([&dead[0], &dead[0]])).await, 1, "a message is replayed once");
     assert_eq!(case.worker().await.consume_all().await.len(), 1, "and delivered once");
 }
 
 pub(crate) async fn the_ids_of_another_queue_are_passed_over(case: Case) {
     let (dead, other) = (case.kill(2).await, case.other_queue().await);
-    for selection in [these(&dead), Selection::All] {
-        let redriven = case.admin().redrive(&other, &selection).await;
-        assert_eq!(redriven.expect("it can be asked for"), 0, "another queue's are not redriven");
-        let purged = case.admin().purge(&other, &selection).await;
-        assert_eq!(purged.expect("it can be asked for"), 0, "another queue's are not purged");
+    for selection in [these(&dead), DeadLetterIds::All] {
+        let replayed = case.admin().replay(&other, &selection).await;
+        assert_eq!(replayed.expect("it can be asked for"), 0, "another queue's are not replayed");
+        let discarded = case.admin().discard(&other, &selection).await;
+        assert_eq!(discarded.expect("it can be asked for"), 0, "another queue's are not discarded");
     }
     assert_eq!(case.dead().await, dead, "each queue has its own dead letters");
 }
 
-pub(crate) async fn hundreds_are_redriven_by_their_ids(case: Case) {
+pub(crate) async fn hundreds_are_replayed_by_their_ids(case: Case) {
     let dead = case.kill(300).await;
-    assert_eq!(case.redrive(these(&dead[..299])).await, 299, "a selection may be long");
+    assert_eq!(case.replay(these(&dead[..299])).await, 299, "a selection may be long");
     case.worker().await.consume(299).await;
     assert_eq!(case.dead().await, dead[299..], "only the chosen");
 }
 
-pub(crate) async fn a_redriven_message_is_a_new_generation(case: Case) {
+pub(crate) async fn a_replayed_message_is_a_new_generation(case: Case) {
     case.send(message("m")).await;
     let worker = case.worker().await;
     worker.settle(worker.one().await, retry(Duration::ZERO)).await;
     worker.settle(worker.one().await, dead_letter()).await;
     let past = case.dead().await.remove(0).message.ledger;
-    case.redrive(Selection::All).await;
+    case.replay(DeadLetterIds::All).await;
     let delivery = worker.one().await;
     let ledger = &delivery.message.ledger;
     assert_eq!((ledger.failed, ledger.released), (0, 0), "a new generation begins with nothing");
@@ -88,9 +88,9 @@ pub(crate) async fn a_redriven_message_is_a_new_generation(case: Case) {
     }
 }
 
-pub(crate) async fn a_redriven_message_can_die_again(case: Case) {
+pub(crate) async fn a_replayed_message_can_die_again(case: Case) {
     let first = case.kill(1).await.remove(0);
-    case.redrive(Selection::All).await;
+    case.replay(DeadLetterIds::All).await;
     let worker = case.worker().await;
     worker.settle(worker.one().await, dead_letter()).await;
     let second = case.dead().await.remove(0);
@@ -98,39 +98,47 @@ pub(crate) async fn a_redriven_message_can_die_again(case: Case) {
     let places: Vec<_> =
         second.message.ledger.history().iter().map(|a| (a.generation, a.number)).collect();
     assert_eq!(places, [(0, 1), (1, 1)], "each attempt is remembered with its generation");
-    assert_eq!(case.redrive(Selection::All).await, 1, "it can be redriven again");
+    assert_eq!(case.replay(DeadLetterIds::All).await, 1, "it can be replayed again");
     assert_eq!(worker.one().await.message.ledger.replayed, 2, "each replay is counted");
 }
 
 pub(crate) async fn everything_sent_comes_back(case: Case) {
     case.kill_these(vec![full_message("m")]).await;
-    case.redrive(Selection::All).await;
+    case.replay(DeadLetterIds::All).await;
     let received = case.worker().await.one().await.message;
     assert_as_sent(&received, &full_message("m"));
     let [remembered] = received.ledger.history() else { panic!("the history stays") };
     assert_eq!(remembered.detail, attempt(1).detail, "the history stays whole");
 }
 
-pub(crate) async fn only_the_chosen_are_purged(case: Case) {
+pub(crate) async fn only_the_chosen_are_discarded(case: Case) {
     let dead = case.kill(4).await;
-    assert_eq!(case.purge(these([&dead[0], &dead[2]])).await, 2, "purge says how many");
-    assert_eq!(case.purge(Selection::Ids(Vec::new())).await, 0, "none chosen, none purged");
+    assert_eq!(case.discard(these([&dead[0], &dead[2]])).await, 2, "discard says how many");
+    assert_eq!(
+        case.discard(DeadLetterIds::Ids(Vec::new())).await,
+        0,
+        "none chosen, none discarded"
+    );
     assert_eq!(case.dead().await, [dead[1].clone(), dead[3].clone()], "the others stay");
-    assert_eq!(case.redrive(these([&dead[0]])).await, 0, "what was purged is gone");
+    assert_eq!(case.replay(these([&dead[0]])).await, 0, "what was discarded is gone");
 }
 
-pub(crate) async fn a_purge_of_all_leaves_none_and_touches_nothing_else(case: Case) {
+pub(crate) async fn a_discard_of_all_leaves_none_and_touches_nothing_else(case: Case) {
     case.kill(3).await;
     case.send_all(messages(2)).await;
     let _held = case.worker().await.one().await;
-    assert_eq!(case.purge(Selection::All).await, 3, "purge says how many");
-    assert_eq!(case.purge(Selection::All).await, 0, "once");
-    case.assert_depth([1, 0, 1, 0], "after purging the dead").await;
+    assert_eq!(case.discard(DeadLetterIds::All).await, 3, "discard says how many");
+    assert_eq!(case.discard(DeadLetterIds::All).await, 0, "once");
+    case.assert_depth([1, 0, 1, 0], "after discarding the dead").await;
 }
 
-pub(crate) async fn a_purge_passes_over_unknown_ids(case: Case) {
+pub(crate) async fn a_discard_passes_over_unknown_ids(case: Case) {
     let dead = case.kill(2).await;
     let ids = [DeadLetterId(i64::MAX), dead[0].id, dead[0].id, DeadLetterId(i64::MIN)];
-    assert_eq!(case.purge(Selection::Ids(ids.to_vec())).await, 1, "only what is there counts");
+    assert_eq!(
+        case.discard(DeadLetterIds::Ids(ids.to_vec())).await,
+        1,
+        "only what is there counts"
+    );
     assert_eq!(case.dead().await, [dead[1].clone()], "the others stay");
 }

@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Body, Code, DeadLetter, DeadLetterId, ErrorKind, Ledger, MAX_DELAY, Message, Outgoing, Page,
-    QueueAdmin, QueueName, Reason, Selection, Transport, TransportError, millis,
+    Body, Code, DeadLetter, DeadLetterId, DeadLetterIds, DeadLetterPage, ErrorKind, Ledger,
+    MAX_DELAY, Message, Outgoing, QueueAdmin, QueueName, Reason, Transport, TransportError, millis,
 };
 
 use super::{Control, Defect, Store, dead, error, received};
 
 pub(crate) fn controls() -> Vec<Control> {
-    [keeping(), redriving()].into_iter().flatten().collect()
+    [keeping(), replaying()].into_iter().flatten().collect()
 }
 
 fn keeping() -> Vec<Control> {
@@ -43,12 +43,22 @@ fn keeping() -> Vec<Control> {
         ),
         Control::new(
             "begins a page with the last of the one before",
-            || Pages(|asked| Page { after: asked.after.map(|id| DeadLetterId(id.0 - 1)), ..asked }),
+            || {
+                Pages(|asked| DeadLetterPage {
+                    after: asked.after.map(|id| DeadLetterId(id.0 - 1)),
+                    ..asked
+                })
+            },
             &["dead_letters::pages_are_complete_and_in_order"],
         ),
         Control::new(
             "begins again after the last page",
-            || Pages(|asked| Page { after: asked.after.filter(|id| id.0 < i64::MAX), ..asked }),
+            || {
+                Pages(|asked| DeadLetterPage {
+                    after: asked.after.filter(|id| id.0 < i64::MAX),
+                    ..asked
+                })
+            },
             &["dead_letters::a_page_beyond_the_end_is_empty"],
         ),
         Control::new(
@@ -68,7 +78,7 @@ fn without_history(message: &mut Message) {
 }
 
 #[derive(Debug)]
-struct Pages(fn(Page) -> Page);
+struct Pages(fn(DeadLetterPage) -> DeadLetterPage);
 
 #[async_trait]
 impl Defect for Pages {
@@ -76,7 +86,7 @@ impl Defect for Pages {
         &self,
         store: &Store,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         store.memory.dead_letters(queue, (self.0)(page)).await
     }
@@ -91,9 +101,9 @@ impl Defect for ByPlace {
         &self,
         store: &Store,
         queue: &QueueName,
-        page: Page,
+        page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
-        let all = store.memory.dead_letters(queue, Page::default()).await?;
+        let all = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
         let placed =
             (1..).zip(all).map(|(place, dead)| DeadLetter { id: DeadLetterId(place), ..dead });
         Ok(placed
@@ -103,60 +113,60 @@ impl Defect for ByPlace {
     }
 }
 
-fn redriving() -> Vec<Control> {
+fn replaying() -> Vec<Control> {
     vec![
         Control::new(
-            "redrives and keeps the dead letter",
-            || Redrives(Redrive::Keeping),
+            "replays and keeps the dead letter",
+            || Replays(Replay::Keeping),
             &[
-                "redrive::redriven_messages_are_delivered_once",
-                "redrive::a_second_redrive_finds_nothing",
-                "concurrency::one_of_many_redrives_wins",
+                "replay::replayed_messages_are_delivered_once",
+                "replay::a_second_replay_finds_nothing",
+                "concurrency::one_of_many_replays_wins",
             ],
         ),
         Control::new(
-            "redrives all whatever was chosen",
-            || Redrives(Redrive::All),
-            &["redrive::only_the_chosen_are_redriven"],
+            "replays all whatever was chosen",
+            || Replays(Replay::All),
+            &["replay::only_the_chosen_are_replayed"],
         ),
         Control::new(
             "refuses a selection with an unknown id",
-            || Redrives(Redrive::Strictly),
-            &["redrive::unknown_ids_are_passed_over", "redrive::a_purge_passes_over_unknown_ids"],
+            || Replays(Replay::Strictly),
+            &["replay::unknown_ids_are_passed_over", "replay::a_discard_passes_over_unknown_ids"],
         ),
         Control::new(
             "counts what was asked for instead of what was done",
-            || Redrives(Redrive::CountingIds),
+            || Replays(Replay::CountingIds),
             &[
-                "redrive::an_id_named_twice_is_redriven_once",
-                "redrive::a_second_redrive_finds_nothing",
+                "replay::an_id_named_twice_is_replayed_once",
+                "replay::a_second_replay_finds_nothing",
             ],
         ),
         Control::new(
-            "redrives for any queue",
-            || Redrives(Redrive::FromAnyQueue),
-            &["redrive::the_ids_of_another_queue_are_passed_over"],
+            "replays for any queue",
+            || Replays(Replay::FromAnyQueue),
+            &["replay::the_ids_of_another_queue_are_passed_over"],
         ),
         Control::new(
-            "redrives only the first hundred",
-            || Redrives(Redrive::AHundred),
-            &["redrive::hundreds_are_redriven_by_their_ids"],
+            "replays only the first hundred",
+            || Replays(Replay::AHundred),
+            &["replay::hundreds_are_replayed_by_their_ids"],
         ),
         Control::new(
-            "redrives in the same generation",
-            || Redrives(Redrive::SameGeneration),
+            "replays in the same generation",
+            || Replays(Replay::SameGeneration),
             &[
-                "redrive::a_redriven_message_is_a_new_generation",
-                "redrive::a_redriven_message_can_die_again",
+                "replay::a_replayed_message_is_a_new_generation",
+                "replay::a_replayed_message_can_die_again",
             ],
         ),
         Control::new(
-            "takes a redriven message for a repetition",
-            || Redrives(Redrive::AsARepetition),
-            &["once::a_redriven_message_is_no_repetition"],
+            "takes a replayed message for a repetition",
+            || Replays(Replay::AsARepetition),
+            &["once::a_replayed_message_is_no_repetition"],
         ),
         Control::new(
-            "loses the history with a redrive",
+            "loses the history with a replay",
             || {
                 received(|held| {
                     if held.message.ledger.replayed > 0 {
@@ -165,28 +175,28 @@ fn redriving() -> Vec<Control> {
                 })
             },
             &[
-                "redrive::a_redriven_message_is_a_new_generation",
-                "redrive::everything_sent_comes_back",
+                "replay::a_replayed_message_is_a_new_generation",
+                "replay::everything_sent_comes_back",
             ],
         ),
         Control::new(
-            "purges all whatever was chosen",
-            || Redrives(Redrive::PurgingAll),
-            &["redrive::only_the_chosen_are_purged", "redrive::a_purge_passes_over_unknown_ids"],
+            "discards all whatever was chosen",
+            || Replays(Replay::DiscardingAll),
+            &["replay::only_the_chosen_are_discarded", "replay::a_discard_passes_over_unknown_ids"],
         ),
         Control::new(
-            "purges nothing",
-            || Redrives(Redrive::PurgingNothing),
-            &["redrive::a_purge_of_all_leaves_none_and_touches_nothing_else"],
+            "discards nothing",
+            || Replays(Replay::DiscardingNothing),
+            &["replay::a_discard_of_all_leaves_none_and_touches_nothing_else"],
         ),
     ]
 }
 
 #[derive(Debug)]
-struct Redrives(Redrive);
+struct Replays(Replay);
 
 #[derive(Debug)]
-enum Redrive {
+enum Replay {
     Keeping,
     All,
     Strictly,
@@ -195,79 +205,81 @@ enum Redrive {
     AHundred,
     SameGeneration,
     AsARepetition,
-    PurgingAll,
-    PurgingNothing,
+    DiscardingAll,
+    DiscardingNothing,
 }
 
 #[async_trait]
-impl Defect for Redrives {
-    async fn redrive(
+impl Defect for Replays {
+    async fn replay(
         &self,
         store: &Store,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
         let memory = &store.memory;
         match self.0 {
-            Redrive::All => memory.redrive(queue, &Selection::All).await,
-            Redrive::Keeping => resend(store, queue, Ledger::replay, None).await,
-            Redrive::SameGeneration => {
+            Replay::All => memory.replay(queue, &DeadLetterIds::All).await,
+            Replay::Keeping => resend(store, queue, Ledger::replay, None).await,
+            Replay::SameGeneration => {
                 let count = resend(store, queue, |_| (), None).await?;
-                memory.purge(queue, selection).await?;
+                memory.discard(queue, selection).await?;
                 Ok(count)
             }
-            Redrive::AsARepetition => {
+            Replay::AsARepetition => {
                 let count = resend(store, queue, Ledger::replay, Some(MAX_DELAY)).await?;
-                memory.purge(queue, selection).await?;
+                memory.discard(queue, selection).await?;
                 Ok(count)
             }
-            Redrive::Strictly => {
-                let count = memory.redrive(queue, selection).await?;
+            Replay::Strictly => {
+                let count = memory.replay(queue, selection).await?;
                 if count < chosen(selection) { Err(error(ErrorKind::Other)) } else { Ok(count) }
             }
-            Redrive::CountingIds => {
-                Ok(memory.redrive(queue, selection).await?.max(chosen(selection)))
+            Replay::CountingIds => {
+                Ok(memory.replay(queue, selection).await?.max(chosen(selection)))
             }
-            Redrive::FromAnyQueue => {
+            Replay::FromAnyQueue => {
                 let mut count = 0;
                 for queue in memory.queues().await? {
-                    count += memory.redrive(&queue, selection).await?;
+                    count += memory.replay(&queue, selection).await?;
                 }
                 Ok(count)
             }
-            Redrive::AHundred => match selection {
-                Selection::Ids(ids) => {
+            Replay::AHundred => match selection {
+                DeadLetterIds::Ids(ids) => {
                     let first = ids.iter().copied().take(100).collect();
-                    memory.redrive(queue, &Selection::Ids(first)).await
+                    memory.replay(queue, &DeadLetterIds::Ids(first)).await
                 }
-                Selection::All => memory.redrive(queue, selection).await,
+                DeadLetterIds::All => memory.replay(queue, selection).await,
             },
-            Redrive::PurgingAll | Redrive::PurgingNothing => memory.redrive(queue, selection).await,
+            Replay::DiscardingAll | Replay::DiscardingNothing => {
+                memory.replay(queue, selection).await
+            }
         }
     }
 
-    async fn purge(
+    async fn discard(
         &self,
         store: &Store,
         queue: &QueueName,
-        selection: &Selection,
+        selection: &DeadLetterIds,
     ) -> Result<u64, TransportError> {
         match self.0 {
-            Redrive::PurgingAll => store.memory.purge(queue, &Selection::All).await,
-            Redrive::PurgingNothing => Ok(0),
-            Redrive::Strictly => {
-                let count = store.memory.purge(queue, selection).await?;
+            Replay::DiscardingAll => store.memory.discard(queue, &DeadLetterIds::All).await,
+            Replay::DiscardingNothing => Ok(0),
+            Replay::Strictly => {
+                let count = store.memory.discard(queue, selection).await?;
                 if count < chosen(selection) { Err(error(ErrorKind::Other)) } else { Ok(count) }
             }
-            _ => store.memory.purge(queue, selection).await,
+            _ => store.memory.discard(queue, selection).await,
         }
     }
 }
 
-fn chosen(selection: &Selection) -> u64 {
+fn chosen(selection: &DeadLetterIds) -> u64 {
     match selection {
-        Selection::All => 0,
-        Selection::Ids(ids) => ids.len() as u64,
+        DeadLetterIds::All => 0,
+        DeadLetterIds::Ids(ids) => ids.len() as u64,
     }
 }
 
@@ -278,7 +290,7 @@ async fn resend(
     change: fn(&mut Ledger),
     once: Option<Duration>,
 ) -> Result<u64, TransportError> {
-    let dead = store.memory.dead_letters(queue, Page::default()).await?;
+    let dead = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
     let mut again: Vec<Message> = dead.into_iter().map(|dead| dead.message).collect();
     again.iter_mut().for_each(|message| change(&mut message.ledger));
     let batch: Vec<_> = again.into_iter().map(|it| Outgoing { once, ..it.into() }).collect();

@@ -31,12 +31,13 @@ struct Readme;
 struct DeadLettersGuide;
 
 pub use bezoar_core::{
-    Attempt, Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
+    Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
     DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth,
-    Destination, Detail, ErrorKind, Failure, FailureKind, Finding, HeaderValue, Headers, Invalid,
-    Jitter, Ledger, Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason,
-    RetryPolicy, Sensitive, Settlement, Severity, SubscribeOptions, Subscription, SystemClock,
-    Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
+    Destination, Detail, ErrorKind, FailedTry, Failure, FailureKind, Finding, HeaderValue, Headers,
+    Invalid, Jitter, Ledger, Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName,
+    Reason, RetryPolicy, Sensitive, Settlement, Severity, SubscribeOptions, Subscription,
+    SystemClock, Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary,
+    Verdict,
 };
 pub use bezoar_core::{blame, catalogue};
 pub use bezoar_memory as memory;

@@ -309,7 +309,7 @@ impl Sabotage {
             (Self::RetryIsDropped, Settlement::Retry { .. })
             | (Self::DeadLetterIsDropped, Settlement::DeadLetter { .. }) => Settlement::Complete,
             (Self::FailuresAreForgotten, Settlement::Retry { after, .. }) => {
-                Settlement::Retry { after, attempts: Vec::new() }
+                Settlement::Retry { after, tries: Vec::new() }
             }
             (_, settlement) => settlement,
         }

@@ -101,7 +101,7 @@ async fn failures_are_retried_after_the_policys_delays_and_then_set_aside() {
     let ledger = &dead.message.ledger;
     assert_eq!((ledger.failed, ledger.acquired, ledger.history().len()), (4, 4, 4));
     let last = ledger.last().unwrap();
-    assert_eq!((last.number, last.kind), (4, FailureKind::Unknown));
+    assert_eq!((last.attempt, last.kind), (4, FailureKind::Unknown));
     assert_eq!(last.detail.reveal(), "no connection");
 }
 
@@ -182,7 +182,7 @@ async fn immediate_retries_are_one_attempt_to_the_policy_and_each_is_in_the_hist
     lab.until_idle().await;
     let [dead] = &lab.dead_letters().await[..] else { panic!("one dead letter") };
     let places: Vec<_> =
-        dead.message.ledger.history().iter().map(|a| (a.number, a.tried)).collect();
+        dead.message.ledger.history().iter().map(|it| (it.attempt, it.try_number)).collect();
     let expected: Vec<_> =
         (1..=2).flat_map(|number| (1..=4).map(move |tried| (number, tried))).collect();
     assert_eq!(places, expected);

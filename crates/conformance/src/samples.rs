@@ -1,9 +1,9 @@
-//! Messages and attempts to test with.
+//! Messages and tries to test with.
 
 use std::time::Duration;
 
 use bezoar_core::{
-    Attempt, Code, ContentType, CorrelationId, Delivery, Detail, Failure, FailureKind, Message,
+    Code, ContentType, CorrelationId, Delivery, Detail, FailedTry, Failure, FailureKind, Message,
     MessageId, MessageType, Outgoing, Reason, Settlement, millis,
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn after(delay: Duration, message: Message) -> Outgoing {
 }
 
 /// A failed run; each number gives another.
-pub(crate) fn attempt(number: i64) -> Attempt {
+pub(crate) fn failed_try(number: i64) -> FailedTry {
     let kind = FailureKind::ALL[number.unsigned_abs() as usize % FailureKind::ALL.len()];
     let failure = Failure {
         kind,
@@ -50,7 +50,7 @@ pub(crate) fn attempt(number: i64) -> Attempt {
         retry_after: None,
     };
     let duration = Duration::from_millis(number.unsigned_abs() * 7 + 1);
-    Attempt::failed(millis(1_700_000_000_000 + number * 1_001), duration, &failure)
+    FailedTry::new(millis(1_700_000_000_000 + number * 1_001), duration, &failure)
 }
 
 pub(crate) fn reason() -> Reason {
@@ -58,11 +58,11 @@ pub(crate) fn reason() -> Reason {
 }
 
 pub(crate) fn retry(after: Duration) -> Settlement {
-    Settlement::Retry { after, attempts: vec![attempt(1)] }
+    Settlement::Retry { after, tries: vec![failed_try(1)] }
 }
 
 pub(crate) fn dead_letter() -> Settlement {
-    Settlement::DeadLetter { reason: reason(), attempts: vec![attempt(1)] }
+    Settlement::DeadLetter { reason: reason(), tries: vec![failed_try(1)] }
 }
 
 pub(crate) fn release(after: Duration) -> Settlement {

@@ -9,35 +9,35 @@ use crate::{Code, Detail, Failure, FailureKind, catalogue::OperationId, millis};
 /// How many tries a ledger remembers: the first, and the latest of the others.
 pub const HISTORY_LIMIT: usize = 32;
 
-/// One failed run of a handler.
+/// One run of a handler that failed: the whole attempt, or one of its immediate retries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
-    /// How often the message had been replayed before.
+pub struct FailedTry {
+    /// How often the message had been replayed before this try.
     pub generation: u32,
-    /// The attempt's number within its generation, from 1, as the policy counts.
-    pub number: u32,
-    /// The try within the attempt, from 1: above it only with immediate retries.
-    pub tried: u32,
-    /// When it started.
-    pub at: Timestamp,
-    /// How long it took, to the millisecond.
+    /// The number of the attempt that it belongs to, from 1 within its generation, as the policy counts.
+    pub attempt: u32,
+    /// Its number within the attempt, from 1. Only immediate retries raise it.
+    pub try_number: u32,
+    /// When the handler started.
+    pub started_at: Timestamp,
+    /// How long the handler ran, to the millisecond.
     pub duration: Duration,
-    /// What sort of trouble.
+    /// The kind of failure, which decides whether to retry.
     pub kind: FailureKind,
-    /// A safe word for it.
+    /// A short word for the error that is safe to log.
     pub code: Code,
-    /// What the error said.
+    /// The error's text. It may hold personal data and is not printed.
     pub detail: Detail,
 }
 
-impl Attempt {
-    /// A failed run; its place in the history is given when a ledger records it.
-    pub fn failed(at: Timestamp, duration: Duration, failure: &Failure) -> Self {
+impl FailedTry {
+    /// A failed run. The ledger that records it fills in its numbers.
+    pub fn new(started_at: Timestamp, duration: Duration, failure: &Failure) -> Self {
         Self {
             generation: 0,
-            number: 0,
-            tried: 0,
-            at: millis(at.as_millisecond()),
+            attempt: 0,
+            try_number: 0,
+            started_at: millis(started_at.as_millisecond()),
             duration: whole_millis(duration),
             kind: failure.kind,
             code: failure.code.clone(),
@@ -64,7 +64,7 @@ pub struct Ledger {
     pub replay: Option<OperationId>,
     /// Failures of this generation that used up no retry.
     pub uncounted: Option<UncountedSummary>,
-    history: Vec<Attempt>,
+    history: Vec<FailedTry>,
 }
 
 /// A failure that uses up no retry: what went wrong is not known to be the message's doing.
@@ -129,7 +129,7 @@ impl Ledger {
         failed: u32,
         released: u32,
         replayed: u32,
-        history: Vec<Attempt>,
+        history: Vec<FailedTry>,
     ) -> Self {
         let mut ledger =
             Self { acquired, failed, released, replayed, replay: None, uncounted: None, history };
@@ -138,12 +138,12 @@ impl Ledger {
     }
 
     /// The failed tries that are remembered, oldest first.
-    pub fn history(&self) -> &[Attempt] {
+    pub fn history(&self) -> &[FailedTry] {
         &self.history
     }
 
     /// The latest failed try.
-    pub fn last(&self) -> Option<&Attempt> {
+    pub fn last(&self) -> Option<&FailedTry> {
         self.history.last()
     }
 
@@ -174,17 +174,17 @@ impl Ledger {
     ///
     /// A message with an outcome is no longer suspected of crashing its process: earlier acquisitions
     /// without one are cleared.
-    pub fn fail(&mut self, tries: Vec<Attempt>) {
+    pub fn fail(&mut self, tries: Vec<FailedTry>) {
         if tries.is_empty() {
             return;
         }
         self.failed = self.failed.saturating_add(1);
         self.clear_acquisitions();
-        for (mut attempt, tried) in tries.into_iter().zip(1..) {
-            attempt.generation = self.replayed;
-            attempt.number = self.failed;
-            attempt.tried = tried;
-            self.history.push(attempt);
+        for (mut failed, try_number) in tries.into_iter().zip(1..) {
+            failed.generation = self.replayed;
+            failed.attempt = self.failed;
+            failed.try_number = try_number;
+            self.history.push(failed);
         }
         self.shorten(HISTORY_LIMIT);
     }
@@ -204,7 +204,7 @@ impl Ledger {
     pub fn last_failure_at(&self) -> Option<Timestamp> {
         let counted = self.last().filter(|last| last.generation == self.replayed);
         let uncounted = self.uncounted.as_ref().map(|it| it.last);
-        counted.map(|last| last.at).max(uncounted)
+        counted.map(|last| last.started_at).max(uncounted)
     }
 
     /// Begins a new generation: nothing counted, the history kept.
@@ -228,31 +228,33 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn attempt(second: i64) -> Attempt {
+    fn failed_try(second: i64) -> FailedTry {
         let at = millis(second * 1_000);
-        Attempt::failed(at, Duration::from_millis(3), &Failure::transient("boom"))
+        FailedTry::new(at, Duration::from_millis(3), &Failure::transient("boom"))
     }
 
     #[test]
     fn tries_of_one_attempt_share_its_number() {
         let mut ledger = Ledger::default();
-        ledger.fail(vec![attempt(1), attempt(2)]);
-        ledger.fail(vec![attempt(3)]);
-        let places: Vec<_> = ledger.history().iter().map(|a| (a.number, a.tried)).collect();
+        ledger.fail(vec![failed_try(1), failed_try(2)]);
+        ledger.fail(vec![failed_try(3)]);
+        let places: Vec<_> =
+            ledger.history().iter().map(|it| (it.attempt, it.try_number)).collect();
         assert_eq!(places, [(1, 1), (1, 2), (2, 1)]);
         assert_eq!(ledger.failed, 2);
-        assert_eq!(ledger.last().unwrap().at, millis(3_000));
+        assert_eq!(ledger.last().unwrap().started_at, millis(3_000));
     }
 
     #[test]
     fn a_replay_counts_anew_and_keeps_the_history() {
         let mut ledger = Ledger::default();
         ledger.acquire();
-        ledger.fail(vec![attempt(1)]);
+        ledger.fail(vec![failed_try(1)]);
         ledger.replay();
         assert_eq!((ledger.acquired, ledger.failed, ledger.replayed), (0, 0, 1));
-        ledger.fail(vec![attempt(2)]);
-        let places: Vec<_> = ledger.history().iter().map(|a| (a.generation, a.number)).collect();
+        ledger.fail(vec![failed_try(2)]);
+        let places: Vec<_> =
+            ledger.history().iter().map(|it| (it.generation, it.attempt)).collect();
         assert_eq!(places, [(0, 1), (1, 1)]);
     }
 
@@ -260,7 +262,7 @@ mod tests {
     fn failures_and_releases_are_outcomes_and_crashes_are_not() {
         let mut ledger = Ledger::default();
         ledger.acquire();
-        ledger.fail(vec![attempt(1)]);
+        ledger.fail(vec![failed_try(1)]);
         ledger.acquire();
         ledger.release();
         ledger.acquire();
@@ -297,7 +299,7 @@ mod tests {
         ledger.release();
         assert_eq!(ledger.without_outcome(), 2, "handing back is no outcome");
         let mut ledger = lost_twice();
-        ledger.fail(vec![attempt(1)]);
+        ledger.fail(vec![failed_try(1)]);
         assert_eq!((ledger.without_outcome(), ledger.acquired), (0, 3));
         let mut ledger = lost_twice();
         ledger.fail_uncounted(&uncounted(1, false));
@@ -308,14 +310,14 @@ mod tests {
     fn a_long_history_keeps_the_first_and_the_latest() {
         let mut ledger = Ledger::default();
         for second in 0..100 {
-            ledger.fail(vec![attempt(second)]);
+            ledger.fail(vec![failed_try(second)]);
         }
         assert_eq!(ledger.history().len(), HISTORY_LIMIT);
-        assert_eq!(ledger.history()[0].number, 1);
-        assert_eq!(ledger.last().unwrap().number, 100);
+        assert_eq!(ledger.history()[0].attempt, 1);
+        assert_eq!(ledger.last().unwrap().attempt, 100);
         ledger.shorten(0);
         assert_eq!(ledger.history().len(), 1);
-        assert_eq!(ledger.last().unwrap().number, 100);
+        assert_eq!(ledger.last().unwrap().attempt, 100);
     }
 
     #[test]

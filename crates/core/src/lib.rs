@@ -38,7 +38,7 @@ pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
 pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
 pub use error::{ErrorKind, TransportError};
 pub use failure::{Code, Failure, FailureKind};
-pub use ledger::{Attempt, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
+pub use ledger::{FailedTry, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
 pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};
 pub use policy::{Backoff, Decision, Jitter, MAX_DELAY, MAX_RETRY_AFTER, RetryPolicy, Verdict};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
-    Attempt, Invalid, Ledger, MAX_DELAY, Message, QueueName, Reason, TransportError,
+    FailedTry, Invalid, Ledger, MAX_DELAY, Message, QueueName, Reason, TransportError,
     UncountedFailure,
 };
 
@@ -187,15 +187,15 @@ pub enum Settlement {
     Retry {
         /// Not before this has passed.
         after: Duration,
-        /// The tries of the attempt.
-        attempts: Vec<Attempt>,
+        /// The failed runs of the handler, in order.
+        tries: Vec<FailedTry>,
     },
     /// The message is set aside.
     DeadLetter {
         /// Why.
         reason: Reason,
-        /// The tries of the attempt; none where no handler ran.
-        attempts: Vec<Attempt>,
+        /// The failed runs of the handler, in order; empty if no handler ran.
+        tries: Vec<FailedTry>,
     },
     /// The message is handed back without an attempt: shutdown, an open breaker, trouble with a transport.
     Release {
@@ -217,8 +217,8 @@ impl Settlement {
     pub fn record(&self, ledger: &mut Ledger) {
         match self {
             Self::Complete => (),
-            Self::Retry { attempts, .. } | Self::DeadLetter { attempts, .. } => {
-                ledger.fail(attempts.clone());
+            Self::Retry { tries, .. } | Self::DeadLetter { tries, .. } => {
+                ledger.fail(tries.clone());
             }
             Self::Release { .. } => ledger.release(),
             Self::Uncounted { failure, .. } => ledger.fail_uncounted(failure),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar_core::{
-    Attempt, Code, ContentType, CorrelationId, DeadLetterId, Detail, FailureKind, Invalid, Ledger,
-    Message, MessageId, MessageType, QueueName, Reason, UncountedSummary,
+    Code, ContentType, CorrelationId, DeadLetterId, Detail, FailedTry, FailureKind, Invalid,
+    Ledger, Message, MessageId, MessageType, QueueName, Reason, UncountedSummary,
     catalogue::{CauseId, Entry, EntryState, Record},
     millis,
 };
@@ -103,9 +103,9 @@ struct Counts {
 #[serde(deny_unknown_fields)]
 struct Try {
     generation: u32,
-    number: u32,
-    tried: u32,
-    at: Timestamp,
+    attempt: u32,
+    r#try: u32,
+    started_at: Timestamp,
     duration_ms: u64,
     kind: String,
     code: String,
@@ -177,16 +177,16 @@ fn read_uncounted(line: Uncounted) -> Result<UncountedSummary, Invalid> {
     })
 }
 
-fn written(attempt: &Attempt) -> Try {
+fn written(failed: &FailedTry) -> Try {
     Try {
-        generation: attempt.generation,
-        number: attempt.number,
-        tried: attempt.tried,
-        at: attempt.at,
-        duration_ms: attempt.duration.as_millis() as u64,
-        kind: attempt.kind.to_string(),
-        code: attempt.code.to_string(),
-        detail: attempt.detail.reveal().clone(),
+        generation: failed.generation,
+        attempt: failed.attempt,
+        r#try: failed.try_number,
+        started_at: failed.started_at,
+        duration_ms: failed.duration.as_millis() as u64,
+        kind: failed.kind.to_string(),
+        code: failed.code.to_string(),
+        detail: failed.detail.reveal().clone(),
     }
 }
 
@@ -240,16 +240,16 @@ fn message(envelope: Envelope) -> Result<Message, ImportError> {
     Ok(message)
 }
 
-fn read(attempt: Try) -> Result<Attempt, ImportError> {
-    Ok(Attempt {
-        generation: attempt.generation,
-        number: attempt.number,
-        tried: attempt.tried,
-        at: millis(attempt.at.as_millisecond()),
-        duration: Duration::from_millis(attempt.duration_ms),
-        kind: attempt.kind.parse()?,
-        code: Code::new(attempt.code)?,
-        detail: Detail::truncated(attempt.detail),
+fn read(line: Try) -> Result<FailedTry, ImportError> {
+    Ok(FailedTry {
+        generation: line.generation,
+        attempt: line.attempt,
+        try_number: line.r#try,
+        started_at: millis(line.started_at.as_millisecond()),
+        duration: Duration::from_millis(line.duration_ms),
+        kind: line.kind.parse()?,
+        code: Code::new(line.code)?,
+        detail: Detail::truncated(line.detail),
     })
 }
 
@@ -299,7 +299,7 @@ mod tests {
         .with_correlation_id(CorrelationId::new("c-1").unwrap());
         message.ledger.acquire();
         let failure = Failure::permanent("no patient \"Doe\"");
-        message.ledger.fail(vec![Attempt::failed(
+        message.ledger.fail(vec![FailedTry::new(
             millis(2_000),
             Duration::from_millis(7),
             &failure,

@@ -138,7 +138,7 @@ impl Intake {
                 Err(error) if never_passes(&error) => {
                     let words = "it cannot be sent to its broker as it is; edit it";
                     let reason = Reason::new(Code::from_static("not-given-back"), words);
-                    Settlement::DeadLetter { reason, attempts: Vec::new() }
+                    Settlement::DeadLetter { reason, tries: Vec::new() }
                 }
                 Err(error) => {
                     trouble = Some(error);

@@ -5,7 +5,7 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Attempt, Destination, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
+    Destination, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
     QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
     catalogue::{
         Act, Catalogue, Filter, Ids, Listing, Operation, OperationState, Order, Pick, Plan, Task,
@@ -42,8 +42,8 @@ impl Lab {
         }
         let lab = Self { store, folder };
         let reason = Reason::new(Reason::EXHAUSTED, "max retries (3) exhausted");
-        let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &Failure::permanent("no"))];
-        lab.settle(count, &Settlement::DeadLetter { reason, attempts }).await;
+        let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &Failure::permanent("no"))];
+        lab.settle(count, &Settlement::DeadLetter { reason, tries }).await;
         lab
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use bezoar_core::{Attempt, Message, QueueName, Reason, TransportError, UncountedFailure};
+use bezoar_core::{FailedTry, Message, QueueName, Reason, TransportError, UncountedFailure};
 
 /// Something that happened. Told when it is certain: an outcome after its settlement was stored.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub enum Event<'a> {
     /// A handler starts on a message.
     Started,
     /// A try failed; others may follow at once.
-    TryFailed(&'a Attempt),
+    TryFailed(&'a FailedTry),
     /// The handler succeeded and the message is gone.
     Completed,
     /// The attempt failed and the message will return.
@@ -89,8 +89,8 @@ impl Observer for Log {
         }
         match event {
             Event::Started => log!(trace, "started"),
-            Event::TryFailed(attempt) => {
-                log!(warn, "attempt failed", kind = %attempt.kind, code = %attempt.code);
+            Event::TryFailed(failed_try) => {
+                log!(warn, "attempt failed", kind = %failed_try.kind, code = %failed_try.code);
             }
             Event::Completed => log!(debug, "completed"),
             Event::Retried { after } => log!(info, "retried", delay_ms = after.as_millis() as u64),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, Failure, FailureKind, Message, Reason, Settlement, UncountedDecision, Verdict,
+    Code, FailedTry, Failure, FailureKind, Message, Reason, Settlement, UncountedDecision, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
@@ -53,7 +53,7 @@ impl Process {
         let deliveries = message.ledger.without_outcome();
         (deliveries > self.worker.max_deliveries).then(|| Settlement::DeadLetter {
             reason: Reason::max_deliveries(deliveries - 1),
-            attempts: Vec::new(),
+            tries: Vec::new(),
         })
     }
 
@@ -121,9 +121,9 @@ impl Process {
                     return self.decide(&context, &failure, tries);
                 }
             };
-            let attempt = Attempt::failed(at, duration, &failure);
-            self.tell(&context.message, &Event::TryFailed(&attempt));
-            tries.push(attempt);
+            let failed = FailedTry::new(at, duration, &failure);
+            self.tell(&context.message, &Event::TryFailed(&failed));
+            tries.push(failed);
             let last = tries.len() > self.worker.immediate_retries as usize;
             if last || !failure.kind.is_retryable() || failure.retry_after.is_some() {
                 return self.decide(&context, &failure, tries);
@@ -164,12 +164,12 @@ impl Process {
         Some(ended.unwrap_or_else(|panic| Err(Refusal::Failed(Failed(panicked(&*panic))))))
     }
 
-    fn decide(&self, context: &Context, failure: &Failure, attempts: Vec<Attempt>) -> Settlement {
+    fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Settlement {
         let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
         let decision = self.worker.policy.decide(&context.message.ledger, failure, &mut *random);
         match decision.verdict {
-            Verdict::Retry { after } => Settlement::Retry { after, attempts },
-            Verdict::DeadLetter => Settlement::DeadLetter { reason: decision.reason, attempts },
+            Verdict::Retry { after } => Settlement::Retry { after, tries },
+            Verdict::DeadLetter => Settlement::DeadLetter { reason: decision.reason, tries },
         }
     }
 
@@ -189,8 +189,8 @@ impl Process {
             UncountedDecision::Wait { after, failure } => Settlement::Uncounted { after, failure },
             UncountedDecision::DeadLetter(reason) => {
                 // The last one is in the history, so that a dead letter says how it failed.
-                let attempts = vec![Attempt::failed(at, duration, failure)];
-                Settlement::DeadLetter { reason, attempts }
+                let tries = vec![FailedTry::new(at, duration, failure)];
+                Settlement::DeadLetter { reason, tries }
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, Failure, Message, MessageId, MessageType, QueueAdmin, QueueName, Reason,
+    Code, FailedTry, Failure, Message, MessageId, MessageType, QueueAdmin, QueueName, Reason,
     Settlement, SubscribeOptions, Transport, millis,
 };
 use bezoar_rabbitmq::{Options, RabbitTransport};
@@ -83,11 +83,11 @@ async fn a_life() {
     transport.send(&(&queue).into(), &[secret().into()]).await.pop().unwrap().unwrap();
     let worker = transport.subscribe(&queue, SubscribeOptions::default()).await.unwrap();
     let failure = Failure::transient(CANARY);
-    let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
+    let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &failure)];
     let reason = Reason::new(Code::from_static("test"), "set aside by a test");
     for settlement in [
-        Settlement::Retry { after: Duration::from_millis(50), attempts: attempts.clone() },
-        Settlement::DeadLetter { reason, attempts },
+        Settlement::Retry { after: Duration::from_millis(50), tries: tries.clone() },
+        Settlement::DeadLetter { reason, tries },
     ] {
         let held = worker.receive(NonZeroU32::MIN, WAIT).await.unwrap().pop().unwrap();
         worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();

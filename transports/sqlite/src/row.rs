@@ -1,11 +1,11 @@
-//! Messages and attempts as rows.
+//! Messages and their failed tries as rows.
 
 use std::time::Duration;
 
 use bezoar_core::{
-    Attempt, Body, Code, ContentType, CorrelationId, Delivery, Detail, FailureKind, HISTORY_LIMIT,
-    HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Receipt, UncountedSummary,
-    millis, to_millis,
+    Body, Code, ContentType, CorrelationId, Delivery, Detail, FailedTry, FailureKind,
+    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Receipt,
+    UncountedSummary, millis, to_millis,
 };
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
@@ -44,7 +44,7 @@ pub(crate) fn delete_message(
 ) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM bezoar_messages WHERE seq = ?1")?.execute([seq])?;
     if has_history {
-        delete_attempts(connection, seq)?;
+        delete_tries(connection, seq)?;
         connection.prepare_cached("DELETE FROM bezoar_uncounted WHERE seq = ?1")?.execute([seq])?;
     }
     Ok(())
@@ -107,7 +107,7 @@ pub(crate) fn read_ledger(
     let (released, replayed) = (count(row, at + 2)?, count(row, at + 3)?);
     // Not told by the counters: a history may come from elsewhere and without them.
     let has_history: bool = row.get(at + 4)?;
-    let history = if has_history { attempts(connection, seq)? } else { Vec::new() };
+    let history = if has_history { tries(connection, seq)? } else { Vec::new() };
     let mut ledger = Ledger::restored(acquired, failed, released, replayed, history);
     if has_history {
         ledger.uncounted = uncounted(connection, seq, replayed)?;
@@ -126,7 +126,7 @@ pub(crate) fn insert_ledger(
     seq: i64,
     ledger: &Ledger,
 ) -> rusqlite::Result<()> {
-    insert_attempts(connection, seq, ledger.history())?;
+    insert_tries(connection, seq, ledger.history())?;
     write_uncounted(connection, seq, ledger)
 }
 
@@ -182,23 +182,19 @@ pub(crate) fn record(
     connection: &Connection,
     seq: i64,
     ledger: &Ledger,
-    tries: &[Attempt],
+    tries: &[FailedTry],
 ) -> rusqlite::Result<()> {
     let mut after = ledger.clone();
     after.fail(tries.to_vec());
     if ledger.history().len() + tries.len() <= HISTORY_LIMIT {
-        return insert_attempts(connection, seq, &after.history()[ledger.history().len()..]);
+        return insert_tries(connection, seq, &after.history()[ledger.history().len()..]);
     }
-    delete_attempts(connection, seq)?;
-    insert_attempts(connection, seq, after.history())
+    delete_tries(connection, seq)?;
+    insert_tries(connection, seq, after.history())
 }
 
-fn insert_attempts(
-    connection: &Connection,
-    seq: i64,
-    attempts: &[Attempt],
-) -> rusqlite::Result<()> {
-    for attempt in attempts {
+fn insert_tries(connection: &Connection, seq: i64, tries: &[FailedTry]) -> rusqlite::Result<()> {
+    for failed in tries {
         connection
             .prepare_cached(
                 "INSERT INTO bezoar_attempts VALUES (
@@ -207,36 +203,36 @@ fn insert_attempts(
             )?
             .execute(params![
                 seq,
-                attempt.generation,
-                attempt.number,
-                attempt.tried,
-                attempt.at.as_millisecond(),
-                to_millis(attempt.duration),
-                attempt.kind.as_str(),
-                attempt.code.as_str(),
-                attempt.detail.reveal(),
+                failed.generation,
+                failed.attempt,
+                failed.try_number,
+                failed.started_at.as_millisecond(),
+                to_millis(failed.duration),
+                failed.kind.as_str(),
+                failed.code.as_str(),
+                failed.detail.reveal(),
             ])?;
     }
     Ok(())
 }
 
-fn delete_attempts(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+fn delete_tries(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM bezoar_attempts WHERE seq = ?1")?.execute([seq])?;
     Ok(())
 }
 
-fn attempts(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<Attempt>> {
+fn tries(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<FailedTry>> {
     connection
         .prepare_cached(
             "SELECT generation, number, tried, at, duration_ms, kind, code, detail
              FROM bezoar_attempts WHERE seq = ?1 ORDER BY place",
         )?
         .query_map([seq], |row| {
-            Ok(Attempt {
+            Ok(FailedTry {
                 generation: count(row, 0)?,
-                number: count(row, 1)?,
-                tried: count(row, 2)?,
-                at: millis(row.get(3)?),
+                attempt: count(row, 1)?,
+                try_number: count(row, 2)?,
+                started_at: millis(row.get(3)?),
                 duration: Duration::from_millis(row.get::<_, i64>(4)?.unsigned_abs()),
                 kind: text(row, 5)?.unwrap_or_default().parse().unwrap_or(FailureKind::Unknown),
                 code: Code::new(text(row, 6)?.unwrap_or_default()).unwrap_or(Code::UNKNOWN),

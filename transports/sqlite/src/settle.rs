@@ -50,20 +50,20 @@ impl Session {
             Settlement::Uncounted { after, .. } => {
                 self.put_back(connection, name, &lease, *after, message, settlement)
             }
-            Settlement::Retry { after, attempts } => {
+            Settlement::Retry { after, tries } => {
                 let done = self.put_back(connection, name, &lease, *after, message, settlement)?;
                 if done {
-                    row::record(connection, lease.seq, &message.ledger, attempts)?;
+                    row::record(connection, lease.seq, &message.ledger, tries)?;
                 }
                 Ok(done)
             }
-            Settlement::DeadLetter { reason, attempts } => {
+            Settlement::DeadLetter { reason, tries } => {
                 let Some(mut counts) = self.remove(connection, &lease)? else { return Ok(false) };
                 let ledger = after_settling(message, settlement);
                 (counts.failed, counts.released) = (ledger.failed.into(), ledger.released.into());
-                counts.history |= !attempts.is_empty();
-                row::record(connection, lease.seq, &message.ledger, attempts)?;
-                let last = last_failure(&message.ledger, attempts, reason);
+                counts.history |= !tries.is_empty();
+                row::record(connection, lease.seq, &message.ledger, tries)?;
+                let last = last_failure(&message.ledger, tries, reason);
                 let place = (name, queue, lease.seq);
                 let dying = Dying { place, message, reason, counts, last };
                 self.insert_dead(connection, &dying, Arrival::Died)?;

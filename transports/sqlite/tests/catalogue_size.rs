@@ -14,8 +14,9 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, CorrelationId, DeadLetterId, Delivery, Failure, FailureKind, Message, MessageId,
-    MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Transport,
+    Code, CorrelationId, DeadLetterId, Delivery, FailedTry, Failure, FailureKind, Message,
+    MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
+    Transport,
     catalogue::{Act, Catalogue, CauseId, Filter, Ids, Listing, Order, Pick, Plan, Task, Verb},
     millis,
 };
@@ -210,9 +211,9 @@ async fn dead_lettering_is_not_much_slower_than_completing() {
         let code = Code::new(format!("code{}", number % spread)).unwrap();
         let text = format!("connection to 10.0.0.{number} was refused by the server");
         let failure = Failure::transient(text).with_code(code);
-        let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
+        let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &failure)];
         let reason = Reason::new(Reason::EXHAUSTED, "retries exhausted after 4 attempts");
-        Settlement::DeadLetter { reason, attempts }
+        Settlement::DeadLetter { reason, tries }
     };
     // In turn, and the best of each: the machine may have other things to do.
     let (mut completed, mut died) = (0.0_f64, 0.0_f64);

@@ -68,7 +68,7 @@ fn a_dropped_receive_leaves_a_lease_that_had_run_out_as_it_was() {
 fn a_replay_restores_the_order_in_which_messages_were_sent() {
     let dead = || Settlement::DeadLetter {
         reason: Reason::new(Reason::EXHAUSTED, "retries exhausted"),
-        attempts: Vec::new(),
+        tries: Vec::new(),
     };
     check(&[
         send("a"),

@@ -58,7 +58,7 @@ pub(super) struct Letter {
     #[serde(default)]
     pub(super) uncounted: Option<Uncounted>,
     #[serde(default)]
-    pub(super) history: Vec<Attempt>,
+    pub(super) history: Vec<FailedTry>,
     #[serde(default)]
     pub(super) headers: Vec<Header>,
     /// Its edited versions, and the one that it was made from.
@@ -81,11 +81,11 @@ pub(super) struct Uncounted {
 
 /// One failed try.
 #[derive(Debug, Deserialize)]
-pub(super) struct Attempt {
+pub(super) struct FailedTry {
     pub(super) generation: u64,
-    pub(super) number: u64,
+    pub(super) attempt: u64,
     pub(super) r#try: u64,
-    pub(super) at: String,
+    pub(super) started_at: String,
     pub(super) duration_ms: u64,
     pub(super) kind: String,
     pub(super) code: String,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::letter::{Attempt, Letter};
+use super::letter::{FailedTry, Letter};
 use crate::{
     table::{Lean, Table},
     words::{self, plural},
@@ -25,13 +25,13 @@ pub(super) fn timeline(letter: &Letter) -> Table {
     if let Some(made) = &letter.time {
         lines.event(made, "made");
     }
-    let mut before: Option<&Attempt> = None;
-    for attempt in &letter.history {
-        if let Some(words) = between(before, attempt) {
+    let mut before: Option<&FailedTry> = None;
+    for failed in &letter.history {
+        if let Some(words) = between(before, failed) {
             lines.note(&words);
         }
-        lines.attempt(attempt);
-        before = Some(attempt);
+        lines.failed_try(failed);
+        before = Some(failed);
     }
     let replayed = letter.summary.replayed.unwrap_or_default();
     if before.map_or(0, |last| last.generation) < replayed {
@@ -43,17 +43,17 @@ pub(super) fn timeline(letter: &Letter) -> Table {
 }
 
 /// What lies between two tries and has no time of its own.
-fn between(before: Option<&Attempt>, attempt: &Attempt) -> Option<String> {
-    let (generation, number) = before.map_or((0, 0), |it| (it.generation, it.number));
-    if attempt.generation > generation {
+fn between(before: Option<&FailedTry>, failed: &FailedTry) -> Option<String> {
+    let (generation, attempt) = before.map_or((0, 0), |it| (it.generation, it.attempt));
+    if failed.generation > generation {
         return Some("replayed".to_owned());
     }
-    let missing = attempt.number.saturating_sub(number + 1);
+    let missing = failed.attempt.saturating_sub(attempt + 1);
     (missing > 0).then(|| format!("… {} not on record", plural(missing, "attempt")))
 }
 
-fn error_text(attempt: &Attempt) -> String {
-    match attempt.detail_bytes {
+fn error_text(failed: &FailedTry) -> String {
+    match failed.detail_bytes {
         0 => words::NONE.to_owned(),
         bytes => format!("{}, not shown", plural(bytes, "byte")),
     }
@@ -81,19 +81,19 @@ impl Lines {
         self.table.push(["".into(), "".into(), what.into(), "".into(), "".into(), "".into()]);
     }
 
-    fn attempt(&mut self, attempt: &Attempt) {
-        let after = self.after(&attempt.at);
-        let what = match attempt.r#try {
-            0 | 1 => format!("attempt {}", attempt.number),
-            tried => format!("attempt {}, try {tried}", attempt.number),
+    fn failed_try(&mut self, failed: &FailedTry) {
+        let after = self.after(&failed.started_at);
+        let what = match failed.r#try {
+            0 | 1 => format!("attempt {}", failed.attempt),
+            number => format!("attempt {}, try {number}", failed.attempt),
         };
         self.table.push([
-            words::moment(&attempt.at).into(),
+            words::moment(&failed.started_at).into(),
             after.into(),
             what.into(),
-            words::duration(Duration::from_millis(attempt.duration_ms)).into(),
-            format!("{} ({})", attempt.code, attempt.kind).into(),
-            error_text(attempt).into(),
+            words::duration(Duration::from_millis(failed.duration_ms)).into(),
+            format!("{} ({})", failed.code, failed.kind).into(),
+            error_text(failed).into(),
         ]);
     }
 
@@ -113,10 +113,10 @@ mod tests {
 
     use super::*;
 
-    fn attempt(generation: u64, number: u64, tried: u64, at: &str) -> Value {
+    fn failed_try(generation: u64, attempt: u64, number: u64, at: &str) -> Value {
         json!({
-            "generation": generation, "number": number, "try": tried, "duration_ms": 250,
-            "at": format!("2026-11-14T{at}Z"), "kind": "transient", "code": "http-503",
+            "generation": generation, "attempt": attempt, "try": number, "duration_ms": 250,
+            "started_at": format!("2026-11-14T{at}Z"), "kind": "transient", "code": "http-503",
             "detail_bytes": 12,
         })
     }
@@ -128,8 +128,8 @@ mod tests {
             "reason": "3 retries used up", "reason_code": "exhausted", "replayed": 1,
             "at": "2026-11-14T12:00:01Z", "time": "2026-11-14T09:00:00Z",
             "history": [
-                attempt(0, 1, 1, "09:00:00.100"), attempt(0, 1, 2, "09:00:01.600"),
-                attempt(0, 4, 1, "09:03:01.600"), attempt(1, 1, 1, "12:00:00"),
+                failed_try(0, 1, 1, "09:00:00.100"), failed_try(0, 1, 2, "09:00:01.600"),
+                failed_try(0, 4, 1, "09:03:01.600"), failed_try(1, 1, 1, "12:00:00"),
             ],
         }))
         .unwrap();

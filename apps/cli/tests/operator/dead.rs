@@ -103,7 +103,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
     whole["operations"] = json!([3, 5]);
     whole["time"] = json!("2001-09-09T01:46:40Z");
     whole["history"] = json!([{
-        "generation": 0, "number": 1, "try": 1, "at": "2001-09-09T01:46:41Z", "duration_ms": 250,
+        "generation": 0, "attempt": 1, "try": 1, "started_at": "2001-09-09T01:46:41Z", "duration_ms": 250,
         "kind": "transient", "code": "http-503", "detail_bytes": 12,
     }]);
     let gateway = Gateway::answering(whole);

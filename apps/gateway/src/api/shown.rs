@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bezoar::{
-    Attempt, UncountedSummary,
+    FailedTry, UncountedSummary,
     catalogue::{
         AuditEntry, Cause, Count, Entry, EntryState, Ids, Item, ItemState, Operation, Record, Task,
     },
@@ -48,7 +48,7 @@ pub(super) fn record(record: &Record) -> Value {
     all["acquired"] = message.ledger.acquired.into();
     all["released"] = message.ledger.released.into();
     all["uncounted"] = message.ledger.uncounted.as_ref().map(uncounted).into();
-    all["history"] = message.ledger.history().iter().map(attempt).collect();
+    all["history"] = message.ledger.history().iter().map(failed_try).collect();
     all["headers"] = message.headers.iter().map(header).collect();
     all["lineage"] = record.lineage.iter().map(|id| id.0).collect();
     all["operations"] = record.operations.iter().map(|id| id.0).collect();
@@ -66,16 +66,16 @@ fn uncounted(summary: &UncountedSummary) -> Value {
     })
 }
 
-fn attempt(attempt: &Attempt) -> Value {
+fn failed_try(failed: &FailedTry) -> Value {
     json!({
-        "generation": attempt.generation,
-        "number": attempt.number,
-        "try": attempt.tried,
-        "at": attempt.at.to_string(),
-        "duration_ms": attempt.duration.as_millis() as u64,
-        "kind": attempt.kind.as_str(),
-        "code": attempt.code.as_str(),
-        "detail_bytes": attempt.detail.len(),
+        "generation": failed.generation,
+        "attempt": failed.attempt,
+        "try": failed.try_number,
+        "started_at": failed.started_at.to_string(),
+        "duration_ms": failed.duration.as_millis() as u64,
+        "kind": failed.kind.as_str(),
+        "code": failed.code.as_str(),
+        "detail_bytes": failed.detail.len(),
     })
 }
 

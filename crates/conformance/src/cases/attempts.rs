@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Attempt, Code, Counting, DETAIL_LIMIT_BYTES, DeadLetterIds, Detail, FailureKind, HISTORY_LIMIT,
-    Ledger, Settlement, UncountedFailure, millis,
+    Code, Counting, DETAIL_LIMIT_BYTES, DeadLetterIds, Detail, FailedTry, FailureKind,
+    HISTORY_LIMIT, Ledger, Settlement, UncountedFailure, millis,
 };
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, dead_letter, full_message, message, release, retry},
+    samples::{assert_as_sent, dead_letter, failed_try, full_message, message, release, retry},
     worker::Worker,
 };
 
-fn retry_with(attempts: Vec<Attempt>) -> Settlement {
-    Settlement::Retry { after: Duration::ZERO, attempts }
+fn retry_with(tries: Vec<FailedTry>) -> Settlement {
+    Settlement::Retry { after: Duration::ZERO, tries }
 }
 
 /// The ledger after one more failed attempt.
-async fn after_failing(worker: &Worker, attempts: Vec<Attempt>) -> Ledger {
-    worker.settle(worker.one().await, retry_with(attempts)).await;
+async fn after_failing(worker: &Worker, tries: Vec<FailedTry>) -> Ledger {
+    worker.settle(worker.one().await, retry_with(tries)).await;
     let again = worker.one().await;
     let ledger = again.message.ledger.clone();
     worker.complete(vec![again]).await;
@@ -59,8 +59,8 @@ pub(crate) async fn a_failure_is_counted_and_remembered(case: Case) {
     let worker = case.worker().await;
     let mut expected = Ledger::default();
     for number in 1..=3 {
-        worker.settle(worker.one().await, retry_with(vec![attempt(number)])).await;
-        expected.fail(vec![attempt(number)]);
+        worker.settle(worker.one().await, retry_with(vec![failed_try(number)])).await;
+        expected.fail(vec![failed_try(number)]);
     }
     let ledger = worker.one().await.message.ledger.clone();
     assert_eq!((ledger.failed, ledger.released), (3, 0), "each failed attempt counts one failure");
@@ -82,10 +82,11 @@ pub(crate) async fn a_release_is_counted_and_is_no_failure(case: Case) {
 pub(crate) async fn tries_of_one_attempt_share_its_number(case: Case) {
     case.send(message("m")).await;
     let ledger =
-        after_failing(&case.worker().await, vec![attempt(5), attempt(6), attempt(7)]).await;
+        after_failing(&case.worker().await, vec![failed_try(5), failed_try(6), failed_try(7)])
+            .await;
     assert_eq!(ledger.failed, 1, "tries of one attempt are one failure");
     let places: Vec<_> =
-        ledger.history().iter().map(|a| (a.generation, a.number, a.tried)).collect();
+        ledger.history().iter().map(|it| (it.generation, it.attempt, it.try_number)).collect();
     assert_eq!(places, [(0, 1, 1), (0, 1, 2), (0, 1, 3)], "each try is remembered in its place");
 }
 
@@ -97,7 +98,7 @@ pub(crate) async fn an_attempt_without_a_run_counts_nothing(case: Case) {
 
 pub(crate) async fn every_kind_of_failure_comes_back(case: Case) {
     case.send(message("m")).await;
-    let tries = FailureKind::ALL.map(|kind| Attempt { kind, ..attempt(1) });
+    let tries = FailureKind::ALL.map(|kind| FailedTry { kind, ..failed_try(1) });
     let ledger = after_failing(&case.worker().await, tries.to_vec()).await;
     let kinds: Vec<_> = ledger.history().iter().map(|attempt| attempt.kind).collect();
     assert_eq!(kinds, FailureKind::ALL, "the kind of each failure is kept");
@@ -106,7 +107,7 @@ pub(crate) async fn every_kind_of_failure_comes_back(case: Case) {
 pub(crate) async fn the_longest_detail_comes_back(case: Case) {
     case.send(message("m")).await;
     let detail = Detail::truncated("é".repeat(DETAIL_LIMIT_BYTES));
-    let tries = vec![Attempt { detail: detail.clone(), ..attempt(1) }];
+    let tries = vec![FailedTry { detail: detail.clone(), ..failed_try(1) }];
     let ledger = after_failing(&case.worker().await, tries).await;
     assert_eq!(ledger.history()[0].detail, detail, "a detail within its limit is kept whole");
 }
@@ -115,13 +116,13 @@ pub(crate) async fn a_long_history_is_bounded(case: Case) {
     case.send(message("m")).await;
     let (worker, failures) = (case.worker().await, HISTORY_LIMIT as u32 + 8);
     for number in 0..i64::from(failures) {
-        worker.settle(worker.one().await, retry_with(vec![attempt(number)])).await;
+        worker.settle(worker.one().await, retry_with(vec![failed_try(number)])).await;
     }
     let ledger = worker.one().await.message.ledger.clone();
     assert_eq!(ledger.failed, failures, "every failure is counted");
     assert_eq!(ledger.history().len(), HISTORY_LIMIT, "a bounded number is remembered");
-    assert_eq!(ledger.history()[0].number, 1, "the first attempt is remembered");
-    assert_eq!(ledger.last().map(|a| a.number), Some(failures), "so is the last");
+    assert_eq!(ledger.history()[0].attempt, 1, "the first attempt is remembered");
+    assert_eq!(ledger.last().map(|it| it.attempt), Some(failures), "so is the last");
 }
 
 pub(crate) async fn what_may_have_been_worked_on_unnoticed_is_redelivered(case: Case) {
@@ -148,7 +149,7 @@ pub(crate) async fn what_was_sent_is_unchanged_by_retries(case: Case) {
     for number in 0..3 {
         let held = worker.one().await;
         assert_as_sent(&held.message, &full_message("m"));
-        worker.settle(held, retry_with(vec![attempt(number)])).await;
+        worker.settle(held, retry_with(vec![failed_try(number)])).await;
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bezoar_core::{Attempt, Body, DETAIL_LIMIT_BYTES, Detail, ErrorKind, Message, Settlement};
+use bezoar_core::{Body, DETAIL_LIMIT_BYTES, Detail, ErrorKind, FailedTry, Message, Settlement};
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, dead_letter, message},
+    samples::{assert_as_sent, dead_letter, failed_try, message},
 };
 
 async fn round_trip(case: Case, body: impl Into<Body>) {
@@ -84,8 +84,8 @@ pub(crate) async fn a_body_of_the_greatest_size_can_be_retried_and_set_aside(cas
     case.send(sent.clone()).await;
     let worker = case.worker().await;
     let detail = Detail::truncated("x".repeat(DETAIL_LIMIT_BYTES));
-    let attempts = vec![Attempt { detail, ..attempt(1) }];
-    let retry = Settlement::Retry { after: Duration::ZERO, attempts };
+    let tries = vec![FailedTry { detail, ..failed_try(1) }];
+    let retry = Settlement::Retry { after: Duration::ZERO, tries };
     worker.settle(worker.one().await, retry).await;
     worker.settle(worker.one().await, dead_letter()).await;
     let dead = case.dead().await.remove(0).message;

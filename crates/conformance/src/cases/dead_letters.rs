@@ -6,7 +6,7 @@ use bezoar_core::{DeadLetterId, DeadLetterIds, DeadLetterPage, Ledger, Settlemen
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, full_message, ids, message, messages, reason, retry},
+    samples::{assert_as_sent, failed_try, full_message, ids, message, messages, reason, retry},
 };
 
 pub(crate) async fn reason_and_time_are_kept(case: Case) {
@@ -32,16 +32,16 @@ pub(crate) async fn the_ledger_is_kept(case: Case) {
     let worker = case.worker().await;
     worker.settle(worker.one().await, retry(Duration::ZERO)).await;
     worker.settle(worker.one().await, Settlement::Release { after: Duration::ZERO }).await;
-    let attempts = vec![attempt(2), attempt(3)];
-    let last = Settlement::DeadLetter { reason: reason(), attempts: attempts.clone() };
+    let tries = vec![failed_try(2), failed_try(3)];
+    let last = Settlement::DeadLetter { reason: reason(), tries: tries.clone() };
     worker.settle(worker.one().await, last).await;
     let mut expected = Ledger::default();
     expected.acquire();
-    expected.fail(vec![attempt(1)]);
+    expected.fail(vec![failed_try(1)]);
     expected.acquire();
     expected.release();
     expected.acquire();
-    expected.fail(attempts);
+    expected.fail(tries);
     let mut ledger = case.dead().await.remove(0).message.ledger;
     if !case.counts_exactly() {
         ledger.acquired = 3;

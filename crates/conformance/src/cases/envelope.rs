@@ -9,7 +9,7 @@ use bezoar_core::{
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, full_message, message},
+    samples::{assert_as_sent, failed_try, full_message, message},
 };
 
 async fn round_trip(case: &Case, sent: Message) -> Message {
@@ -80,9 +80,9 @@ pub(crate) async fn times_keep_their_milliseconds(case: Case) {
 
 pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
     let mut ledger = Ledger::restored(4, 0, 3, 2, Vec::new());
-    ledger.fail(vec![attempt(1), attempt(2)]);
+    ledger.fail(vec![failed_try(1), failed_try(2)]);
     ledger.acquire();
-    ledger.fail(vec![attempt(3)]);
+    ledger.fail(vec![failed_try(3)]);
     case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
     let delivery = case.worker().await.one().await;
     let received = delivery.message.ledger.clone();
@@ -96,16 +96,16 @@ pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
 
 /// As a program may write it that knows what failed and has counted nothing.
 pub(crate) async fn a_history_is_kept_whatever_the_counts_say(case: Case) {
-    let mut ledger = Ledger::restored(0, 0, 0, 0, vec![attempt(1), attempt(2)]);
+    let mut ledger = Ledger::restored(0, 0, 0, 0, vec![failed_try(1), failed_try(2)]);
     case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
     let worker = case.worker().await;
     for number in 3..5 {
         let held = worker.one().await;
         let received = &held.message.ledger;
         assert_eq!(received.history(), ledger.history(), "the history does not hang on the counts");
-        let attempts = vec![attempt(number)];
-        ledger.fail(attempts.clone());
-        worker.settle(held, Settlement::Retry { after: Duration::ZERO, attempts }).await;
+        let tries = vec![failed_try(number)];
+        ledger.fail(tries.clone());
+        worker.settle(held, Settlement::Retry { after: Duration::ZERO, tries }).await;
     }
     let received = worker.one().await.message.ledger.clone();
     assert_eq!(received.history(), ledger.history(), "further tries are added to it");

@@ -4,7 +4,7 @@ use bezoar_core::{ErrorKind, Message, Settlement};
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, message, reason},
+    samples::{assert_as_sent, failed_try, message, reason},
 };
 
 /// The headers survive delivery, a retry, and being set aside.
@@ -13,12 +13,12 @@ async fn round_trip(case: Case, sent: Message) {
     let worker = case.worker().await;
     let first = worker.one().await;
     assert_as_sent(&first.message, &sent);
-    let attempts = vec![attempt(1)];
-    let retry = Settlement::Retry { after: std::time::Duration::ZERO, attempts: attempts.clone() };
+    let tries = vec![failed_try(1)];
+    let retry = Settlement::Retry { after: std::time::Duration::ZERO, tries: tries.clone() };
     worker.settle(first, retry).await;
     let second = worker.one().await;
     assert_as_sent(&second.message, &sent);
-    worker.settle(second, Settlement::DeadLetter { reason: reason(), attempts }).await;
+    worker.settle(second, Settlement::DeadLetter { reason: reason(), tries }).await;
     assert_as_sent(&case.dead().await.remove(0).message, &sent);
 }
 

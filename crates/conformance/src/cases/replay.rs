@@ -6,7 +6,9 @@ use bezoar_core::{DeadLetter, DeadLetterId, DeadLetterIds};
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, attempt, dead_letter, full_message, ids, message, messages, retry},
+    samples::{
+        assert_as_sent, dead_letter, failed_try, full_message, ids, message, messages, retry,
+    },
 };
 
 fn these<'a>(dead: impl IntoIterator<Item = &'a DeadLetter>) -> DeadLetterIds {
@@ -96,7 +98,7 @@ pub(crate) async fn a_replayed_message_can_die_again(case: Case) {
     let second = case.dead().await.remove(0);
     assert_ne!(first.id, second.id, "it is another dead letter");
     let places: Vec<_> =
-        second.message.ledger.history().iter().map(|a| (a.generation, a.number)).collect();
+        second.message.ledger.history().iter().map(|it| (it.generation, it.attempt)).collect();
     assert_eq!(places, [(0, 1), (1, 1)], "each attempt is remembered with its generation");
     assert_eq!(case.replay(DeadLetterIds::All).await, 1, "it can be replayed again");
     assert_eq!(worker.one().await.message.ledger.replayed, 2, "each replay is counted");
@@ -108,7 +110,7 @@ pub(crate) async fn everything_sent_comes_back(case: Case) {
     let received = case.worker().await.one().await.message;
     assert_as_sent(&received, &full_message("m"));
     let [remembered] = received.ledger.history() else { panic!("the history stays") };
-    assert_eq!(remembered.detail, attempt(1).detail, "the history stays whole");
+    assert_eq!(remembered.detail, failed_try(1).detail, "the history stays whole");
 }
 
 pub(crate) async fn only_the_chosen_are_discarded(case: Case) {

@@ -7,7 +7,8 @@ use bezoar_core::{DeadLetterIds, Settlement};
 use crate::{
     case::Case,
     samples::{
-        after, assert_as_sent, attempt, dead_letter, full_message, ids, message, messages, release,
+        after, assert_as_sent, dead_letter, failed_try, full_message, ids, message, messages,
+        release,
     },
 };
 
@@ -69,7 +70,8 @@ pub(crate) async fn a_receipt_from_before_the_restart_is_stale_once_taken_over(m
 pub(crate) async fn ledgers_survive(mut case: Case) {
     case.send(message("m")).await;
     let worker = case.worker().await;
-    let retry = Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt(1), attempt(2)] };
+    let retry =
+        Settlement::Retry { after: Duration::ZERO, tries: vec![failed_try(1), failed_try(2)] };
     worker.settle(worker.one().await, retry).await;
     worker.settle(worker.one().await, release(Duration::ZERO)).await;
     let before = worker.one().await;

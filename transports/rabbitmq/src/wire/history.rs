@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use bezoar_core::{Attempt, Code, Detail, FailureKind, millis, to_millis};
+use bezoar_core::{Code, Detail, FailedTry, FailureKind, millis, to_millis};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,24 +10,24 @@ use serde_json::Value;
 #[derive(Serialize, Deserialize)]
 struct Try<'a> {
     generation: u32,
-    number: u32,
-    tried: u32,
-    at: i64,
+    attempt: u32,
+    r#try: u32,
+    started_at: i64,
     duration_ms: i64,
     kind: Cow<'a, str>,
     code: Cow<'a, str>,
     detail: Cow<'a, str>,
 }
 
-pub(crate) fn write(history: &[Attempt]) -> String {
+pub(crate) fn write(history: &[FailedTry]) -> String {
     let tries: Vec<_> = history.iter().map(Try::from).collect();
     serde_json::to_string(&tries).expect("numbers and texts can be written")
 }
 
 /// What can be read of it; a header that somebody damaged is no reason to stop a queue.
-pub(crate) fn read(text: &str) -> Vec<Attempt> {
+pub(crate) fn read(text: &str) -> Vec<FailedTry> {
     let tries = serde_json::from_str(text).unwrap_or_else(|_| salvaged(text));
-    tries.into_iter().map(Attempt::from).collect()
+    tries.into_iter().map(FailedTry::from).collect()
 }
 
 fn salvaged(text: &str) -> Vec<Try<'static>> {
@@ -38,9 +38,9 @@ fn salvaged(text: &str) -> Vec<Try<'static>> {
         let text = |name: &str| Cow::Owned(it[name].as_str().unwrap_or_default().to_owned());
         Try {
             generation: count("generation"),
-            number: count("number"),
-            tried: count("tried"),
-            at: it["at"].as_i64().unwrap_or(0),
+            attempt: count("attempt"),
+            r#try: count("try"),
+            started_at: it["started_at"].as_i64().unwrap_or(0),
             duration_ms: it["duration_ms"].as_i64().unwrap_or(0),
             kind: text("kind"),
             code: text("code"),
@@ -50,28 +50,28 @@ fn salvaged(text: &str) -> Vec<Try<'static>> {
     tries.iter().map(salvage).collect()
 }
 
-impl<'a> From<&'a Attempt> for Try<'a> {
-    fn from(attempt: &'a Attempt) -> Self {
+impl<'a> From<&'a FailedTry> for Try<'a> {
+    fn from(it: &'a FailedTry) -> Self {
         Self {
-            generation: attempt.generation,
-            number: attempt.number,
-            tried: attempt.tried,
-            at: attempt.at.as_millisecond(),
-            duration_ms: to_millis(attempt.duration),
-            kind: attempt.kind.as_str().into(),
-            code: attempt.code.as_str().into(),
-            detail: attempt.detail.reveal().into(),
+            generation: it.generation,
+            attempt: it.attempt,
+            r#try: it.try_number,
+            started_at: it.started_at.as_millisecond(),
+            duration_ms: to_millis(it.duration),
+            kind: it.kind.as_str().into(),
+            code: it.code.as_str().into(),
+            detail: it.detail.reveal().into(),
         }
     }
 }
 
-impl From<Try<'_>> for Attempt {
+impl From<Try<'_>> for FailedTry {
     fn from(it: Try<'_>) -> Self {
         Self {
             generation: it.generation,
-            number: it.number,
-            tried: it.tried,
-            at: millis(it.at),
+            attempt: it.attempt,
+            try_number: it.r#try,
+            started_at: millis(it.started_at),
             duration: Duration::from_millis(it.duration_ms.max(0).cast_unsigned()),
             kind: it.kind.parse().unwrap_or(FailureKind::Unknown),
             code: Code::new(&*it.code).unwrap_or(Code::UNKNOWN),
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_history_comes_back() {
         let failure = Failure::transient("no \"room\"\0\n🏥");
-        let tries = [Attempt::failed(millis(-5), Duration::from_millis(7), &failure)];
+        let tries = [FailedTry::new(millis(-5), Duration::from_millis(7), &failure)];
         assert_eq!(read(&write(&tries)), tries);
     }
 
@@ -97,6 +97,6 @@ mod tests {
     fn what_is_damaged_is_read_as_far_as_it_goes() {
         assert_eq!(read("no JSON"), []);
         assert_eq!(read("{}"), []);
-        assert_eq!(read(r#"[{"number": -1, "kind": 7}]"#)[0].number, 0);
+        assert_eq!(read(r#"[{"attempt": -1, "kind": 7}]"#)[0].attempt, 0);
     }
 }

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use bezoar_core::{Attempt, DETAIL_LIMIT_BYTES, Detail, Failure, HISTORY_LIMIT, MessageId, millis};
+use bezoar_core::{
+    DETAIL_LIMIT_BYTES, Detail, FailedTry, Failure, HISTORY_LIMIT, MessageId, millis,
+};
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
 use super::{
@@ -93,7 +95,7 @@ fn headers_never_outgrow_a_frame() {
         ..Failure::transient("")
     };
     for _ in 0..HISTORY_LIMIT {
-        message.ledger.fail(vec![Attempt::failed(millis(0), Duration::ZERO, &failure)]);
+        message.ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &failure)]);
     }
     let properties = write(&message).unwrap();
     assert!(size::of_table(&table_of(&properties)) <= size::LIMIT_BYTES);

@@ -190,7 +190,7 @@ fn forgeries() -> Vec<FieldTable> {
         "bezoar-reason",
         "bezoar-dropped-headers",
     ];
-    let history = format!("[{}]", vec![r#"{"number":1}"#; 4_000].join(","));
+    let history = format!("[{}]", vec![r#"{"attempt":1}"#; 4_000].join(","));
     let values = [
         text("nonsense"),
         text(""),

@@ -3,7 +3,7 @@
 use std::{env, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    Attempt, Code, Delivery, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
+    Code, Delivery, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
     QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
     millis,
 };
@@ -91,13 +91,13 @@ pub(crate) fn message(id: &str) -> Message {
 
 pub(crate) fn retry(after: Duration) -> Settlement {
     let failure = Failure::transient("boom");
-    let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
-    Settlement::Retry { after, attempts }
+    let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &failure)];
+    Settlement::Retry { after, tries }
 }
 
 pub(crate) fn dead_letter() -> Settlement {
     let reason = Reason::new(Code::from_static("test"), "set aside by a test");
-    Settlement::DeadLetter { reason, attempts: Vec::new() }
+    Settlement::DeadLetter { reason, tries: Vec::new() }
 }
 
 /// A channel as any other client has it.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, DeadLetterPage, Delivery, ErrorKind, Failure, Message, MessageId, MessageType,
+    Code, DeadLetterPage, Delivery, ErrorKind, FailedTry, Failure, Message, MessageId, MessageType,
     Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
     millis,
 };
@@ -245,15 +245,15 @@ fn decide(delivery: Delivery, checker: &Checker) -> (Delivery, Settlement) {
     checker.happened(id, format!("{:?}: {:?} {counts:?}", Instant::now(), delivery.receipt));
     checker.handed_out(id, message.body.reveal(), delivery.redelivered);
     let failure = Failure::transient("boom");
-    let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
+    let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &failure)];
     let settlement = match id.as_bytes().last() {
         Some(b'0') => {
             let reason = Reason::new(Code::from_static("test"), "set aside by a test");
-            Settlement::DeadLetter { reason, attempts }
+            Settlement::DeadLetter { reason, tries }
         }
         Some(b'1'..=b'3') if message.ledger.failed < 2 => {
             checker.delayed(id);
-            Settlement::Retry { after: Duration::from_millis(300), attempts }
+            Settlement::Retry { after: Duration::from_millis(300), tries }
         }
         _ => Settlement::Complete,
     };

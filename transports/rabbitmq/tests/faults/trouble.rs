@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    Attempt, Delivery, ErrorKind, Failure, Message, MessageId, MessageType, QueueAdmin, QueueName,
-    Settlement, SubscribeOptions, Subscription, Transport, TransportError, millis,
+    Delivery, ErrorKind, FailedTry, Failure, Message, MessageId, MessageType, QueueAdmin,
+    QueueName, Settlement, SubscribeOptions, Subscription, Transport, TransportError, millis,
 };
 use bezoar_rabbitmq::{QueueType, RabbitTransport};
 use tokio::time::{Instant, sleep};
@@ -54,8 +54,8 @@ fn kept(delivery: &Delivery) -> Delivery {
 
 fn retry() -> Settlement {
     let failure = Failure::transient("boom");
-    let attempts = vec![Attempt::failed(millis(0), Duration::ZERO, &failure)];
-    Settlement::Retry { after: Duration::ZERO, attempts }
+    let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &failure)];
+    Settlement::Retry { after: Duration::ZERO, tries }
 }
 
 async fn settle(

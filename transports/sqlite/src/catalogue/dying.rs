@@ -1,7 +1,7 @@
 //! A message is set aside: its row, its cause, and the outcome of the replay that had sent it.
 
 use bezoar_core::{
-    Attempt, Code, CorrelationId, FailureKind, Ledger, Message, QueueName, Reason,
+    Code, CorrelationId, FailedTry, FailureKind, Ledger, Message, QueueName, Reason,
     catalogue::{CauseId, Fingerprint},
 };
 use rusqlite::{Connection, params};
@@ -16,7 +16,7 @@ pub(crate) struct Dying<'a> {
     pub(crate) reason: &'a Reason,
     pub(crate) counts: Counts,
     /// See [`last_failure`].
-    pub(crate) last: Option<&'a Attempt>,
+    pub(crate) last: Option<&'a FailedTry>,
 }
 
 /// Whether something went wrong just now.
@@ -32,10 +32,10 @@ pub(crate) enum Arrival {
 /// now, and neither does any if workers died.
 pub(crate) fn last_failure<'a>(
     ledger: &'a Ledger,
-    tries: &'a [Attempt],
+    tries: &'a [FailedTry],
     reason: &Reason,
-) -> Option<&'a Attempt> {
-    let of_now = |last: &&Attempt| {
+) -> Option<&'a FailedTry> {
+    let of_now = |last: &&FailedTry| {
         last.generation == ledger.replayed && *reason.code() != Reason::MAX_DELIVERIES
     };
     tries.last().or_else(|| ledger.last().filter(of_now))
@@ -46,7 +46,7 @@ pub(crate) fn fingerprint<'a>(
     queue: &'a QueueName,
     message: &'a Message,
     reason: &'a Reason,
-    last: Option<&'a Attempt>,
+    last: Option<&'a FailedTry>,
 ) -> Fingerprint<'a> {
     let (kind, code): (_, &Code) =
         last.map_or((FailureKind::Unknown, reason.code()), |last| (last.kind, &last.code));

@@ -14,7 +14,7 @@ const RESULTS: &str = "hospital/results";
 
 /// A dead letter as a broker has it, with one failed attempt.
 fn letter(id: i64, mut message: Message) -> DeadLetter {
-    message.ledger.fail(vec![tried(FailureKind::Transient, "boom", "boom")]);
+    message.ledger.fail(vec![failed_try(FailureKind::Transient, "boom", "boom")]);
     let id = DeadLetterId(id);
     DeadLetter { id, queue: queue(RESULTS), message, reason: reason(), at: millis(5) }
 }

@@ -31,10 +31,9 @@ async fn what_failed_the_same_way_is_one_cause_and_the_largest_is_first() {
 async fn a_message_whose_workers_died_is_grouped_by_that_and_not_by_an_older_failure() {
     let ward = Ward::new().await;
     ward.send("lab", message("a")).await;
-    let attempts = vec![tried(FailureKind::Database, "db.down", "no connection")];
-    ward.settle_all("lab", &Settlement::Retry { after: Duration::ZERO, attempts }).await;
-    let given_up =
-        Settlement::DeadLetter { reason: Reason::max_deliveries(5), attempts: Vec::new() };
+    let tries = vec![failed_try(FailureKind::Database, "db.down", "no connection")];
+    ward.settle_all("lab", &Settlement::Retry { after: Duration::ZERO, tries }).await;
+    let given_up = Settlement::DeadLetter { reason: Reason::max_deliveries(5), tries: Vec::new() };
     ward.settle_all("lab", &given_up).await;
     let entry = ward.latest().await;
     assert_eq!((entry.kind, entry.code), (FailureKind::Unknown, Reason::MAX_DELIVERIES));

@@ -36,8 +36,8 @@ async fn a_retry_in_between_is_no_outcome() {
     let ward = Ward::new().await;
     ward.kill("lab", message("a"), "boom").await;
     let id = ward.run(replay(), everything()).await.id;
-    let attempts = vec![tried(bezoar_core::FailureKind::Transient, "boom", "boom")];
-    ward.settle_all("lab", &Settlement::Retry { after: Duration::ZERO, attempts }).await;
+    let tries = vec![failed_try(bezoar_core::FailureKind::Transient, "boom", "boom")];
+    ward.settle_all("lab", &Settlement::Retry { after: Duration::ZERO, tries }).await;
     ward.settle_all("lab", &Settlement::Release { after: Duration::ZERO }).await;
     let now = ward.operation(id).await;
     assert_eq!((now.state, now.in_flight()), (OperationState::Running, 1));

@@ -83,7 +83,7 @@ async fn act_at_random(ward: &Ward, random: &mut StdRng) {
 async fn settle_some(ward: &Ward, random: &mut StdRng, queue_name: &str) {
     let held = ward.receive(queue_name, random.random_range(1..8)).await;
     for held in held {
-        let attempts = vec![tried(
+        let tries = vec![failed_try(
             FailureKind::ALL[random.random_range(0..8)],
             ["boom", "bang"][random.random_range(0..2)],
             ["no patient 1", "no doctor 2"][random.random_range(0..2)],
@@ -91,10 +91,10 @@ async fn settle_some(ward: &Ward, random: &mut StdRng, queue_name: &str) {
         let after = Duration::from_millis(random.random_range(0..9));
         let how = match random.random_range(0..10) {
             0..=1 => Settlement::Complete,
-            2 => Settlement::Retry { after, attempts },
+            2 => Settlement::Retry { after, tries },
             3 => Settlement::Release { after },
-            4 => Settlement::DeadLetter { reason: Reason::max_deliveries(3), attempts: vec![] },
-            _ => Settlement::DeadLetter { reason: reason(), attempts },
+            4 => Settlement::DeadLetter { reason: Reason::max_deliveries(3), tries: vec![] },
+            _ => Settlement::DeadLetter { reason: reason(), tries },
         };
         ward.settle(queue_name, vec![held], &how).await;
     }

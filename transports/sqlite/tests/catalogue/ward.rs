@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Attempt, Code, CorrelationId, DeadLetterId, Delivery, Failure, FailureKind, ManualClock,
+    Code, CorrelationId, DeadLetterId, Delivery, FailedTry, Failure, FailureKind, ManualClock,
     Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement,
     SubscribeOptions, Transport,
     catalogue::{
@@ -157,9 +157,9 @@ pub(crate) fn typed(id: &str, message_type: &str) -> Message {
     Message { message_type: MessageType::new(message_type).unwrap(), ..message(id) }
 }
 
-pub(crate) fn tried(kind: FailureKind, code: &str, detail: &str) -> Attempt {
+pub(crate) fn failed_try(kind: FailureKind, code: &str, detail: &str) -> FailedTry {
     let failure = Failure::new(kind, detail).with_code(Code::new(code).unwrap());
-    Attempt::failed(millis(1_000), Duration::ZERO, &failure)
+    FailedTry::new(millis(1_000), Duration::ZERO, &failure)
 }
 
 pub(crate) fn reason() -> Reason {
@@ -171,7 +171,7 @@ pub(crate) fn dead(detail: &str) -> Settlement {
 }
 
 pub(crate) fn dead_by(kind: FailureKind, code: &str, detail: &str) -> Settlement {
-    Settlement::DeadLetter { reason: reason(), attempts: vec![tried(kind, code, detail)] }
+    Settlement::DeadLetter { reason: reason(), tries: vec![failed_try(kind, code, detail)] }
 }
 
 pub(crate) fn act(verb: Verb) -> Act {

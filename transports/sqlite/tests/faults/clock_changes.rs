@@ -78,7 +78,7 @@ async fn delays_and_leases_go_on_ending_after_the_clock_was_set_back() {
     clock.0.fetch_add(1_000, Ordering::SeqCst);
     let held = receive(&transport, 9).await;
     assert_eq!(ids(&held), ["delayed before", "delayed after"], "neither is late");
-    settle(&transport, held, |_| Settlement::Retry { after: second, attempts: vec![attempt()] })
+    settle(&transport, held, |_| Settlement::Retry { after: second, tries: vec![failed_try()] })
         .await;
     assert_eq!(ids(&receive(&transport, 9).await), [""; 0]);
     clock.0.fetch_add(1_000, Ordering::SeqCst);

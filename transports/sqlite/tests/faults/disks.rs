@@ -49,7 +49,7 @@ async fn a_store_of_a_given_size_refuses_more_and_lets_what_is_there_be_done() {
     assert!((60..100).contains(&accepted), "{accepted}");
     let held = receive(&transport, 1_000).await;
     assert_eq!(held.len(), accepted);
-    let dead = |_| Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] };
+    let dead = |_| Settlement::DeadLetter { reason: reason(), tries: vec![failed_try()] };
     settle(&transport, held, dead).await;
     transport.discard(&queue(), &DeadLetterIds::All).await.unwrap();
     send(&transport, &message("again", noise(10_000))).await.unwrap();

@@ -59,8 +59,8 @@ async fn stale_settlements(transport: &SqliteTransport) -> Vec<String> {
     };
     let settlements = [
         Settlement::Complete,
-        Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] },
-        Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] },
+        Settlement::Retry { after: Duration::ZERO, tries: vec![failed_try()] },
+        Settlement::DeadLetter { reason: reason(), tries: vec![failed_try()] },
     ];
     let batch = settlements.into_iter().map(|settlement| (stale(), settlement)).collect();
     let mut results = subscription.settle(batch).await;

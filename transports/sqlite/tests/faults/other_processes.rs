@@ -199,7 +199,7 @@ async fn bury_with_canary(transport: &SqliteTransport) {
     let held = receive(transport, 1).await;
     settle(transport, held, |_| Settlement::DeadLetter {
         reason: reason(),
-        attempts: vec![attempt()],
+        tries: vec![failed_try()],
     })
     .await;
 }

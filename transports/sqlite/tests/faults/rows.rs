@@ -80,7 +80,7 @@ async fn a_ledger_at_its_limits_does_not_stop_the_queue() {
     let held = receive(&transport, 1).await;
     settle(&transport, held, |_| Settlement::DeadLetter {
         reason: reason(),
-        attempts: vec![attempt()],
+        tries: vec![failed_try()],
     })
     .await;
     assert_eq!(transport.replay(&queue(), &DeadLetterIds::All).await.unwrap(), 1);
@@ -94,7 +94,7 @@ async fn a_damaged_history_does_not_stop_the_queue() {
     for name in ["damaged", "good"] {
         send(&transport, &message(name, noise(1))).await.unwrap();
     }
-    let retry = |_: usize| Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] };
+    let retry = |_: usize| Settlement::Retry { after: Duration::ZERO, tries: vec![failed_try()] };
     let held = receive(&transport, 2).await;
     settle(&transport, held, retry).await;
     sql(
@@ -112,12 +112,12 @@ async fn a_history_without_counts_is_kept_and_goes_with_its_message() {
     let folder = folder();
     let transport = open_transport(Options::new(file_in(&folder))).await;
     let mut odd = message("odd", noise(1));
-    odd.ledger = Ledger::restored(0, 0, 0, 0, vec![attempt(), attempt()]); // of the same place
+    odd.ledger = Ledger::restored(0, 0, 0, 0, vec![failed_try(), failed_try()]); // of the same place
     send(&transport, &odd).await.unwrap();
     for tries in 2..4 {
         let held = receive(&transport, 1).await;
         assert_eq!(held[0].message.ledger.history().len(), tries);
-        let retry = || Settlement::Retry { after: Duration::ZERO, attempts: vec![attempt()] };
+        let retry = || Settlement::Retry { after: Duration::ZERO, tries: vec![failed_try()] };
         settle(&transport, held, |_| retry()).await;
     }
     let held = receive(&transport, 1).await;
@@ -135,7 +135,7 @@ async fn what_is_left_of_a_message_never_becomes_part_of_another() {
         let held = receive(&transport, 1).await;
         settle(&transport, held, |_| Settlement::Retry {
             after: Duration::ZERO,
-            attempts: vec![attempt()],
+            tries: vec![failed_try()],
         })
         .await;
         let held = receive(&transport, 1).await;

@@ -39,7 +39,7 @@ pub(crate) async fn send_and_handle(
 fn outcome(held: &Delivery) -> Settlement {
     assert!(!held.redelivered && held.message.ledger.acquired == 1, "{held:?}");
     match held.message.id.as_str().ends_with('0') {
-        true => Settlement::DeadLetter { reason: reason(), attempts: vec![attempt()] },
+        true => Settlement::DeadLetter { reason: reason(), tries: vec![failed_try()] },
         false => Settlement::Complete,
     }
 }

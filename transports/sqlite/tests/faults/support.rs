@@ -12,9 +12,9 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Body, DeadLetter, DeadLetterPage, Delivery, Failure, Message, MessageId, MessageType,
-    Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
-    TransportError, millis,
+    Body, DeadLetter, DeadLetterPage, Delivery, FailedTry, Failure, Message, MessageId,
+    MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
+    Subscription, Transport, TransportError, millis,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
 use bytes::Bytes;
@@ -58,8 +58,8 @@ pub(crate) fn sensitive(name: &str) -> Message {
     message(name, CANARY).with_header("name", CANARY)
 }
 
-pub(crate) fn attempt() -> Attempt {
-    Attempt::failed(millis(1_000), Duration::ZERO, &Failure::transient(CANARY))
+pub(crate) fn failed_try() -> FailedTry {
+    FailedTry::new(millis(1_000), Duration::ZERO, &Failure::transient(CANARY))
 }
 
 pub(crate) fn reason() -> Reason {

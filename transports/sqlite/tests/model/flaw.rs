@@ -57,7 +57,7 @@ impl Subscription for Flawed {
             }
             Flaw::CountsReleasesAsNothing => {
                 let uncounted = |settlement| match settlement {
-                    Settlement::Release { after } => Settlement::Retry { after, attempts: vec![] },
+                    Settlement::Release { after } => Settlement::Retry { after, tries: vec![] },
                     other => other,
                 };
                 let batch = batch.into_iter().map(|(held, it)| (held, uncounted(it)));

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    Attempt, Code, ContentType, CorrelationId, Destination, Failure, FailureKind, Ledger,
+    Code, ContentType, CorrelationId, Destination, FailedTry, Failure, FailureKind, Ledger,
     MAX_DELAY, Message, MessageId, MessageType, Outgoing, QueueName, Reason, Settlement,
     UncountedFailure, millis,
 };
@@ -125,7 +125,7 @@ fn message() -> impl Strategy<Value = Message> {
 
 /// Mostly none; otherwise what a message brings along that comes from another transport.
 fn ledger() -> impl Strategy<Value = Ledger> {
-    let event = prop_oneof![Just(None), attempts().prop_map(Some)];
+    let event = prop_oneof![Just(None), tries().prop_map(Some)];
     let lived = (vec(event, 0..4), 0_u32..3, 0_u32..2).prop_map(|(events, lost, replays)| {
         let mut ledger = Ledger::default();
         (0..replays).for_each(|_| ledger.replay());
@@ -134,13 +134,13 @@ fn ledger() -> impl Strategy<Value = Ledger> {
             ledger.acquire();
             match event {
                 None => ledger.release(),
-                Some(attempts) => ledger.fail(attempts),
+                Some(tries) => ledger.fail(tries),
             }
         }
         ledger
     });
     // Somebody knows what failed and has counted nothing.
-    let bare = attempts().prop_map(|attempts| Ledger::restored(0, 0, 0, 0, attempts));
+    let bare = tries().prop_map(|tries| Ledger::restored(0, 0, 0, 0, tries));
     prop_oneof![16 => Just(Ledger::default()), 2 => lived, 1 => bare]
 }
 
@@ -148,9 +148,9 @@ fn settlement() -> impl Strategy<Value = Settlement> {
     let reason = (code(), text()).prop_map(|(code, text)| Reason::new(code, text));
     prop_oneof![
         2 => Just(Settlement::Complete),
-        3 => (delay(), attempts()).prop_map(|(after, attempts)| Settlement::Retry { after, attempts }),
-        4 => (reason, attempts())
-            .prop_map(|(reason, attempts)| Settlement::DeadLetter { reason, attempts }),
+        3 => (delay(), tries()).prop_map(|(after, tries)| Settlement::Retry { after, tries }),
+        4 => (reason, tries())
+            .prop_map(|(reason, tries)| Settlement::DeadLetter { reason, tries }),
         2 => delay().prop_map(|after| Settlement::Release { after }),
         2 => (delay(), uncounted())
             .prop_map(|(after, failure)| Settlement::Uncounted { after, failure }),
@@ -168,15 +168,15 @@ fn code() -> impl Strategy<Value = Code> {
 }
 
 /// None if no handler ran, several if one was tried again at once, now and then more than a ledger keeps.
-fn attempts() -> impl Strategy<Value = Vec<Attempt>> {
-    prop_oneof![20 => vec(attempt(), 0..3), 1 => vec(attempt(), 25..40)]
+fn tries() -> impl Strategy<Value = Vec<FailedTry>> {
+    prop_oneof![20 => vec(failed_try(), 0..3), 1 => vec(failed_try(), 25..40)]
 }
 
-fn attempt() -> impl Strategy<Value = Attempt> {
+fn failed_try() -> impl Strategy<Value = FailedTry> {
     let parts = (select(&FailureKind::ALL), code(), text(), 0_u64..5_000, 0_i64..100_000);
     parts.prop_map(|(kind, code, detail, took, at)| {
         let failure = Failure::new(kind, detail).with_code(code);
-        Attempt::failed(millis(at), Duration::from_millis(took), &failure)
+        FailedTry::new(millis(at), Duration::from_millis(took), &failure)
     })
 }
 

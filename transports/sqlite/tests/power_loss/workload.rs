@@ -11,9 +11,9 @@ use std::{
 };
 
 use bezoar_core::{
-    Attempt, Code, DeadLetter, DeadLetterIds, DeadLetterPage, Delivery, Failure, Ledger, Outgoing,
-    QueueAdmin, Reason, Settlement, SubscribeOptions, Subscription, Transport, UncountedFailure,
-    millis,
+    Code, DeadLetter, DeadLetterIds, DeadLetterPage, Delivery, FailedTry, Failure, Ledger,
+    Outgoing, QueueAdmin, Reason, Settlement, SubscribeOptions, Subscription, Transport,
+    UncountedFailure, millis,
 };
 use bezoar_sqlite::{SqliteTransport, Synchronous};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -167,14 +167,14 @@ impl Workload {
 
 /// What becomes of a delivery; `None` keeps it leased.
 fn decide(random: &mut StdRng) -> Option<Settlement> {
-    let attempts = vec![Attempt::failed(millis(1), HOUR, &Failure::transient("a long story"))];
+    let tries = vec![FailedTry::new(millis(1), HOUR, &Failure::transient("a long story"))];
     Some(match random.random_range(0..100) {
         0..45 => Settlement::Complete,
-        45..70 => Settlement::Retry { after: Duration::ZERO, attempts },
-        70..76 => Settlement::Retry { after: HOUR, attempts },
+        45..70 => Settlement::Retry { after: Duration::ZERO, tries },
+        70..76 => Settlement::Retry { after: HOUR, tries },
         76..85 => {
             let reason = Reason::new(Code::UNKNOWN, "it did not work");
-            Settlement::DeadLetter { reason, attempts }
+            Settlement::DeadLetter { reason, tries }
         }
         85..92 => Settlement::Release { after: Duration::ZERO },
         92..96 => {

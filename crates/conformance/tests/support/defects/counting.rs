@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use bezoar_core::{Attempt, Detail, Failure, FailureKind, HISTORY_LIMIT, Settlement, millis};
+use bezoar_core::{Detail, FailedTry, Failure, FailureKind, HISTORY_LIMIT, Settlement, millis};
 
 use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, received, settled};
 
@@ -29,7 +29,7 @@ pub(crate) fn controls() -> Vec<Control> {
         ),
         Control::new(
             "forgets why a message is retried",
-            || attempts(Vec::clear),
+            || tries(Vec::clear),
             &[
                 "attempts::a_failure_is_counted_and_remembered",
                 "dead_letters::the_ledger_is_kept",
@@ -41,7 +41,7 @@ pub(crate) fn controls() -> Vec<Control> {
             || {
                 settled(|said| {
                     if let Settlement::Release { after } = *said {
-                        *said = Settlement::Retry { after, attempts: vec![made_up()] };
+                        *said = Settlement::Retry { after, tries: vec![made_up()] };
                     }
                 })
             },
@@ -49,13 +49,13 @@ pub(crate) fn controls() -> Vec<Control> {
         ),
         Control::new(
             "remembers only the last try of an attempt",
-            || attempts(|tries| drop(tries.drain(..tries.len().saturating_sub(1)))),
+            || tries(|tries| drop(tries.drain(..tries.len().saturating_sub(1)))),
             &["attempts::tries_of_one_attempt_share_its_number"],
         ),
         Control::new(
             "counts a failure where no handler ran",
             || {
-                attempts(|tries| {
+                tries(|tries| {
                     if tries.is_empty() {
                         tries.push(made_up());
                     }
@@ -65,13 +65,13 @@ pub(crate) fn controls() -> Vec<Control> {
         ),
         Control::new(
             "forgets the kind of a failure",
-            || attempts(|tries| tries.iter_mut().for_each(|a| a.kind = FailureKind::Unknown)),
+            || tries(|tries| tries.iter_mut().for_each(|a| a.kind = FailureKind::Unknown)),
             &["attempts::every_kind_of_failure_comes_back"],
         ),
         Control::new(
             "cuts details short",
             || {
-                attempts(|tries| {
+                tries(|tries| {
                     for attempt in tries {
                         let start = attempt.detail.reveal().chars().take(256).collect();
                         attempt.detail = Detail::new(start);
@@ -151,16 +151,16 @@ pub(crate) fn controls() -> Vec<Control> {
 }
 
 /// Changes the tries that are recorded.
-fn attempts(change: fn(&mut Vec<Attempt>)) -> Twist {
+fn tries(change: fn(&mut Vec<FailedTry>)) -> Twist {
     settled(move |said| {
-        if let Settlement::Retry { attempts, .. } | Settlement::DeadLetter { attempts, .. } = said {
-            change(attempts);
+        if let Settlement::Retry { tries, .. } | Settlement::DeadLetter { tries, .. } = said {
+            change(tries);
         }
     })
 }
 
-fn made_up() -> Attempt {
-    Attempt::failed(millis(0), Duration::ZERO, &Failure::transient("made up"))
+fn made_up() -> FailedTry {
+    FailedTry::new(millis(0), Duration::ZERO, &Failure::transient("made up"))
 }
 
 #[derive(Debug)]
@@ -170,10 +170,10 @@ struct StopsToCount;
 impl Defect for StopsToCount {
     async fn settle(&self, open: &Opened, mut batch: Settlements) -> Outcomes {
         for (held, said) in &mut batch {
-            if let Settlement::Retry { attempts, .. } = said
+            if let Settlement::Retry { tries, .. } = said
                 && held.message.ledger.history().len() >= HISTORY_LIMIT
             {
-                attempts.clear();
+                tries.clear();
             }
         }
         open.inner.settle(batch).await

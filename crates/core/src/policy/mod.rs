@@ -1,138 +1,24 @@
 //! What to do after a failure: a pure function from ledger and failure to a decision.
 
+mod backoff;
+mod decision;
+
 use std::time::Duration;
 
 use rand::Rng;
 
-use crate::{Code, Failure, Invalid, Ledger, Reason};
+use self::backoff::chance;
+pub use self::{
+    backoff::{Backoff, Jitter},
+    decision::{Decision, Verdict},
+};
+use crate::{Failure, Invalid, Ledger, Reason};
 
 /// The longest delay before jitter that a policy can ask for: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The longest wait that a failure's `retry_after` can ask for: a day.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How delays grow from retry to retry.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Backoff {
-    /// The same delay each time.
-    Fixed {
-        /// The delay.
-        delay: Duration,
-    },
-    /// `first`, `first + step`, `first + 2 × step` …
-    Linear {
-        /// The delay before the first retry.
-        first: Duration,
-        /// What is added each time.
-        step: Duration,
-    },
-    /// `first`, `first × multiplier`, `first × multiplier²` …
-    Exponential {
-        /// The delay before the first retry.
-        first: Duration,
-        /// By what it is multiplied each time; at least 1.
-        multiplier: f64,
-    },
-}
-
-impl Backoff {
-    /// base² minutes, base³ minutes …: 4, 8, 16 minutes for base 2.
-    pub fn powers_of_minutes(base: u32) -> Self {
-        let minutes = u64::from(base).saturating_mul(u64::from(base));
-        Self::Exponential {
-            first: Duration::from_secs(minutes.saturating_mul(60)),
-            multiplier: f64::from(base),
-        }
-    }
-
-    /// The delay before retry number `retry` (from 1), in seconds; infinite where it is beyond all bounds.
-    fn seconds(self, retry: u32) -> f64 {
-        let before = f64::from(retry.saturating_sub(1));
-        match self {
-            Self::Fixed { delay } => delay.as_secs_f64(),
-            Self::Linear { first, step } => first.as_secs_f64() + step.as_secs_f64() * before,
-            Self::Exponential { first, .. } if first.is_zero() => 0.0,
-            Self::Exponential { first, multiplier } => {
-                first.as_secs_f64() * multiplier.powf(before)
-            }
-        }
-    }
-
-    fn check(self) -> Result<(), Invalid> {
-        match self {
-            Self::Exponential { multiplier, .. } if !(1.0..=1000.0).contains(&multiplier) => Err(
-                Invalid::new("multiplier", format!("is {multiplier}, from 1 to 1000 is accepted")),
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// How chance changes a delay, so that messages that failed together do not return together.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Jitter {
-    /// Not at all.
-    None,
-    /// By up to this factor (0 to 1) in either direction.
-    Symmetric(f64),
-    /// By up to this factor (0 to 1), longer only.
-    Lengthening(f64),
-    /// Anything from nothing to the whole delay.
-    Full,
-}
-
-impl Jitter {
-    /// The factor for a `chance` in [0, 1).
-    fn factor(self, chance: f64) -> f64 {
-        match self {
-            Self::None => 1.0,
-            Self::Symmetric(most) => 1.0 + most * (2.0 * chance - 1.0),
-            Self::Lengthening(most) => 1.0 + most * chance,
-            Self::Full => chance,
-        }
-    }
-
-    /// The factor that no chance exceeds.
-    fn largest(self) -> f64 {
-        match self {
-            Self::None | Self::Full => 1.0,
-            Self::Symmetric(most) | Self::Lengthening(most) => 1.0 + most,
-        }
-    }
-
-    fn check(self) -> Result<(), Invalid> {
-        match self {
-            Self::Symmetric(most) | Self::Lengthening(most) if !(0.0..=1.0).contains(&most) => {
-                Err(Invalid::new("jitter", format!("is {most}, from 0 to 1 is accepted")))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What is to become of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Another attempt, not before this delay has passed.
-    Retry {
-        /// The delay, jitter included.
-        after: Duration,
-    },
-    /// No more attempts.
-    DeadLetter,
-}
-
-/// A verdict with what a person wants to know about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// Retry or dead-letter.
-    pub verdict: Verdict,
-    /// How many retries there will have been: one more for a retry, as before for a dead letter.
-    pub retry_count: u32,
-    /// "retry 2 of 3", "max retries (3) exhausted", "non-retryable error: permanent".
-    pub reason: Reason,
-}
 
 /// How often and when a failed message is tried again. Always a valid one: its constructor checks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -267,40 +153,13 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A number in [0, 1) with the 53 bits that a float holds.
-fn chance(random: &mut impl Rng) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    let bits = (random.next_u64() >> 11) as f64;
-    bits / 9_007_199_254_740_992.0
-}
-
-impl Reason {
-    fn retry(number: u32, of: u32) -> Self {
-        Self::new(Self::RETRY, format!("retry {number} of {of}"))
-    }
-
-    fn exhausted(max_retries: u32) -> Self {
-        Self::new(Self::EXHAUSTED, format!("max retries ({max_retries}) exhausted"))
-    }
-
-    fn not_retryable(failure: &Failure) -> Self {
-        if failure.code == Code::UNDECODABLE {
-            return Self::undecodable();
-        }
-        if failure.code == Code::NO_HANDLER {
-            return Self::new(Code::NO_HANDLER, "no handler for this type of message");
-        }
-        Self::new(Self::NOT_RETRYABLE, format!("non-retryable error: {}", failure.kind))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use rand::{SeedableRng, rngs::StdRng};
 
     use super::*;
-    use crate::FailureKind;
+    use crate::{Code, FailureKind};
 
     fn failed(times: u32) -> Ledger {
         Ledger::restored(times, times, 0, 0, vec![])

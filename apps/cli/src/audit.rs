@@ -6,7 +6,7 @@ mod verify;
 
 use anyhow::Result;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -22,7 +22,7 @@ enum Command {
     Verify(verify::Arguments),
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     match arguments.command {
         Command::List(arguments) => list::run(arguments, client).await,
         Command::Verify(arguments) => verify::run(arguments, client).await,

@@ -24,7 +24,7 @@ use anyhow::Result;
 use bezoar::{QueueName, Shutdown};
 use bezoar_gateway::config::human::size;
 
-use self::target::Target;
+use self::target::BenchTarget;
 use crate::{client::Connection, output};
 
 /// The largest body that a gateway accepts without configuration.
@@ -73,29 +73,29 @@ pub(crate) struct Arguments {
 }
 
 fn size_bytes(text: &str) -> Result<usize, String> {
-    let bytes = size::parse(text).map_err(|refusal| refusal.remedy)?;
+    let bytes = size::parse(text).map_err(|invalid| invalid.remedy)?;
     let fits = (1..=SIZE_LIMIT_BYTES).contains(&bytes).then_some(bytes);
     fits.and_then(|bytes| bytes.try_into().ok()).ok_or("from 1B to 16MiB".to_owned())
 }
 
 /// When to stop sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum SendLimit {
     Messages(u64),
     Time(Duration),
 }
 
 impl Arguments {
-    fn limit(&self) -> Limit {
+    fn limit(&self) -> SendLimit {
         match self.messages {
-            Some(messages) => Limit::Messages(messages),
-            None => Limit::Time(Duration::from_secs(self.seconds.unwrap_or(10))),
+            Some(messages) => SendLimit::Messages(messages),
+            None => SendLimit::Time(Duration::from_secs(self.seconds.unwrap_or(10))),
         }
     }
 }
 
 pub(crate) async fn run(arguments: Arguments, connection: &Connection) -> Result<()> {
-    let target = Target::find(&arguments, connection).await?;
+    let target = BenchTarget::find(&arguments, connection).await?;
     let stop = Shutdown::default();
     // The first Ctrl-C ends the load and reports, the second one ends it all.
     let report = tokio::select! {

@@ -4,9 +4,9 @@
 use anyhow::{Result, bail};
 use bezoar::{QueueName, Severity};
 use bezoar_gateway::{
+    broker_topology,
     config::{self, Config},
-    doctor,
-    endpoint::{Client, ClientOptions},
+    endpoint::{ClientOptions, EndpointClient},
 };
 
 use crate::up::{BadConfiguration, Configuration};
@@ -58,12 +58,12 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
         println!("store {}: will be made at the first start", path.display());
     }
     let network = config.network.rule(&config.server);
-    let client = Client::new(ClientOptions { network, ..ClientOptions::default() });
+    let client = EndpointClient::new(ClientOptions { network, ..ClientOptions::default() });
     for route in &config.routes {
         match client.reach(&route.to).await {
             Ok(()) => println!("route {}: {} can be reached", route.name, route.to.origin()),
-            Err(trouble) => println!(
-                "warning: route {}: {} cannot be reached: {trouble}",
+            Err(error) => println!(
+                "warning: route {}: {} cannot be reached: {error}",
                 route.name,
                 route.to.origin()
             ),
@@ -75,7 +75,7 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
 /// Says what is wrong with the queues of brokers, and what to do about it.
 async fn examine(config: &Config) -> Result<()> {
     let mut wrong = 0;
-    for doctor::Examined { queue, outcome } in doctor::examine(config).await? {
+    for broker_topology::CheckedQueue { queue, outcome } in broker_topology::check(config).await? {
         match outcome {
             Err(why) => {
                 wrong += 1;
@@ -108,7 +108,7 @@ fn word(severity: Severity) -> &'static str {
 /// Makes what queues of brokers need and lack.
 pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     let config = arguments.configuration.load()?.config;
-    let queues = doctor::provision(&config, arguments.queue.as_ref()).await?;
+    let queues = broker_topology::provision(&config, arguments.queue.as_ref()).await?;
     if queues.is_empty() {
         println!("no queue of a broker is configured; those of the store are made at its start");
     }

@@ -33,7 +33,7 @@ pub(crate) use connection::Connection;
 pub(crate) use download::Download;
 pub(crate) use error::ClientError;
 pub(crate) use problem::Problem;
-pub(crate) use reply::Reply;
+pub(crate) use reply::ApiReply;
 pub(crate) use retry::Retry;
 pub(crate) use url::{Url, encode, path};
 
@@ -58,14 +58,14 @@ const WITH_BODY: Bounds =
     Bounds { deadline: BODY_DEADLINE, reply_bytes: reply::LIMIT_WITH_BODY_BYTES };
 
 /// Speaks with one gateway over connections that are kept.
-pub(crate) struct Client {
+pub(crate) struct ApiClient {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: Url,
     token: Option<HeaderValue>,
     answered: AtomicBool,
 }
 
-impl Client {
+impl ApiClient {
     /// A client without connections yet.
     pub(crate) fn new(url: Url, token: Option<HeaderValue>) -> anyhow::Result<Self> {
         let http = legacy::Client::builder(TokioExecutor::new())
@@ -81,24 +81,24 @@ impl Client {
     }
 
     /// Asks for something.
-    pub(crate) async fn get(&self, path: &str) -> Result<Reply, ClientError> {
+    pub(crate) async fn get(&self, path: &str) -> Result<ApiReply, ClientError> {
         let request = self.request(Method::GET, path, HeaderMap::new(), Bytes::new());
         self.exchange(request, SHORT).await
     }
 
     /// Has something done that needs no more than its path.
-    pub(crate) async fn post(&self, path: &str) -> Result<Reply, ClientError> {
+    pub(crate) async fn post(&self, path: &str) -> Result<ApiReply, ClientError> {
         let request = self.request(Method::POST, path, HeaderMap::new(), Bytes::new());
         self.exchange(request, SHORT).await
     }
 
     /// Has something done that is said in JSON.
-    pub(crate) async fn order(&self, path: &str, what: &Value) -> Result<Reply, ClientError> {
+    pub(crate) async fn order(&self, path: &str, what: &Value) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), LONG).await
     }
 
     /// The same where the answer holds a body, which may be large.
-    pub(crate) async fn reveal(&self, path: &str, what: &Value) -> Result<Reply, ClientError> {
+    pub(crate) async fn reveal(&self, path: &str, what: &Value) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), WITH_BODY).await
     }
 
@@ -120,7 +120,7 @@ impl Client {
         path: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Reply, ClientError> {
+    ) -> Result<ApiReply, ClientError> {
         self.exchange(self.request(Method::POST, path, headers, body), LONG).await
     }
 
@@ -151,11 +151,11 @@ impl Client {
         &self,
         request: Request<Full<Bytes>>,
         bounds: Bounds,
-    ) -> Result<Reply, ClientError> {
+    ) -> Result<ApiReply, ClientError> {
         let answer = timeout(bounds.deadline, async {
             let response = self.respond(request).await?;
             match response.status().is_success() {
-                true => self.read(response, bounds).await.map(Reply::new),
+                true => self.read(response, bounds).await.map(ApiReply::new),
                 false => Err(self.refused(response, bounds).await),
             }
         });
@@ -205,8 +205,8 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for ApiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("ApiClient").field("url", &self.url).finish_non_exhaustive()
     }
 }

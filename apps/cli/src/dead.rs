@@ -4,13 +4,13 @@
 mod ack;
 mod approve;
 mod causes;
+mod dead_letter;
 mod discard;
 mod edit;
 mod export;
 mod filter;
 mod follow;
 mod import;
-mod letter;
 mod list;
 mod on_broker;
 mod operation;
@@ -24,7 +24,7 @@ mod timeline;
 
 use anyhow::Result;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -60,7 +60,7 @@ enum Command {
     Import(import::Arguments),
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     match arguments.command {
         Command::List(arguments) => list::run(arguments, client).await,
         Command::Causes(arguments) => causes::run(arguments, client).await,

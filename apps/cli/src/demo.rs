@@ -7,11 +7,11 @@
 //! | `archive.rs` | the endpoint, and what it answers |
 //! | `operator.rs` | who replays what was set aside |
 //! | `watcher.rs` | what the gateway's API shows meanwhile |
-//! | `account.rs` | how many messages are where |
+//! | `message_counts.rs` | how many messages are where |
 //! | `narrator.rs` | how it is told |
 
-mod account;
 mod archive;
+mod message_counts;
 mod narrator;
 mod operator;
 mod traffic;
@@ -28,8 +28,10 @@ use anyhow::{Result, bail};
 use bezoar::Shutdown;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use self::{account::Account, archive::Archive, narrator::Narrator};
-use crate::{client::Client, endpoint::Endpoint, route, sandbox::Sandbox};
+use self::{archive::Archive, message_counts::MessageCounts, narrator::Narrator};
+use crate::{
+    client::ApiClient, local_endpoint::LocalEndpoint, route, temporary_gateway::TemporaryGateway,
+};
 
 /// How long messages that are on their way may take at the end.
 const GRACE: Duration = Duration::from_secs(3);
@@ -51,7 +53,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let endpoint = {
         let archive = archive.clone();
         let answer = move |request| archive.clone().answer(request);
-        Endpoint::start(loopback(0), answer).await?
+        LocalEndpoint::start(loopback(0), answer).await?
     };
     let sandbox = start(configuration(endpoint.address)).await?;
     narrator.introduce(&sandbox.url(), &sandbox.token_file(), seconds);
@@ -66,10 +68,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
 }
 
 /// On the address that people know, if it is free.
-async fn start(configuration: String) -> Result<Sandbox> {
-    match Sandbox::start(loopback(8420), configuration.clone()).await {
+async fn start(configuration: String) -> Result<TemporaryGateway> {
+    match TemporaryGateway::start(loopback(8420), configuration.clone()).await {
         Ok(sandbox) => Ok(sandbox),
-        Err(_) => Sandbox::start(loopback(0), configuration).await,
+        Err(_) => TemporaryGateway::start(loopback(0), configuration).await,
     }
 }
 
@@ -99,7 +101,7 @@ fn configuration(archive: SocketAddr) -> String {
 
 /// Traffic, trouble and what comes of both; then the sum.
 async fn tell(
-    client: &Client,
+    client: &ApiClient,
     archive: &Archive,
     narrator: &Narrator,
     seconds: Option<u32>,
@@ -121,13 +123,13 @@ async fn tell(
     // Whoever sends by hand may go on until the routes take no more.
     let _ = timeout(GRACE, delivered(client)).await;
     for (name, _) in traffic::ROUTES {
-        route::give(route::Order::Pause, name, client).await?;
+        route::send_command(route::RouteCommand::Pause, name, client).await?;
     }
     summarize(client, narrator).await
 }
 
 /// What happens to the archive, in rounds; without an end if there is none.
-async fn act(client: &Client, archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
+async fn act(client: &ApiClient, archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
     let round = seconds.map_or(ROUND, |seconds| Duration::from_secs(seconds.into()));
     loop {
         sleep(round.mul_f64(0.25)).await;
@@ -147,22 +149,22 @@ async fn act(client: &Client, archive: &Archive, narrator: &Narrator, seconds: O
 }
 
 /// Waits until nothing is on its way.
-async fn delivered(client: &Client) -> Result<()> {
-    while Account::read(client).await?.moving > 0 {
+async fn delivered(client: &ApiClient) -> Result<()> {
+    while MessageCounts::read(client).await?.moving > 0 {
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }
 
 /// Accepted is delivered, waiting or dead: nothing is lost, nothing is there twice.
-async fn summarize(client: &Client, narrator: &Narrator) -> Result<()> {
+async fn summarize(client: &ApiClient, narrator: &Narrator) -> Result<()> {
     let started = Instant::now();
     loop {
-        let account = Account::read(client).await?;
+        let counts = MessageCounts::read(client).await?;
         // A message may be stored as done a moment before it is counted as delivered.
-        if account.adds_up() || started.elapsed() > GRACE {
-            narrator.conclude(&account, &watcher::causes(client).await?);
-            if !account.adds_up() {
+        if counts.adds_up() || started.elapsed() > GRACE {
+            narrator.conclude(&counts, &watcher::causes(client).await?);
+            if !counts.adds_up() {
                 bail!("the numbers do not add up: this is a defect, please report it");
             }
             return Ok(());

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
 /// Succeeds if it can; needs no token and says nothing then.
-pub(crate) async fn run(_: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(_: Arguments, client: &ApiClient) -> Result<()> {
     client.get("/readyz").await?;
     Ok(())
 }

@@ -7,25 +7,25 @@ mod client;
 mod dead;
 mod demo;
 mod duration;
-mod endpoint;
-mod figures;
 mod health;
+mod humanize;
+mod local_endpoint;
 mod manual;
 mod notify;
 mod output;
 mod private_file;
 mod prompt;
+mod queue_status;
 mod queues;
 mod reason;
 mod route;
-mod sandbox;
 mod send;
 mod shell;
 mod table;
+mod temporary_gateway;
 mod top;
 mod up;
 mod whoami;
-mod words;
 
 use std::process::ExitCode;
 
@@ -114,8 +114,12 @@ async fn run(command: Command, connection: &client::Connection) -> anyhow::Resul
         Command::Top(arguments) => top::run(arguments, &client()?).await,
         Command::Dead(arguments) => dead::run(arguments, &client()?).await,
         Command::Audit(arguments) => audit::run(arguments, &client()?).await,
-        Command::Pause(arguments) => route::run(route::Order::Pause, arguments, &client()?).await,
-        Command::Resume(arguments) => route::run(route::Order::Resume, arguments, &client()?).await,
+        Command::Pause(arguments) => {
+            route::run(route::RouteCommand::Pause, arguments, &client()?).await
+        }
+        Command::Resume(arguments) => {
+            route::run(route::RouteCommand::Resume, arguments, &client()?).await
+        }
         Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,
         Command::Health(arguments) => health::run(arguments, &client()?).await,
         Command::Bench(arguments) => bench::run(arguments, connection).await,

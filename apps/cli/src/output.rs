@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::client::Reply;
+use crate::client::ApiReply;
 
 /// Writes data. Colours stay only on a terminal, and not with `NO_COLOR`.
 ///
@@ -22,7 +22,7 @@ pub(crate) fn print(text: &str) -> Result<bool> {
 }
 
 /// Writes the gateway's JSON: as it came for programs, indented for people.
-pub(crate) fn print_json(reply: &Reply) -> Result<bool> {
+pub(crate) fn print_json(reply: &ApiReply) -> Result<bool> {
     if io::stdout().is_terminal() {
         let value: serde_json::Value = reply.parse()?;
         return print(&format!("{value:#}\n"));

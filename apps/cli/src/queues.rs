@@ -9,11 +9,10 @@ use anyhow::Result;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    client::{Client, Reply},
-    figures::{self, Condition, Figures},
-    output,
+    client::{ApiClient, ApiReply},
+    humanize, output,
+    queue_status::{self, Condition, QueueStatus},
     table::{ALARM, Cell, Lean, Table, WARNING},
-    words,
 };
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -43,22 +42,22 @@ pub(crate) struct Arguments {
     watch: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     if arguments.watch {
         return watch(&arguments, client).await;
     }
-    show(&arguments, &figures::ask(client).await?).map(drop)
+    show(&arguments, &queue_status::fetch(client).await?).map(drop)
 }
 
 /// Shows it again and again, also after the gateway was away for a while.
-async fn watch(arguments: &Arguments, client: &Client) -> Result<()> {
-    show(arguments, &figures::ask(client).await?)?;
+async fn watch(arguments: &Arguments, client: &ApiClient) -> Result<()> {
+    show(arguments, &queue_status::fetch(client).await?)?;
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await; // the first comes at once
     loop {
         ticks.tick().await;
-        let reads_on = match figures::ask(client).await {
+        let reads_on = match queue_status::fetch(client).await {
             Ok(reply) => clear(arguments)? && show(arguments, &reply)?,
             Err(error) => {
                 output::say(&format!("{:#}", anyhow::Error::new(error)));
@@ -79,43 +78,43 @@ fn clear(arguments: &Arguments) -> Result<bool> {
     }
 }
 
-fn show(arguments: &Arguments, reply: &Reply) -> Result<bool> {
+fn show(arguments: &Arguments, reply: &ApiReply) -> Result<bool> {
     if arguments.json {
         return output::print_json(reply);
     }
-    let all: Vec<Figures> = reply.parse()?;
+    let all: Vec<QueueStatus> = reply.parse()?;
     if all.is_empty() {
         output::say("there are no queues that you may see");
     }
     output::print(&table(&all).render())
 }
 
-fn table(all: &[Figures]) -> Table {
+fn table(all: &[QueueStatus]) -> Table {
     let mut table = Table::new(COLUMNS);
-    for figures in all {
+    for status in all {
         table.push([
-            figures.queue.as_str().into(),
-            words::count_or_unknown(figures.ready).into(),
-            words::count_or_unknown(figures.delayed).into(),
-            words::count_or_unknown(figures.in_flight).into(),
-            dead(figures),
-            figures.oldest_ready().into(),
-            figures.oldest_dead().into(),
-            figures.per_second().into(),
-            figures.leads_to().into(),
-            state(figures),
+            status.queue.as_str().into(),
+            humanize::count_or_unknown(status.ready).into(),
+            humanize::count_or_unknown(status.delayed).into(),
+            humanize::count_or_unknown(status.in_flight).into(),
+            dead(status),
+            status.oldest_ready().into(),
+            status.oldest_dead().into(),
+            status.per_second().into(),
+            status.leads_to().into(),
+            state(status),
         ]);
     }
     table
 }
 
-fn dead(figures: &Figures) -> Cell {
-    let text = words::count_or_unknown(figures.dead);
-    if figures.dead > Some(0) { Cell::styled(&text, ALARM) } else { text.into() }
+fn dead(status: &QueueStatus) -> Cell {
+    let text = humanize::count_or_unknown(status.dead);
+    if status.dead > Some(0) { Cell::styled(&text, ALARM) } else { text.into() }
 }
 
-fn state(figures: &Figures) -> Cell {
-    match figures.state() {
+fn state(status: &QueueStatus) -> Cell {
+    match status.state() {
         (Condition::Fine, words) => words.into(),
         (Condition::HeldBack, words) => Cell::styled(&words, WARNING),
         (Condition::Down, words) => Cell::styled(&words, ALARM),

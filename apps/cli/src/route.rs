@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use crate::{
-    client::{Client, ClientError, Reply, path},
+    client::{ApiClient, ApiReply, ClientError, path},
     output,
 };
 
@@ -19,14 +19,14 @@ pub(crate) struct Arguments {
 
 /// What a route should do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum RouteCommand {
     /// Take no more messages; they wait.
     Pause,
     /// Take messages again.
     Resume,
 }
 
-impl Order {
+impl RouteCommand {
     /// The word for it, in commands and in the API.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -37,23 +37,31 @@ impl Order {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RouteState {
     route: String,
     paused: bool,
 }
 
-pub(crate) async fn run(order: Order, arguments: Arguments, client: &Client) -> Result<()> {
-    let reply = give(order, &arguments.route, client).await?;
+pub(crate) async fn run(
+    command: RouteCommand,
+    arguments: Arguments,
+    client: &ApiClient,
+) -> Result<()> {
+    let reply = send_command(command, &arguments.route, client).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let answer: Answer = reply.parse()?;
-    let words = if answer.paused { "is paused; its messages wait" } else { "takes messages" };
-    output::say(&format!("the route {} {words}", answer.route));
+    let state: RouteState = reply.parse()?;
+    let words = if state.paused { "is paused; its messages wait" } else { "takes messages" };
+    output::say(&format!("the route {} {words}", state.route));
     Ok(())
 }
 
 /// Has a route do it. Doing it again changes nothing.
-pub(crate) async fn give(order: Order, route: &str, client: &Client) -> Result<Reply, ClientError> {
-    client.post(&path(["v1", "routes", route, order.as_str()])).await
+pub(crate) async fn send_command(
+    command: RouteCommand,
+    route: &str,
+    client: &ApiClient,
+) -> Result<ApiReply, ClientError> {
+    client.post(&path(["v1", "routes", route, command.as_str()])).await
 }

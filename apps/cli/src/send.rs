@@ -1,14 +1,14 @@
 //! `bezoar send`: one message, or every line of an input as one.
 
 mod batch;
-mod delivered;
+mod batch_outcome;
+mod body_source;
 mod envelope;
-mod failures;
+mod failed_lines;
 mod lines;
 mod progress;
-mod pump;
-mod source;
-mod tally;
+mod send_lines;
+mod summary;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -19,9 +19,9 @@ use clap::error::ErrorKind;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use self::{envelope::Envelope, source::Source};
+use self::{body_source::BodySource, envelope::Envelope};
 use crate::{
-    client::{Client, ClientError, Reply, Retry, path},
+    client::{ApiClient, ApiReply, ClientError, Retry, path},
     duration, output,
 };
 
@@ -55,16 +55,16 @@ pub(crate) struct Arguments {
 
 /// Sends messages that are alike in all but their ids and bodies.
 struct Sender<'a> {
-    client: &'a Client,
+    client: &'a ApiClient,
     queue: QueueName,
     id: Option<MessageId>,
     envelope: Envelope,
     retry_for: Duration,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let source =
-        Source::choose(arguments.file, arguments.body).unwrap_or_else(|words| misused(words));
+        BodySource::choose(arguments.file, arguments.body).unwrap_or_else(|words| misused(words));
     let envelope = Envelope::new(arguments.envelope).unwrap_or_else(|words| misused(&words));
     let Arguments { queue, id, retry_for, .. } = arguments;
     if let Some(problem) = id.as_ref().and_then(problem_of_id) {
@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
     }
     let sender = Sender { client, queue, id, envelope, retry_for };
     match (arguments.lines, arguments.json) {
-        (true, json) => pump::run(&sender, source, json).await,
+        (true, json) => send_lines::run(&sender, source, json).await,
         (false, json) => one(&sender, &source, json).await,
     }
 }
@@ -91,7 +91,7 @@ fn problem_of_id(id: &MessageId) -> Option<&'static str> {
     (id.as_str().len() > LIMIT_BYTES).then_some("--id is longer than 234 bytes")
 }
 
-async fn one(sender: &Sender<'_>, source: &Source, json: bool) -> Result<()> {
+async fn one(sender: &Sender<'_>, source: &BodySource, json: bool) -> Result<()> {
     #[derive(Deserialize)]
     struct Accepted {
         id: String,
@@ -111,7 +111,7 @@ async fn one(sender: &Sender<'_>, source: &Source, json: bool) -> Result<()> {
 
 impl Sender<'_> {
     /// The same id each time, so that a message whose answer was lost is accepted once.
-    async fn send_patiently(&self, id: &MessageId, body: Bytes) -> Result<Reply, ClientError> {
+    async fn send_patiently(&self, id: &MessageId, body: Bytes) -> Result<ApiReply, ClientError> {
         let mut retry = Retry::new(self.retry_for);
         loop {
             match self.send(id, body.clone()).await {
@@ -121,7 +121,7 @@ impl Sender<'_> {
         }
     }
 
-    async fn send(&self, id: &MessageId, body: Bytes) -> Result<Reply, ClientError> {
+    async fn send(&self, id: &MessageId, body: Bytes) -> Result<ApiReply, ClientError> {
         let headers = self.envelope.headers(id, &body);
         self.client
             .upload(&path(["v1", "queues", self.queue.as_str(), "messages"]), headers, body)

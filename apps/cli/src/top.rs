@@ -18,13 +18,13 @@ use tokio::{
 };
 
 use self::{
-    board::{Board, Wish},
+    board::{Board, KeyAction},
     screen::Screen,
 };
 use crate::{
-    client::{Client, ClientError},
-    figures::{self, Figures},
-    route::{self, Order},
+    client::{ApiClient, ClientError},
+    queue_status::{self, QueueStatus},
+    route::{self, RouteCommand},
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -33,12 +33,12 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Arguments {}
 
 /// What came back from the gateway.
-enum News {
-    Figures(Result<Vec<Figures>, ClientError>),
-    Ordered { route: String, order: Order, result: Result<(), ClientError> },
+enum Update {
+    Queues(Result<Vec<QueueStatus>, ClientError>),
+    CommandDone { route: String, command: RouteCommand, result: Result<(), ClientError> },
 }
 
-pub(crate) async fn run(_: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(_: Arguments, client: &ApiClient) -> Result<()> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         bail!("top needs a terminal; use `bezoar queues --json` instead");
     }
@@ -49,28 +49,28 @@ pub(crate) async fn run(_: Arguments, client: &Client) -> Result<()> {
     watch(client, board, &mut Screen::enter()?).await
 }
 
-async fn watch(client: &Client, mut board: Board, screen: &mut Screen) -> Result<()> {
+async fn watch(client: &ApiClient, mut board: Board, screen: &mut Screen) -> Result<()> {
     let (mut keys, mut terminated) = (EventStream::new(), signal(SignalKind::terminate())?);
     let (mut ticks, mut hung_up) = (ticks(), signal(SignalKind::hangup())?);
-    let mut requests: FuturesUnordered<LocalBoxFuture<'_, News>> = FuturesUnordered::new();
+    let mut requests: FuturesUnordered<LocalBoxFuture<'_, Update>> = FuturesUnordered::new();
     let mut is_asking = false;
     loop {
         screen.draw(|frame| view::draw(frame, &board, Instant::now()))?;
         tokio::select! {
             _ = ticks.tick() => {
                 if !std::mem::replace(&mut is_asking, true) {
-                    requests.push(figures(client).boxed_local());
+                    requests.push(refresh(client).boxed_local());
                 }
             }
-            Some(news) = requests.next() => {
-                is_asking &= !matches!(news, News::Figures(_));
-                take(news, &mut board, &mut ticks);
+            Some(update) = requests.next() => {
+                is_asking &= !matches!(update, Update::Queues(_));
+                take(update, &mut board, &mut ticks);
             }
             event = keys.next() => match event {
                 Some(event) => match board.press(&event?, Instant::now()) {
-                    Some(Wish::Quit) => return Ok(()),
-                    Some(Wish::Order(order, route)) => {
-                        requests.push(give(client, order, route).boxed_local());
+                    Some(KeyAction::Quit) => return Ok(()),
+                    Some(KeyAction::Command(command, route)) => {
+                        requests.push(send_command(client, command, route).boxed_local());
                     }
                     None => {}
                 },
@@ -85,28 +85,28 @@ async fn either(one: &mut Signal, other: &mut Signal) {
     tokio::select! { _ = one.recv() => {}, _ = other.recv() => {} }
 }
 
-fn take(news: News, board: &mut Board, ticks: &mut Interval) {
-    match news {
-        News::Figures(Ok(figures)) => board.learn(figures, Instant::now()),
-        News::Figures(Err(error)) => board.lose(error),
-        News::Ordered { route, order, result } => {
-            board.ordered(&route, order, result.err(), Instant::now());
+fn take(update: Update, board: &mut Board, ticks: &mut Interval) {
+    match update {
+        Update::Queues(Ok(queues)) => board.learn(queues, Instant::now()),
+        Update::Queues(Err(error)) => board.lose(error),
+        Update::CommandDone { route, command, result } => {
+            board.command_done(&route, command, result.err(), Instant::now());
             ticks.reset_immediately(); // to see what came of it
         }
     }
 }
 
-async fn ask(client: &Client) -> Result<Vec<Figures>, ClientError> {
-    figures::ask(client).await?.parse()
+async fn ask(client: &ApiClient) -> Result<Vec<QueueStatus>, ClientError> {
+    queue_status::fetch(client).await?.parse()
 }
 
-async fn figures(client: &Client) -> News {
-    News::Figures(ask(client).await)
+async fn refresh(client: &ApiClient) -> Update {
+    Update::Queues(ask(client).await)
 }
 
-async fn give(client: &Client, order: Order, route: String) -> News {
-    let result = route::give(order, &route, client).await.map(drop);
-    News::Ordered { route, order, result }
+async fn send_command(client: &ApiClient, command: RouteCommand, route: String) -> Update {
+    let result = route::send_command(command, &route, client).await.map(drop);
+    Update::CommandDone { route, command, result }
 }
 
 fn ticks() -> Interval {

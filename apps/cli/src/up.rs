@@ -87,9 +87,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let gateway = Gateway::start(loaded.config.clone(), telemetry.metrics().clone()).await?;
     announce(&gateway, &loaded.config);
     notify::tell(notify::READY);
-    let mut heard = signals.next().await;
-    while heard == Heard::Reload {
-        heard = tokio::select! {
+    let mut received = signals.next().await;
+    while received == ProcessSignal::Reload {
+        received = tokio::select! {
             () = reload(&gateway, &arguments.configuration, &telemetry) => signals.next().await,
             stop = signals.stop() => stop,
         };
@@ -188,7 +188,7 @@ fn announce(gateway: &Gateway, config: &Config) {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum ProcessSignal {
     Stop,
     Reload,
 }
@@ -210,18 +210,18 @@ impl Signals {
     }
 
     /// Waits for what ends a program, whatever else it is told.
-    async fn stop(&mut self) -> Heard {
+    async fn stop(&mut self) -> ProcessSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Heard::Stop,
-            _ = self.interrupt.recv() => Heard::Stop,
+            _ = self.terminate.recv() => ProcessSignal::Stop,
+            _ = self.interrupt.recv() => ProcessSignal::Stop,
         }
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Heard::Stop,
-            _ = self.interrupt.recv() => Heard::Stop,
-            _ = self.hang_up.recv() => Heard::Reload,
+            _ = self.terminate.recv() => ProcessSignal::Stop,
+            _ = self.interrupt.recv() => ProcessSignal::Stop,
+            _ = self.hang_up.recv() => ProcessSignal::Reload,
         }
     }
 }

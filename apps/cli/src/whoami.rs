@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde::Deserialize;
 
-use crate::{client::Client, output, table::Table, words};
+use crate::{client::ApiClient, humanize, output, table::Table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -25,7 +25,7 @@ struct Identity {
     version: Option<String>,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let reply = client.get("/v1/whoami").await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
@@ -35,7 +35,7 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
 
 fn facts(identity: &Identity, url: &str) -> String {
     let queues = identity.queues.as_ref().map_or("all".to_owned(), |queues| queues.join(", "));
-    let version = identity.version.as_deref().unwrap_or(words::UNKNOWN);
+    let version = identity.version.as_deref().unwrap_or(humanize::UNKNOWN);
     let mut facts = Table::of_facts();
     facts.push(["name".into(), identity.name.as_str().into()]);
     facts.push(["role".into(), identity.role.as_str().into()]);

@@ -26,9 +26,9 @@ use crate::{
     access::Access,
     api::Problem,
     broker::Broker,
-    intakes::Intakes,
-    route::{Route, told},
-    telemetry::{Correlation, Metrics, QueueFigures, TRACEPARENT, accept_span, ended, traceparent},
+    dead_letter_intake::Intakes,
+    route::{Route, describe},
+    telemetry::{Correlation, Metrics, QueueGauges, TRACEPARENT, accept_span, ended, traceparent},
 };
 
 /// How long a broker may take to say how many messages it has.
@@ -52,34 +52,34 @@ pub(crate) struct App {
     pub(crate) shutdown: Shutdown,
     /// What takes dead letters of brokers in.
     pub(crate) intakes: Intakes,
-    pub(crate) changing: RwLock<Changing>,
+    pub(crate) live: RwLock<LiveSettings>,
     /// When the store last refused a message because it is full.
     pub(crate) full: Mutex<Option<Instant>>,
 }
 
 /// What a reload may change.
 #[derive(Debug, Default)]
-pub(crate) struct Changing {
+pub(crate) struct LiveSettings {
     pub(crate) access: Arc<Access>,
     pub(crate) queues: BTreeSet<QueueName>,
     pub(crate) routes: BTreeMap<String, Arc<Route>>,
-    pub(crate) editable: Editable,
+    pub(crate) editable: EditRules,
 }
 
 /// Which dead letters may be edited.
 #[derive(Debug, Default)]
-pub(crate) struct Editable {
+pub(crate) struct EditRules {
     pub(crate) queues: Vec<QueueName>,
     pub(crate) approval: bool,
 }
 
 /// What is known of a queue at one moment.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct QueueStatus {
     queue: QueueName,
     transport: &'static str,
     depth: Depth,
-    trouble: Option<TransportError>,
+    problem: Option<TransportError>,
     now: Timestamp,
     route: Option<Arc<Route>>,
 }
@@ -118,9 +118,9 @@ impl App {
 
     /// Whether an edit of a queue's dead letters needs somebody else's leave.
     pub(crate) fn edits(&self, queue: &QueueName) -> Result<bool, Problem> {
-        self.changing(|changing| {
-            if changing.editable.queues.contains(queue) {
-                return Ok(changing.editable.approval);
+        self.live(|live| {
+            if live.editable.queues.contains(queue) {
+                return Ok(live.editable.approval);
             }
             let detail = format!(
                 "dead letters of {queue:?} may not be edited; dead_letters.editable lists those that may"
@@ -166,12 +166,12 @@ impl App {
     }
 
     pub(crate) fn access(&self) -> Arc<Access> {
-        self.changing(|changing| changing.access.clone())
+        self.live(|live| live.access.clone())
     }
 
     /// The queues that are configured, by name.
     pub(crate) fn queues(&self) -> Vec<QueueName> {
-        self.changing(|changing| changing.queues.iter().cloned().collect())
+        self.live(|live| live.queues.iter().cloned().collect())
     }
 
     /// Refuses a queue that is not configured, and names those that are and that the caller `sees`.
@@ -180,11 +180,11 @@ impl App {
         queue: &QueueName,
         sees: impl Fn(&QueueName) -> bool,
     ) -> Result<(), Problem> {
-        self.changing(|changing| {
-            if changing.queues.contains(queue) {
+        self.live(|live| {
+            if live.queues.contains(queue) {
                 return Ok(());
             }
-            let seen = changing.queues.iter().filter(|queue| sees(queue));
+            let seen = live.queues.iter().filter(|queue| sees(queue));
             let known: Vec<_> = seen.map(QueueName::as_str).collect();
             let detail = format!("there is no queue {queue:?}; there are: {}", known.join(", "));
             Err(Problem::not_found(detail).with("queues", known))
@@ -206,7 +206,7 @@ impl App {
     }
 
     pub(crate) fn routes(&self) -> Vec<Arc<Route>> {
-        self.changing(|changing| changing.routes.values().cloned().collect())
+        self.live(|live| live.routes.values().cloned().collect())
     }
 
     /// Stores messages; one result each. `traced` is the caller's trace, which goes on with them.
@@ -270,11 +270,14 @@ impl App {
     }
 
     /// What is known of a queue now.
-    pub(crate) async fn figures(&self, queue: &QueueName) -> Result<Figures, TransportError> {
-        let (depth, trouble) = self.depth(queue).await?;
+    pub(crate) async fn queue_status(
+        &self,
+        queue: &QueueName,
+    ) -> Result<QueueStatus, TransportError> {
+        let (depth, problem) = self.depth(queue).await?;
         let route = self.routes().into_iter().find(|route| route.queue() == queue);
         let transport = self.transport(queue).capabilities().transport;
-        Ok(Figures { queue: queue.clone(), transport, depth, trouble, now: self.now(), route })
+        Ok(QueueStatus { queue: queue.clone(), transport, depth, problem, now: self.now(), route })
     }
 
     /// How many messages are where, and why that is not known. Dead letters of a broker's queue are here, there, or
@@ -288,7 +291,7 @@ impl App {
         };
         let looking = timeout(BROKER_PATIENCE, broker.depth(queue));
         let late = |_| Err(TransportError::new(ErrorKind::Unavailable, "rabbitmq", "depth"));
-        let (there, trouble) = match looking.await.unwrap_or_else(late) {
+        let (there, problem) = match looking.await.unwrap_or_else(late) {
             Ok(depth) => (depth, None),
             Err(error) => (Depth::default(), Some(error)),
         };
@@ -301,17 +304,17 @@ impl App {
             (None, None) => None,
             (there, here) => Some(there.unwrap_or_default() + here.unwrap_or_default()),
         };
-        Ok((Depth { dead, oldest_dead: here.oldest_dead.or(there.oldest_dead), ..there }, trouble))
+        Ok((Depth { dead, oldest_dead: here.oldest_dead.or(there.oldest_dead), ..there }, problem))
     }
 
     /// Measures all queues, for `/metrics` and for collectors.
     pub(crate) async fn measure_queues(&self) {
         for queue in self.queues() {
-            let figures = match self.figures(&queue).await {
-                Ok(figures) => figures.measured(),
-                Err(_) => QueueFigures::default(), // not known, which is not 0
+            let status = match self.queue_status(&queue).await {
+                Ok(status) => status.measured(),
+                Err(_) => QueueGauges::default(), // not known, which is not 0
             };
-            self.metrics.set_queue(queue.as_str(), &figures);
+            self.metrics.set_queue(queue.as_str(), &status);
         }
         self.routes().iter().for_each(|route| route.measure());
     }
@@ -320,12 +323,12 @@ impl App {
         &self.metrics
     }
 
-    fn changing<T>(&self, look: impl FnOnce(&Changing) -> T) -> T {
-        look(&self.changing.read().unwrap_or_else(PoisonError::into_inner))
+    fn live<T>(&self, look: impl FnOnce(&LiveSettings) -> T) -> T {
+        look(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Figures {
+impl QueueStatus {
     /// As the API shows it; what is not known is null.
     pub(crate) fn to_json(&self) -> Value {
         let age = |since: Option<Timestamp>| since.map(|since| self.age(since).as_secs_f64());
@@ -341,7 +344,7 @@ impl Figures {
                 "breaker_open_seconds": while_open(breaker.open_for),
                 "breaker_next_probe_seconds": while_open(breaker.next_probe),
                 "per_second": route.per_second(),
-                "trouble": route.trouble(),
+                "trouble": route.problem(),
             })
         });
         json!({
@@ -353,14 +356,14 @@ impl Figures {
             "dead": self.depth.dead,
             "oldest_ready_seconds": age(self.depth.oldest_ready),
             "oldest_dead_seconds": age(self.depth.oldest_dead),
-            "trouble": self.trouble.as_ref().map(told),
+            "trouble": self.problem.as_ref().map(describe),
             "route": route,
         })
     }
 
-    fn measured(&self) -> QueueFigures {
+    fn measured(&self) -> QueueGauges {
         let age = |since: Option<Timestamp>| since.map(|since| self.age(since));
-        QueueFigures {
+        QueueGauges {
             ready: self.depth.ready,
             delayed: self.depth.delayed,
             in_flight: self.depth.leased,

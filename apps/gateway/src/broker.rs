@@ -24,7 +24,7 @@ pub(crate) struct Broker {
 
 impl Broker {
     /// Checks how it is configured. The broker itself is first spoken to when it is needed.
-    pub(crate) fn open(config: &config::Transport, all: &Config) -> Result<Self> {
+    pub(crate) fn open(config: &config::TransportConfig, all: &Config) -> Result<Self> {
         let name = &config.name;
         let routes = all.routes.iter().filter(|route| {
             all.broker(&route.from).is_some_and(|(transport, _)| transport.name == *name)

@@ -27,15 +27,16 @@ use tokio::{
 use crate::{
     access::{Access, Identity},
     api,
-    app::{App, Changing, Editable},
+    app::{App, EditRules, LiveSettings},
     background,
     broker::Broker,
     config::{self, Config, DeadLetterMode, Reload, Role, Watch},
+    dead_letter_intake::Intakes,
     endpoint::{
-        Breaker, Client, ClientOptions, Endpoint, EndpointOptions, Origins, PauseRequest, Rate,
+        ClientOptions, Endpoint, EndpointClient, EndpointOptions, Origins, PauseRequest, RateLimit,
+        RouteBreaker,
     },
-    intakes::Intakes,
-    route::{GONE, Route, Source, Valve, paused_by, paused_setting},
+    route::{GONE, Route, RouteGate, RouteSource, paused_by, paused_setting},
     server,
     telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
     token,
@@ -49,7 +50,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub struct Gateway {
     app: Arc<App>,
     config: Mutex<Config>,
-    client: Mutex<Client>,
+    client: Mutex<EndpointClient>,
     /// Routes to the same origin tell each other whether it can be reached.
     origins: Origins,
     /// Routes that a reload has ended, and whose last deliveries may still be under way.
@@ -102,11 +103,11 @@ impl Gateway {
             shutdown: Shutdown::default(),
             intakes: Intakes::default(),
             full: Mutex::default(),
-            changing: RwLock::new(Changing {
+            live: RwLock::new(LiveSettings {
                 access,
                 queues: config.all_queues(),
                 editable: editable(&config),
-                ..Changing::default()
+                ..LiveSettings::default()
             }),
         });
         let serving = server::serve(
@@ -172,14 +173,14 @@ impl Gateway {
                 self.start_route(route, new.watch(&route.from)).await?;
             }
         }
-        self.change(|changing| {
-            changing.queues = new.all_queues();
-            changing.editable = editable(&new);
+        self.change(|live| {
+            live.queues = new.all_queues();
+            live.editable = editable(&new);
         });
         self.app.intakes.follow(&self.app, &new);
         if reload.tokens_changed {
             let (access, _) = access(&new)?;
-            self.change(|changing| changing.access = access);
+            self.change(|live| live.access = access);
         }
         self.warn_of_unconfigured().await;
         let mut config = lock(&self.config);
@@ -211,16 +212,16 @@ impl Gateway {
         let _ = self.serving.await;
     }
 
-    async fn start_route(&self, config: &config::Route, watch: Watch) -> Result<()> {
+    async fn start_route(&self, config: &config::RouteConfig, watch: Watch) -> Result<()> {
         let name = config.name.as_str();
         let breaker = self.origins.breaker(name, config.to.origin(), blame(config));
         let paused = match self.app.catalogue.setting(&paused_setting(name)).await? {
             Some(setting) => Some(paused_by(&setting)),
             None => config.paused.then_some("paused by configuration"),
         };
-        let valve = Arc::new(Valve::new(breaker.clone(), paused));
+        let gate = Arc::new(RouteGate::new(breaker.clone(), paused));
         let metrics = self.app.metrics.route(name);
-        let endpoint = self.endpoint(config, breaker, valve.clone());
+        let endpoint = self.endpoint(config, breaker, gate.clone());
         let worker = Worker::new(config.from.as_str(), endpoint.clone())?
             .policy(config.retry)
             .uncounted(config.uncounted)
@@ -234,18 +235,18 @@ impl Gateway {
             .layer(MeasureLayer::new(metrics.clone()))
             .observer(metrics.observer());
         let source = self.source(config, watch);
-        let route = Route::start(source, config.clone(), worker, valve, metrics);
-        self.change(|changing| changing.routes.insert(name.to_owned(), Arc::new(route)));
+        let route = Route::start(source, config.clone(), worker, gate, metrics);
+        self.change(|live| live.routes.insert(name.to_owned(), Arc::new(route)));
         tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
         Ok(())
     }
 
     /// Where a route's messages come from. What was replayed to a broker is reported when it is done.
-    fn source(&self, config: &config::Route, watch: Watch) -> Source {
+    fn source(&self, config: &config::RouteConfig, watch: Watch) -> RouteSource {
         let Some(broker) = self.app.broker(&config.from) else {
             let bezoar = &self.app.bezoar;
             let (transport, admin) = (bezoar.transport().clone(), bezoar.admin().clone());
-            return Source { transport, admin, catalogue: self.app.catalogue.clone() };
+            return RouteSource { transport, admin, catalogue: self.app.catalogue.clone() };
         };
         let mode = config.dead_letter.unwrap_or(DeadLetterMode::Publish);
         let broker = Arc::new(broker.dead_lettering(mode));
@@ -255,10 +256,15 @@ impl Gateway {
             _ => transport,
         };
         let catalogue = self.app.catalogue.clone();
-        Source { transport: Arc::new(transport), admin: broker, catalogue }
+        RouteSource { transport: Arc::new(transport), admin: broker, catalogue }
     }
 
-    fn endpoint(&self, config: &config::Route, breaker: Breaker, valve: Arc<Valve>) -> Endpoint {
+    fn endpoint(
+        &self,
+        config: &config::RouteConfig,
+        breaker: RouteBreaker,
+        gate: Arc<RouteGate>,
+    ) -> Endpoint {
         let (correlation, name) = (self.app.correlation, config.name.as_str().to_owned());
         let pause = move |request: PauseRequest| {
             let code = request.code.as_str();
@@ -267,7 +273,7 @@ impl Gateway {
                 code,
                 "the route was paused: its endpoint must not be called any more"
             );
-            valve.pause(if code == "http.410" { GONE } else { "its address may not be dialled" });
+            gate.pause(if code == "http.410" { GONE } else { "its address may not be dialled" });
         };
         let options = EndpointOptions {
             timeout: config.timeout,
@@ -287,7 +293,7 @@ impl Gateway {
     /// They take no more messages. What they have in hand may take as long as it takes: whoever comes after them
     /// does not wait for it, because a message is leased to one of them.
     fn end_routes<'n>(&self, names: impl Iterator<Item = &'n str>) {
-        let ended = names.filter_map(|name| self.change(|changing| changing.routes.remove(name)));
+        let ended = names.filter_map(|name| self.change(|live| live.routes.remove(name)));
         let mut ending = lock(&self.ending);
         ending.retain(|route| !route.has_stopped());
         ending.extend(ended.inspect(|route| route.drain()));
@@ -308,8 +314,8 @@ impl Gateway {
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Changing) -> T) -> T {
-        change(&mut self.app.changing.write().unwrap_or_else(PoisonError::into_inner))
+    fn change<T>(&self, change: impl FnOnce(&mut LiveSettings) -> T) -> T {
+        change(&mut self.app.live.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -317,17 +323,17 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn blame(config: &config::Route) -> BlameOptions {
+fn blame(config: &config::RouteConfig) -> BlameOptions {
     let concurrency = NonZeroU32::new(config.concurrency).unwrap_or(NonZeroU32::MIN);
     BlameOptions { breaker: config.breaker, concurrency }
 }
 
 /// So many at once after a rest as the rate allows in a second, and one at least.
-fn rate(rate: config::human::Rate) -> Rate {
+fn rate(rate: config::human::Rate) -> RateLimit {
     let each = rate.per() / rate.count().get();
     let in_a_second = u32::try_from(Duration::from_secs(1).as_nanos() / each.as_nanos().max(1))
         .unwrap_or(u32::MAX);
-    Rate { each, burst: NonZeroU32::new(in_a_second).unwrap_or(NonZeroU32::MIN) }
+    RateLimit { each, burst: NonZeroU32::new(in_a_second).unwrap_or(NonZeroU32::MIN) }
 }
 
 /// Opens the store, in a folder that is made if it is not there.
@@ -346,21 +352,21 @@ async fn open(config: &Config) -> Result<(Bezoar, Arc<dyn Catalogue>)> {
 }
 
 fn brokers(config: &Config) -> Result<BTreeMap<String, Broker>> {
-    let open = |transport: &config::Transport| {
+    let open = |transport: &config::TransportConfig| {
         let broker = Broker::open(transport, config)?;
         Ok((transport.name.to_string(), broker))
     };
     config.transports.iter().map(open).collect()
 }
 
-fn editable(config: &Config) -> Editable {
+fn editable(config: &Config) -> EditRules {
     let rules = &config.dead_letters;
-    Editable { queues: rules.editable.clone(), approval: rules.approval }
+    EditRules { queues: rules.editable.clone(), approval: rules.approval }
 }
 
-fn client(config: &Config) -> Client {
+fn client(config: &Config) -> EndpointClient {
     let network = config.network.rule(&config.server);
-    Client::new(ClientOptions { network, ..ClientOptions::default() })
+    EndpointClient::new(ClientOptions { network, ..ClientOptions::default() })
 }
 
 /// Who may do what: as configured, or whoever can read a file that only our user can.

@@ -16,15 +16,15 @@ mod api;
 mod app;
 mod background;
 mod broker;
+pub mod broker_topology;
 pub mod config;
-pub mod doctor;
+mod dead_letter_intake;
 pub mod endpoint;
 mod gateway;
-mod intakes;
-mod rate;
 mod route;
 mod server;
 pub mod telemetry;
+mod throughput;
 pub mod token;
 
 pub use gateway::{Gateway, GeneratedToken};

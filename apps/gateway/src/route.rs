@@ -22,9 +22,9 @@ use tokio::{
 
 use crate::{
     config,
-    endpoint::Breaker,
-    rate::Throughput,
+    endpoint::RouteBreaker,
     telemetry::{self, RouteMetrics},
+    throughput::Throughput,
 };
 
 /// Why a route is paused that an operator paused.
@@ -43,7 +43,7 @@ pub(crate) fn paused_by(setting: &str) -> &'static str {
 }
 
 /// Where a route's queue is.
-pub(crate) struct Source {
+pub(crate) struct RouteSource {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) admin: Arc<dyn QueueAdmin>,
     /// Where settings are kept.
@@ -53,11 +53,11 @@ pub(crate) struct Source {
 /// A route that runs until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Route {
-    config: config::Route,
-    valve: Arc<Valve>,
+    config: config::RouteConfig,
+    gate: Arc<RouteGate>,
     metrics: RouteMetrics,
     throughput: Arc<Throughput>,
-    trouble: Arc<Trouble>,
+    problem: Arc<QueueProblem>,
     shutdown: Shutdown,
     running: Mutex<Option<JoinHandle<()>>>,
 }
@@ -65,25 +65,25 @@ pub(crate) struct Route {
 impl Route {
     /// Starts the worker of a route.
     pub(crate) fn start(
-        source: Source,
-        config: config::Route,
+        source: RouteSource,
+        config: config::RouteConfig,
         worker: Worker,
-        valve: Arc<Valve>,
+        gate: Arc<RouteGate>,
         metrics: RouteMetrics,
     ) -> Self {
         let (throughput, shutdown) = (Arc::new(Throughput::default()), Shutdown::default());
-        let trouble = Arc::new(Trouble::default());
+        let problem = Arc::new(QueueProblem::default());
         let worker = worker
-            .gate(valve.clone())
-            .observer(Arc::new(Count(throughput.clone())))
-            .observer(trouble.clone());
-        let gone = remember_gone(source.catalogue.clone(), config.name.to_string(), valve.clone());
-        let work = work(source, worker, trouble.clone(), shutdown.clone());
+            .gate(gate.clone())
+            .observer(Arc::new(CompletionCounter(throughput.clone())))
+            .observer(problem.clone());
+        let gone = remember_gone(source.catalogue.clone(), config.name.to_string(), gate.clone());
+        let work = work(source, worker, problem.clone(), shutdown.clone());
         let running = tokio::spawn(async move {
             tokio::select! { biased; () = gone => (), () = work => () }
         });
         let running = Mutex::new(Some(running));
-        Self { config, valve, metrics, throughput, trouble, shutdown, running }
+        Self { config, gate, metrics, throughput, problem, shutdown, running }
     }
 
     /// Takes no more messages; [`stopped`](Self::stopped) waits for those in hand.
@@ -124,35 +124,35 @@ impl Route {
     }
 
     /// What it was configured with.
-    pub(crate) fn config(&self) -> &config::Route {
+    pub(crate) fn config(&self) -> &config::RouteConfig {
         &self.config
     }
 
     /// Takes no more messages until resumed.
     pub(crate) fn pause(&self, why: &'static str) {
-        self.valve.pause(why);
+        self.gate.pause(why);
         tracing::warn!(route = self.name(), why, "route paused");
     }
 
     /// Takes messages again, and probes the endpoint at once if its breaker is open.
     pub(crate) fn resume(&self, now: Timestamp) {
-        self.valve.resume(now);
+        self.gate.resume(now);
         tracing::info!(route = self.name(), "route resumed");
     }
 
     /// Why it is paused, if it is.
     pub(crate) fn paused(&self) -> Option<&'static str> {
-        *self.valve.paused.borrow()
+        *self.gate.paused.borrow()
     }
 
     /// Why its queue cannot be worked on at present, if so.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.problem.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How its breaker stands, and why.
     pub(crate) fn breaker(&self) -> BreakerStatus {
-        self.valve.breaker.status()
+        self.gate.breaker.status()
     }
 
     /// Shows how it stands to those who measure.
@@ -176,24 +176,24 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 
 /// Works on the queue until told to stop. A queue that cannot be had is waited for: its broker may be down, or lack
 /// what somebody is about to provision.
-async fn work(source: Source, worker: Worker, trouble: Arc<Trouble>, shutdown: Shutdown) {
+async fn work(source: RouteSource, worker: Worker, problem: Arc<QueueProblem>, shutdown: Shutdown) {
     let (queue, mut pause) = (worker.queue(), PAUSES.0);
     while let Err(error) = source.admin.provision(queue).await {
-        let cause = told(&error);
+        let cause = describe(&error);
         tracing::error!(%queue, cause, wait_ms = pause.as_millis() as u64, "the queue cannot be had");
-        trouble.paused(queue, &error, pause);
+        problem.paused(queue, &error, pause);
         tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => return }
         pause = (pause * 2).min(PAUSES.1);
     }
-    trouble.resumed(queue);
+    problem.resumed(queue);
     if let Err(defect) = Host::new().worker(source.transport, worker).run(shutdown).await {
         tracing::error!(%defect, "the route ended by a defect");
     }
 }
 
 /// Keeps it that the endpoint is gone, so that the route stays paused after a restart.
-async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, valve: Arc<Valve>) {
-    let mut paused = valve.paused.subscribe();
+async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, gate: Arc<RouteGate>) {
+    let mut paused = gate.paused.subscribe();
     loop {
         let _ = paused.wait_for(|why| *why != Some(GONE)).await; // it may be known from before a restart
         let _ = paused.wait_for(|why| *why == Some(GONE)).await;
@@ -205,7 +205,7 @@ async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, valve: Arc<
             why: GONE.to_owned(),
         };
         // Not once somebody has resumed it: that was stored meanwhile, and is the last word.
-        let is_gone = || *valve.paused.borrow() == Some(GONE);
+        let is_gone = || *gate.paused.borrow() == Some(GONE);
         while is_gone()
             && let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &act).await
         {
@@ -216,7 +216,7 @@ async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, valve: Arc<
 }
 
 /// An error with what lies behind it. Neither shows content.
-pub(crate) fn told(error: &TransportError) -> String {
+pub(crate) fn describe(error: &TransportError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
@@ -225,19 +225,19 @@ pub(crate) fn told(error: &TransportError) -> String {
 
 /// Why the queue cannot be worked on.
 #[derive(Debug, Default)]
-struct Trouble(std::sync::Mutex<Option<String>>);
+struct QueueProblem(std::sync::Mutex<Option<String>>);
 
-impl Trouble {
-    fn set(&self, trouble: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+impl QueueProblem {
+    fn set(&self, problem: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 }
 
-impl Observer for Trouble {
+impl Observer for QueueProblem {
     fn message(&self, _: &QueueName, _: &Message, _: &Event<'_>) {}
 
     fn paused(&self, _: &QueueName, error: &TransportError, _: Duration) {
-        self.set(Some(told(error)));
+        self.set(Some(describe(error)));
     }
 
     fn resumed(&self, _: &QueueName) {
@@ -247,14 +247,14 @@ impl Observer for Trouble {
 
 /// Holds messages back while the route is paused or its endpoint is down.
 #[derive(Debug)]
-pub(crate) struct Valve {
+pub(crate) struct RouteGate {
     paused: watch::Sender<Option<&'static str>>,
     resumed_at: std::sync::Mutex<Option<Timestamp>>,
-    breaker: Breaker,
+    breaker: RouteBreaker,
 }
 
-impl Valve {
-    pub(crate) fn new(breaker: Breaker, paused: Option<&'static str>) -> Self {
+impl RouteGate {
+    pub(crate) fn new(breaker: RouteBreaker, paused: Option<&'static str>) -> Self {
         Self {
             paused: watch::Sender::new(paused),
             resumed_at: std::sync::Mutex::default(),
@@ -274,7 +274,7 @@ impl Valve {
 }
 
 #[async_trait]
-impl Gate for Valve {
+impl Gate for RouteGate {
     async fn admit(&self, free: NonZeroU32) -> NonZeroU32 {
         let mut paused = self.paused.subscribe();
         loop {
@@ -296,9 +296,9 @@ impl Gate for Valve {
 }
 
 #[derive(Debug)]
-struct Count(Arc<Throughput>);
+struct CompletionCounter(Arc<Throughput>);
 
-impl Observer for Count {
+impl Observer for CompletionCounter {
     fn message(&self, _: &QueueName, _: &Message, event: &Event<'_>) {
         if let Event::Completed = event {
             self.0.count();

@@ -10,5 +10,5 @@ mod rabbitmq {
     mod counted;
     mod delivery;
     mod replays;
-    mod trouble;
+    mod unusable_queues;
 }

@@ -6,14 +6,14 @@ use serde::Deserialize;
 
 /// A part of the log, and its head.
 #[derive(Debug, Deserialize)]
-pub(super) struct Page {
-    pub(super) entries: Vec<Entry>,
-    pub(super) head: Head,
+pub(super) struct AuditPage {
+    pub(super) entries: Vec<AuditRecord>,
+    pub(super) head: RecordedHead,
 }
 
 /// What somebody did.
 #[derive(Debug, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct AuditRecord {
     pub(super) number: u64,
     pub(super) at: String,
     pub(super) who: String,
@@ -26,12 +26,12 @@ pub(super) struct Entry {
 
 /// The end of the log, as it is kept apart.
 #[derive(Debug, Deserialize)]
-pub(super) struct Head {
+pub(super) struct RecordedHead {
     pub(super) count: u64,
     hash: String,
 }
 
-impl Entry {
+impl AuditRecord {
     /// As it was written; `None` if its time or hash is none, which nobody wrote.
     pub(super) fn written(&self) -> Option<AuditEntry> {
         Some(AuditEntry {
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-impl Head {
+impl RecordedHead {
     /// As it was kept.
     pub(super) fn kept(&self) -> Option<AuditHead> {
         Some(AuditHead { count: self.count, hash: hash(&self.hash).ok()? })

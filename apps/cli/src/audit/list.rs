@@ -2,12 +2,11 @@
 
 use anyhow::Result;
 
-use super::entry::{Entry, Page};
+use super::entry::{AuditPage, AuditRecord};
 use crate::{
-    client::Client,
-    output,
+    client::ApiClient,
+    humanize, output,
     table::{Lean, Table},
-    words,
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
@@ -33,19 +32,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { after, limit, json } = arguments;
     let reply = client.get(&format!("/v1/audit?after={after}&limit={limit}")).await?;
     if json {
         return output::print_json(&reply).map(drop);
     }
-    let page: Page = reply.parse()?;
+    let page: AuditPage = reply.parse()?;
     let Some(last) = page.entries.last() else {
         output::say("no entries there");
         return Ok(());
     };
     output::print(&table(&page.entries).render())?;
-    output::say(&format!("{} in all", words::count(page.head.count)));
+    output::say(&format!("{} in all", humanize::count(page.head.count)));
     if last.number < page.head.count {
         let next = last.number;
         output::say(&format!("the next page: bezoar audit list --limit {limit} --after {next}"));
@@ -53,12 +52,12 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn table(entries: &[Entry]) -> Table {
+fn table(entries: &[AuditRecord]) -> Table {
     let mut table = Table::new(COLUMNS);
     for entry in entries {
         table.push([
             entry.number.to_string().into(),
-            words::moment(&entry.at).into(),
+            humanize::moment(&entry.at).into(),
             entry.who.as_str().into(),
             entry.from.as_str().into(),
             entry.verb.as_str().into(),

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result, bail};
 use bezoar::catalogue::{AuditHash, AuditHead, Broken};
 use serde_json::json;
 
-use super::entry::{self, Page};
-use crate::{client::Client, output, words::plural};
+use super::entry::{self, AuditPage};
+use crate::{client::ApiClient, humanize::plural, output};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -18,24 +18,24 @@ pub(crate) struct Arguments {
 }
 
 /// How far the log was followed.
-struct Walk {
+struct Verification {
     head: AuditHead,
     /// A hash that was noted earlier, and whose it is.
     noted: Option<AuditHash>,
     noted_at: Option<u64>,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
-    let mut walk = Walk::new(arguments.head);
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
+    let mut verification = Verification::new(arguments.head);
     loop {
-        let after = walk.head.count;
+        let after = verification.head.count;
         let page = client.get(&format!("/v1/audit?after={after}&limit=1000")).await?;
-        if walk.follow(&page.parse()?).with_context(|| whole(after))? == Place::End {
+        if verification.follow(&page.parse()?).with_context(|| whole(after))? == Position::End {
             break;
         }
     }
-    let AuditHead { count, hash } = walk.head;
-    if walk.noted.is_some() && walk.noted_at.is_none() {
+    let AuditHead { count, hash } = verification.head;
+    if verification.noted.is_some() && verification.noted_at.is_none() {
         bail!(
             "none of {} has the hash that was noted: the log was written anew since, or it is another log's",
             entries(count)
@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
         true => format!("{}\n", json!({ "entries": count, "head": hash.to_string() })),
         false => format!("{hash}\n"),
     })?;
-    tell(&walk);
+    tell(&verification);
     Ok(())
 }
 
@@ -54,12 +54,12 @@ fn whole(after: u64) -> String {
     format!("the audit log is not as it was written; it is up to entry {after}")
 }
 
-fn tell(walk: &Walk) {
+fn tell(verification: &Verification) {
     output::say(&format!(
         "checked {}: none was changed, removed or added",
-        entries(walk.head.count)
+        entries(verification.head.count)
     ));
-    match walk.noted_at {
+    match verification.noted_at {
         Some(number) => output::say(&format!("the hash that was noted is that of entry {number}")),
         None => output::say(
             "note the hash elsewhere, and give it with --head the next time: so it shows if the whole log is \
@@ -74,19 +74,19 @@ fn entries(number: u64) -> String {
 
 /// Whether there is more.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     Middle,
     End,
 }
 
-impl Walk {
+impl Verification {
     fn new(noted: Option<AuditHash>) -> Self {
         let at_start = noted.filter(|noted| *noted == AuditHead::START.hash);
         Self { head: AuditHead::START, noted, noted_at: at_start.map(|_| 0) }
     }
 
     /// Follows a page. At the end, it is the end that was kept.
-    fn follow(&mut self, page: &Page) -> Result<Place, Broken> {
+    fn follow(&mut self, page: &AuditPage) -> Result<Position, Broken> {
         for entry in &page.entries {
             let written = entry.written().ok_or(Broken::Changed(self.head.count + 1))?;
             self.head = self.head.follow(&written)?;
@@ -95,10 +95,10 @@ impl Walk {
             }
         }
         if !page.entries.is_empty() && self.head.count < page.head.count {
-            return Ok(Place::Middle);
+            return Ok(Position::Middle);
         }
         let kept = page.head.kept().ok_or(Broken::Changed(page.head.count))?;
-        self.head.ends_at(&kept).map(|()| Place::End)
+        self.head.ends_at(&kept).map(|()| Position::End)
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         (entries, head)
     }
 
-    fn page(entries: &[Value], head: AuditHead) -> Page {
+    fn page(entries: &[Value], head: AuditHead) -> AuditPage {
         let head = json!({ "count": head.count, "hash": head.hash.to_string() });
         serde_json::from_value(json!({ "entries": entries, "next": null, "head": head })).unwrap()
     }
@@ -139,12 +139,13 @@ mod tests {
     #[test]
     fn a_log_is_followed_over_pages_to_its_end() {
         let (entries, head) = log(5);
-        let mut walk = Walk::new(entries[3]["hash"].as_str().map(|it| entry::hash(it).unwrap()));
-        assert_eq!(walk.follow(&page(&entries[..3], head)), Ok(Place::Middle));
-        assert_eq!(walk.follow(&page(&entries[3..], head)), Ok(Place::End));
-        assert_eq!((walk.head, walk.noted_at), (head, Some(4)));
-        let mut empty = Walk::new(None);
-        assert_eq!(empty.follow(&page(&[], AuditHead::START)), Ok(Place::End));
+        let mut verification =
+            Verification::new(entries[3]["hash"].as_str().map(|it| entry::hash(it).unwrap()));
+        assert_eq!(verification.follow(&page(&entries[..3], head)), Ok(Position::Middle));
+        assert_eq!(verification.follow(&page(&entries[3..], head)), Ok(Position::End));
+        assert_eq!((verification.head, verification.noted_at), (head, Some(4)));
+        let mut empty = Verification::new(None);
+        assert_eq!(empty.follow(&page(&[], AuditHead::START)), Ok(Position::End));
     }
 
     #[test]
@@ -159,11 +160,11 @@ mod tests {
         for (harm, expected) in harms {
             let (mut entries, head) = log(5);
             harm(&mut entries);
-            assert_eq!(Walk::new(None).follow(&page(&entries, head)), Err(expected));
+            assert_eq!(Verification::new(None).follow(&page(&entries, head)), Err(expected));
         }
         let (entries, _) = log(5);
         let (_, shorter) = log(4);
-        let added = Walk::new(None).follow(&page(&entries, shorter));
+        let added = Verification::new(None).follow(&page(&entries, shorter));
         assert_eq!(added, Err(Broken::Added(5)));
     }
 }

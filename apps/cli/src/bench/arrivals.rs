@@ -12,20 +12,20 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::{latency::Latency, stamp::Stamp};
-use crate::endpoint::Answer;
+use crate::local_endpoint::EndpointResponse;
 
 /// What arrived of the run that is watched.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     /// When this program started to send: what stamps count from.
     epoch: Instant,
-    run: Mutex<Run>,
+    run: Mutex<RunArrivals>,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Run {
+pub(super) struct RunArrivals {
     id: u64,
-    seen: Seen,
+    seen: SeenNumbers,
     /// Messages that arrived once more.
     pub(super) repeated: u64,
     pub(super) latency: Latency,
@@ -39,7 +39,7 @@ impl Arrivals {
 
     /// Watches another run from now on.
     pub(super) fn watch(&self, run: u64) {
-        *self.run() = Run { id: run, ..Run::default() };
+        *self.run() = RunArrivals { id: run, ..RunArrivals::default() };
     }
 
     /// How many messages arrived so far.
@@ -48,12 +48,12 @@ impl Arrivals {
     }
 
     /// Everything that is known of the run.
-    pub(super) fn so_far(&self) -> Run {
+    pub(super) fn so_far(&self) -> RunArrivals {
         self.run().clone()
     }
 
     /// Answers 200 to whatever comes.
-    pub(super) async fn take(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    pub(super) async fn take(self: Arc<Self>, request: Request<Incoming>) -> EndpointResponse {
         let now = Instant::now();
         let id = request.headers().get("bezoar-id").and_then(|value| value.to_str().ok());
         if let Some(stamp) = id.and_then(Stamp::read) {
@@ -79,12 +79,12 @@ impl Arrivals {
         }
     }
 
-    fn run(&self) -> MutexGuard<'_, Run> {
+    fn run(&self) -> MutexGuard<'_, RunArrivals> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Run {
+impl RunArrivals {
     /// How many messages arrived, each counted once.
     pub(super) fn count(&self) -> u64 {
         self.seen.count
@@ -93,13 +93,13 @@ impl Run {
 
 /// Numbers that come nearly in order: those up to the first gap need no memory.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct SeenNumbers {
     all_below: u64,
     beyond: BTreeSet<u64>,
     count: u64,
 }
 
-impl Seen {
+impl SeenNumbers {
     /// `false` if it was there.
     fn add(&mut self, number: u64) -> bool {
         if number < self.all_below || !self.beyond.insert(number) {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn each_number_is_seen_once_in_any_order() {
-        let mut seen = Seen::default();
+        let mut seen = SeenNumbers::default();
         let new: Vec<_> = [1, 0, 1, 0, 3, 2, 3, 7].into_iter().map(|it| seen.add(it)).collect();
         assert_eq!(new, [true, true, false, false, true, true, false, true]);
         assert_eq!((seen.count, seen.all_below, seen.beyond.len()), (5, 4, 1));

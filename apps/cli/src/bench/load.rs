@@ -18,8 +18,8 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Arguments, Limit, latency::Latency, stamp::Stamp, target::Target};
-use crate::client::{Client, ClientError, path};
+use super::{Arguments, SendLimit, latency::Latency, stamp::Stamp, target::BenchTarget};
+use crate::client::{ApiClient, ClientError, path};
 
 /// How long a message waits that was sent away, unless the gateway says how long.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,13 +27,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What is sent, and how far that is.
 #[derive(Debug)]
 pub(super) struct Load {
-    client: Arc<Client>,
+    client: Arc<ApiClient>,
     path: String,
     body: Bytes,
     run: u64,
     epoch: Instant,
     pub(super) started: Instant,
-    pub(super) limit: Limit,
+    pub(super) limit: SendLimit,
     rate: Option<NonZeroU32>,
     stop: Shutdown,
     next: AtomicU64,
@@ -53,8 +53,8 @@ pub(super) struct Sent {
 impl Load {
     pub(super) fn new(
         arguments: &Arguments,
-        target: &Target,
-        limit: Limit,
+        target: &BenchTarget,
+        limit: SendLimit,
         stop: &Shutdown,
     ) -> Arc<Self> {
         let run = rand::random();
@@ -126,8 +126,8 @@ impl Load {
             None => now,
         };
         let enough = match self.limit {
-            Limit::Messages(most) => number >= most,
-            Limit::Time(time) => due >= self.started + time,
+            SendLimit::Messages(most) => number >= most,
+            SendLimit::Time(time) => due >= self.started + time,
         };
         if enough || self.stop.is_draining() {
             return None;

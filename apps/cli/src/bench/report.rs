@@ -6,11 +6,11 @@ use bezoar_gateway::config::human::size;
 use serde::Serialize;
 
 use super::latency::Percentiles;
-use crate::words;
+use crate::humanize;
 
 /// What the load showed. Accepted is delivered, waiting or dead.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub(super) gateway: String,
     pub(super) queue: String,
     pub(super) size_bytes: usize,
@@ -29,19 +29,19 @@ pub(super) struct Report {
     pub(super) arrival_ms: Option<Percentiles>,
 }
 
-impl Report {
+impl BenchReport {
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and names are JSON")
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (size, connections) = (size::format(self.size_bytes as u64), self.connections);
         let queue = &self.queue;
         write!(f, "{}, queue {queue}: {size} each over {connections} connections", self.gateway)?;
         if let Some(rate) = self.rate {
-            write!(f, ", at most {} a second", words::count(rate.get().into()))?;
+            write!(f, ", at most {} a second", humanize::count(rate.get().into()))?;
         }
         writeln!(f, "\n")?;
         self.counts(f)?;
@@ -56,13 +56,18 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl BenchReport {
     fn counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, count, rate) in [
             ("accepted", self.accepted, self.accepted_per_second),
             ("delivered", self.delivered, self.delivered_per_second),
         ] {
-            writeln!(f, "{name:11}{:>11}{:>11} a second", words::count(count), words::rate(rate))?;
+            writeln!(
+                f,
+                "{name:11}{:>11}{:>11} a second",
+                humanize::count(count),
+                humanize::rate(rate)
+            )?;
         }
         // What should not be is shown only if it is.
         for (name, count) in [
@@ -72,7 +77,7 @@ impl Report {
             ("dead", self.dead),
         ] {
             if count > 0 {
-                writeln!(f, "{name:11}{:>11}", words::count(count))?;
+                writeln!(f, "{name:11}{:>11}", humanize::count(count))?;
             }
         }
         Ok(())
@@ -92,7 +97,7 @@ fn took(ms: f64) -> String {
     match ms {
         ..10.0 => format!("{ms:.2} ms"),
         ..1_000.0 => format!("{ms:.0} ms"),
-        _ => words::duration(Duration::from_secs_f64(ms / 1_000.0)),
+        _ => humanize::duration(Duration::from_secs_f64(ms / 1_000.0)),
     }
 }
 

@@ -7,11 +7,11 @@ use bezoar::Shutdown;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Arguments, Limit,
+    Arguments, SendLimit,
     load::{Load, Sent},
     progress,
-    report::Report,
-    target::{Standing, Target},
+    report::BenchReport,
+    target::{BenchTarget, QueueCounts},
 };
 use crate::output;
 
@@ -21,8 +21,12 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Loads the target, and tells what that showed.
-pub(super) async fn run(arguments: &Arguments, target: &Target, stop: &Shutdown) -> Result<Report> {
-    if !target.standing().await?.has_route {
+pub(super) async fn run(
+    arguments: &Arguments,
+    target: &BenchTarget,
+    stop: &Shutdown,
+) -> Result<BenchReport> {
+    if !target.queue_counts().await?.has_route {
         let queue = &target.queue;
         output::say(&format!("the queue {queue} has no route: messages are accepted, and wait"));
     }
@@ -31,17 +35,17 @@ pub(super) async fn run(arguments: &Arguments, target: &Target, stop: &Shutdown)
 }
 
 /// So much that connections are open and code and pages are warm.
-fn warm_up(limit: Limit) -> Limit {
+fn warm_up(limit: SendLimit) -> SendLimit {
     match limit {
-        Limit::Messages(messages) => Limit::Messages((messages / 10).clamp(1, 1_000)),
-        Limit::Time(time) => {
-            Limit::Time((time / 10).clamp(Duration::from_millis(200), Duration::from_secs(2)))
+        SendLimit::Messages(messages) => SendLimit::Messages((messages / 10).clamp(1, 1_000)),
+        SendLimit::Time(time) => {
+            SendLimit::Time((time / 10).clamp(Duration::from_millis(200), Duration::from_secs(2)))
         }
     }
 }
 
-/// What is left of a round.
-struct Left {
+/// What is remaining of a round.
+struct Remaining {
     waiting: u64,
     dead: u64,
     /// Since when it is no less.
@@ -50,34 +54,34 @@ struct Left {
 
 async fn round(
     arguments: &Arguments,
-    target: &Target,
-    limit: Limit,
+    target: &BenchTarget,
+    limit: SendLimit,
     stop: &Shutdown,
-) -> Result<Report> {
-    let before = target.standing().await?;
+) -> Result<BenchReport> {
+    let before = target.queue_counts().await?;
     let load = Load::new(arguments, target, limit, stop);
     let loading = async {
         let sent = load.clone().send(arguments.connections).await?;
-        anyhow::Ok((sent, left(target, before).await?))
+        anyhow::Ok((sent, remaining(target, before).await?))
     };
-    let (sent, left) = tokio::select! {
+    let (sent, remaining) = tokio::select! {
         done = loading => done?,
         never = progress::show(&load, target) => match never {},
     };
-    Ok(report(arguments, target, load.started, &sent, &left))
+    Ok(report(arguments, target, load.started, &sent, &remaining))
 }
 
 /// Waits until no more is waiting than `before`, as long as it becomes less.
-async fn left(target: &Target, before: Standing) -> Result<Left> {
+async fn remaining(target: &BenchTarget, before: QueueCounts) -> Result<Remaining> {
     let (mut least, mut since) = (u64::MAX, Instant::now());
     loop {
-        let now = target.standing().await?;
+        let now = target.queue_counts().await?;
         if now.waiting < least {
             (least, since) = (now.waiting, Instant::now());
         }
         let waiting = now.waiting.saturating_sub(before.waiting);
         if waiting == 0 || !now.has_route || since.elapsed() > PATIENCE {
-            return Ok(Left { waiting, dead: now.dead.saturating_sub(before.dead), since });
+            return Ok(Remaining { waiting, dead: now.dead.saturating_sub(before.dead), since });
         }
         sleep(ASK_EVERY).await;
     }
@@ -85,17 +89,20 @@ async fn left(target: &Target, before: Standing) -> Result<Left> {
 
 fn report(
     arguments: &Arguments,
-    target: &Target,
+    target: &BenchTarget,
     started: Instant,
     sent: &Sent,
-    left: &Left,
-) -> Report {
+    remaining: &Remaining,
+) -> BenchReport {
     let arrived = target.arrivals.as_ref().map(|arrivals| arrivals.so_far());
     let (delivered, last) = match &arrived {
         Some(run) => (run.count(), run.last),
-        None => (sent.accepted.saturating_sub(left.waiting + left.dead), Some(left.since)),
+        None => (
+            sent.accepted.saturating_sub(remaining.waiting + remaining.dead),
+            Some(remaining.since),
+        ),
     };
-    Report {
+    BenchReport {
         gateway: target.name(),
         queue: target.queue.to_string(),
         size_bytes: arguments.size,
@@ -105,8 +112,8 @@ fn report(
         refused: sent.refused,
         delivered,
         repeated: arrived.as_ref().map(|run| run.repeated),
-        waiting: left.waiting,
-        dead: left.dead,
+        waiting: remaining.waiting,
+        dead: remaining.dead,
         accepted_per_second: per_second(sent.accepted, started, sent.last),
         delivered_per_second: per_second(delivered, started, last),
         acceptance_ms: sent.latency.percentiles(),
@@ -125,11 +132,11 @@ mod tests {
 
     #[test]
     fn a_warm_up_is_a_tenth_within_bounds() {
-        let time = |millis| Limit::Time(Duration::from_millis(millis));
+        let time = |millis| SendLimit::Time(Duration::from_millis(millis));
         for (limit, expected) in [
-            (Limit::Messages(1), Limit::Messages(1)),
-            (Limit::Messages(500), Limit::Messages(50)),
-            (Limit::Messages(1_000_000), Limit::Messages(1_000)),
+            (SendLimit::Messages(1), SendLimit::Messages(1)),
+            (SendLimit::Messages(500), SendLimit::Messages(50)),
+            (SendLimit::Messages(1_000_000), SendLimit::Messages(1_000)),
             (time(1_000), time(200)),
             (time(10_000), time(1_000)),
             (time(600_000), time(2_000)),

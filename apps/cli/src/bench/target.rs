@@ -12,30 +12,30 @@ use tokio::time::Instant;
 
 use super::{Arguments, arrivals::Arrivals};
 use crate::{
-    client::{Client, Connection},
-    endpoint::Endpoint,
-    figures::{self, Figures},
-    sandbox::Sandbox,
+    client::{ApiClient, Connection},
+    local_endpoint::LocalEndpoint,
+    queue_status::{self, QueueStatus},
+    temporary_gateway::TemporaryGateway,
 };
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The gateway that is loaded, and what is known of what becomes of its messages.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) client: Arc<Client>,
+pub(super) struct BenchTarget {
+    pub(super) client: Arc<ApiClient>,
     pub(super) queue: QueueName,
     /// What stamps count from.
     pub(super) epoch: Instant,
     /// What arrives, if it arrives here.
     pub(super) arrivals: Option<Arc<Arrivals>>,
-    _endpoint: Option<Endpoint>,
-    sandbox: Option<Sandbox>,
+    _endpoint: Option<LocalEndpoint>,
+    sandbox: Option<TemporaryGateway>,
 }
 
 /// How the queue stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct QueueCounts {
     /// Messages that are neither done nor dead.
     pub(super) waiting: u64,
     pub(super) dead: u64,
@@ -43,7 +43,7 @@ pub(super) struct Standing {
     pub(super) has_route: bool,
 }
 
-impl Target {
+impl BenchTarget {
     /// The gateway that was named, or one of our own.
     pub(super) async fn find(arguments: &Arguments, connection: &Connection) -> Result<Self> {
         let epoch = Instant::now();
@@ -71,7 +71,8 @@ impl Target {
             clap::Error::raw(ErrorKind::ArgumentConflict, words).exit();
         }
         let endpoint = start(LOOPBACK, arrivals.clone()).await?;
-        let sandbox = Sandbox::start(LOOPBACK, configuration(arguments, endpoint.address)?).await?;
+        let sandbox =
+            TemporaryGateway::start(LOOPBACK, configuration(arguments, endpoint.address)?).await?;
         Ok(Self {
             client: Arc::new(sandbox.client()?),
             queue: arguments.queue.clone(),
@@ -91,14 +92,14 @@ impl Target {
     }
 
     /// How the queue stands now.
-    pub(super) async fn standing(&self) -> Result<Standing> {
-        let queues: Vec<Figures> = figures::ask(&self.client).await?.parse()?;
+    pub(super) async fn queue_counts(&self) -> Result<QueueCounts> {
+        let queues: Vec<QueueStatus> = queue_status::fetch(&self.client).await?.parse()?;
         let Some(queue) = queues.iter().find(|it| it.queue == self.queue.as_str()) else {
             let known: Vec<_> = queues.iter().map(|queue| queue.queue.as_str()).collect();
             bail!("there is no queue {:?}; --queue takes: {}", self.queue, known.join(", "));
         };
         let waiting = [queue.ready, queue.delayed, queue.in_flight].into_iter().sum::<Option<_>>();
-        Ok(Standing {
+        Ok(QueueCounts {
             waiting: waiting.context("the gateway does not know how much waits")?,
             dead: queue.dead.context("the gateway does not know how much is dead")?,
             has_route: queue.route.is_some(),
@@ -114,8 +115,8 @@ impl Target {
     }
 }
 
-async fn start(address: SocketAddr, arrivals: Arc<Arrivals>) -> Result<Endpoint> {
-    Endpoint::start(address, move |request| arrivals.clone().take(request)).await
+async fn start(address: SocketAddr, arrivals: Arc<Arrivals>) -> Result<LocalEndpoint> {
+    LocalEndpoint::start(address, move |request| arrivals.clone().take(request)).await
 }
 
 fn configuration(arguments: &Arguments, endpoint: SocketAddr) -> Result<String> {

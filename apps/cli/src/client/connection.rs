@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Client, Url, token};
+use super::{ApiClient, Url, token};
 
 /// Where a gateway without configuration keeps its data.
 const FOLDER: &str = "bezoar-data";
@@ -52,12 +52,12 @@ impl Connection {
     }
 
     /// A client for it. Ends the program with its code for wrong usage if the URL is none.
-    pub(crate) fn client(&self) -> Result<Client> {
+    pub(crate) fn client(&self) -> Result<ApiClient> {
         let url: Url = self.url.as_deref().unwrap_or(LOCAL).parse().unwrap_or_else(|problem| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
         let token = self.token(&url, Path::new(FOLDER))?.map(|token| bearer(&token)).transpose()?;
-        Client::new(url, token)
+        ApiClient::new(url, token)
     }
 
     fn token(&self, url: &Url, folder: &Path) -> Result<Option<SecretString>> {

@@ -24,9 +24,9 @@ pub(super) async fn read(
 
 /// The body of an answer that is no error.
 #[derive(Debug)]
-pub(crate) struct Reply(Bytes);
+pub(crate) struct ApiReply(Bytes);
 
-impl Reply {
+impl ApiReply {
     pub(super) fn new(body: Bytes) -> Self {
         Self(body)
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{causes::Cause, filter};
 use crate::{
-    client::{Client, path},
+    client::{ApiClient, path},
     output,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let mark = json!({ "state": arguments.state(), "note": arguments.note });
     let reply = client.order(&path(["v1", "causes", arguments.cause.as_str()]), &mark).await?;
     if arguments.json {

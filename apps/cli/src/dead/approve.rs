@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::letter::Summary;
+use super::dead_letter::DeadLetterSummary;
 use crate::{
-    client::{Client, path},
+    client::{ApiClient, path},
     output, reason,
 };
 
@@ -22,13 +22,13 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let path = path(["v1", "dead-letters", &arguments.id.to_string(), "approve"]);
     let reply = client.order(&path, &json!({ "reason": arguments.reason })).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let dead: Summary = reply.parse()?;
+    let dead: DeadLetterSummary = reply.parse()?;
     let next = format!("send it: bezoar dead replay {} --reason TEXT", dead.id);
     output::say(&format!("dead letter {} is approved; {next}", dead.id));
     Ok(())

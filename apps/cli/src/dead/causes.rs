@@ -7,10 +7,9 @@ use serde::Deserialize;
 
 use super::filter::Filter;
 use crate::{
-    client::Client,
-    output,
+    client::ApiClient,
+    humanize, output,
     table::{ALARM, Cell, Lean, Table, WARNING},
-    words,
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
@@ -38,7 +37,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Deserialize)]
-struct Page {
+struct CausesPage {
     causes: Vec<Cause>,
 }
 
@@ -62,13 +61,13 @@ struct Note {
     who: String,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let (limit, filter) = (arguments.limit, arguments.filter.query());
     let reply = client.get(&format!("/v1/causes?limit={limit}{filter}")).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let page: Page = reply.parse()?;
+    let page: CausesPage = reply.parse()?;
     let Some(largest) = page.causes.first() else {
         let matching = if arguments.filter.is_empty() { "" } else { " match" };
         output::say(&format!("no dead letters{matching}"));
@@ -82,15 +81,15 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn table(page: &Page, now: Timestamp) -> Table {
+fn table(page: &CausesPage, now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
     for cause in &page.causes {
         table.push([
-            words::count(cause.count).into(),
+            humanize::count(cause.count).into(),
             cause.growth(),
-            words::count_or_unknown(cause.last_hour).into(),
-            words::age_of(&cause.first_seen, now).into(),
-            words::age_of(&cause.last_seen, now).into(),
+            humanize::count_or_unknown(cause.last_hour).into(),
+            humanize::age_of(&cause.first_seen, now).into(),
+            humanize::age_of(&cause.last_seen, now).into(),
             cause.condition(),
             cause.id.as_str().into(),
             cause.title.as_str().into(),
@@ -103,7 +102,7 @@ fn table(page: &Page, now: Timestamp) -> Table {
 impl Cause {
     /// How many came in this hour; it stands out if that is more than in the one before.
     fn growth(&self) -> Cell {
-        let text = words::count_or_unknown(self.this_hour);
+        let text = humanize::count_or_unknown(self.this_hour);
         let grows = self.this_hour > self.last_hour;
         if grows { Cell::styled(&text, WARNING) } else { text.into() }
     }

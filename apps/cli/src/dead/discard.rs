@@ -6,19 +6,19 @@ use serde::Deserialize;
 use super::{
     filter::Filter,
     follow, on_broker,
-    operation::{self, Order, Told, begun},
-    selection::{Pick, Selection},
+    operation::{self, OperationCommand, OperationReply, begun},
+    selection::{Selection, SelectionArguments},
 };
 use crate::{
-    client::{Client, ClientError, Reply},
+    client::{ApiClient, ApiReply, ClientError},
+    humanize::{Count, count, plural},
     output, prompt, reason,
-    words::{Count, count, plural},
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArguments,
     /// Why; the audit log keeps it
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -36,11 +36,11 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { selection, reason, expect, on_broker, yes, json } = arguments;
-    let pick = selection.pick();
+    let selection = selection.parse();
     if on_broker {
-        return on_broker::discard(client, &pick, &reason, (expect, yes), json).await;
+        return on_broker::discard(client, &selection, &reason, (expect, yes), json).await;
     }
     let number = match (expect, yes) {
         (Some(expected), true) => expected,
@@ -48,40 +48,52 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
             "nobody can be asked here; say how many there are with --yes --expect N, \
              `bezoar dead list` with the same filters tells"
         ),
-        _ => confirmed(client, &pick, &reason, expect).await?,
+        _ => confirmed(client, &selection, &reason, expect).await?,
     };
-    let told = begun(send(client, &pick, &reason, number).await.and_then(Told::new))?;
-    if told.operation.total == 0 {
-        return nothing(client, &told).await;
+    let reply =
+        begun(send(client, &selection, &reason, number).await.and_then(OperationReply::new))?;
+    if reply.operation.total == 0 {
+        return nothing(client, &reply).await;
     }
-    follow::to_the_end(client, told, json).await
+    follow::to_the_end(client, reply, json).await
 }
 
 async fn send(
-    client: &Client,
-    pick: &Pick,
+    client: &ApiClient,
+    selection: &Selection,
     reason: &str,
     expect: u64,
-) -> Result<Reply, ClientError> {
-    let mut request = pick.request(reason);
+) -> Result<ApiReply, ClientError> {
+    let mut request = selection.request(reason);
     request.insert("expect".to_owned(), expect.into());
     client.order("/v1/discards", &request.into()).await
 }
 
 /// There is nothing to do, and no plan for it need be kept.
-async fn nothing(client: &Client, told: &Told) -> Result<()> {
-    if !told.operation.is_over() {
-        operation::give(client, told.operation.id, Order::Cancel, "nothing takes part").await?;
+async fn nothing(client: &ApiClient, reply: &OperationReply) -> Result<()> {
+    if !reply.operation.is_over() {
+        operation::send_command(
+            client,
+            reply.operation.id,
+            OperationCommand::Cancel,
+            "nothing takes part",
+        )
+        .await?;
     }
     output::say("nothing is discarded: there is nothing that could be");
     Ok(())
 }
 
 /// How many are meant, typed by somebody who has read it.
-async fn confirmed(client: &Client, pick: &Pick, reason: &str, expect: Option<u64>) -> Result<u64> {
-    let number = match pick {
-        Pick::Ids(ids) => ids.len() as u64,
-        Pick::Matching(filter) => number(client, filter, pick, reason).await?,
+async fn confirmed(
+    client: &ApiClient,
+    selection: &Selection,
+    reason: &str,
+    expect: Option<u64>,
+) -> Result<u64> {
+    let number = match selection {
+        Selection::Ids(ids) => ids.len() as u64,
+        Selection::Matching(filter) => number(client, filter, selection, reason).await?,
     };
     if number == 0 {
         bail!("nothing is discarded: no dead letters match that could be");
@@ -105,7 +117,12 @@ pub(super) async fn typed(number: u64) -> Result<()> {
 }
 
 /// Exactly how many would take part.
-async fn number(client: &Client, filter: &Filter, pick: &Pick, reason: &str) -> Result<u64> {
+async fn number(
+    client: &ApiClient,
+    filter: &Filter,
+    selection: &Selection,
+    reason: &str,
+) -> Result<u64> {
     #[derive(Deserialize)]
     struct Listed {
         matching: Count,
@@ -117,7 +134,7 @@ async fn number(client: &Client, filter: &Filter, pick: &Pick, reason: &str) -> 
     }
     // Beyond what is counted for a list the gateway counts only what it is about to do. Told to expect none, it
     // does nothing, and says how many there are.
-    match send(client, pick, reason, 0).await {
+    match send(client, selection, reason, 0).await {
         Err(ClientError::Refused(problem)) if problem.found.is_some() => {
             Ok(problem.found.unwrap_or_default())
         }

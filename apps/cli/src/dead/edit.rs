@@ -7,10 +7,10 @@ use anyhow::Result;
 use secrecy::SecretString;
 use std::path::PathBuf;
 
-use self::{change::Change, editor::Edited};
-use super::letter::Summary;
+use self::{change::BodyChange, editor::EditedBody};
+use super::dead_letter::DeadLetterSummary;
 use crate::{
-    client::{Client, ClientError, Reply, path},
+    client::{ApiClient, ApiReply, ClientError, path},
     output, prompt, reason,
 };
 
@@ -47,9 +47,9 @@ struct ChangeArguments {
     removed: Vec<String>,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { id, reason, change, json } = arguments;
-    if let Some(change) = Change::read(&change)? {
+    if let Some(change) = BodyChange::read(&change)? {
         return done(&send(client, id, &reason, &change).await?, json);
     }
     if !prompt::is_possible() {
@@ -57,31 +57,31 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
             "say what is different: --body-file, --patch, --header or --remove-header; an editor needs a terminal",
         );
     }
-    let Some(edited) = Edited::open(client, id, &reason).await? else {
+    let Some(edited) = EditedBody::open(client, id, &reason).await? else {
         output::say("nothing was changed, so there is no new version");
         return Ok(());
     };
-    match send(client, id, &reason, &Change::of_body(edited.body())).await {
+    match send(client, id, &reason, &BodyChange::of_body(edited.body())).await {
         Ok(reply) => done(&reply, json),
         Err(error) => Err(edited.keep(error.into())),
     }
 }
 
 async fn send(
-    client: &Client,
+    client: &ApiClient,
     id: i64,
     reason: &str,
-    change: &Change,
-) -> Result<Reply, ClientError> {
+    change: &BodyChange,
+) -> Result<ApiReply, ClientError> {
     let path = path(["v1", "dead-letters", &id.to_string(), "edits"]);
     client.order(&path, &change.request(reason)).await
 }
 
-fn done(reply: &Reply, json: bool) -> Result<()> {
+fn done(reply: &ApiReply, json: bool) -> Result<()> {
     if json {
         return output::print_json(reply).map(drop);
     }
-    let version: Summary = reply.parse()?;
+    let version: DeadLetterSummary = reply.parse()?;
     let id = version.id;
     output::print(&format!("{id}\n"))?;
     output::say(&match version.state.as_deref() {

@@ -13,11 +13,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::filter::Filter;
 use crate::{
-    client::{Client, Download},
+    client::{ApiClient, Download},
+    humanize::plural,
     output,
     private_file::{Existing, PrivateFile},
     reason,
-    words::plural,
 };
 
 #[derive(Debug, clap::Args)]
@@ -36,16 +36,16 @@ pub(crate) struct Arguments {
 }
 
 /// Where lines go.
-enum Target {
+enum ExportTarget {
     File(PrivateFile),
     Stdout(io::Stdout),
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
-    let mut target = Target::choose(&arguments)?;
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
+    let mut target = ExportTarget::choose(&arguments)?;
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let wanted = json!({ "reason": arguments.reason, "filter": arguments.filter.object() });
-    let mut lines = Lines::default();
+    let mut lines = ExportedLines::default();
     let copied = tokio::select! {
         copied = copy(client, &wanted, &mut target, &mut lines) => copied,
         _ = interrupts.recv() => Err(anyhow!("interrupted")),
@@ -58,10 +58,10 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
 }
 
 async fn copy(
-    client: &Client,
+    client: &ApiClient,
     wanted: &serde_json::Value,
-    target: &mut Target,
-    lines: &mut Lines,
+    target: &mut ExportTarget,
+    lines: &mut ExportedLines,
 ) -> Result<()> {
     let mut download: Download = client.download("/v1/exports", wanted).await?;
     while let Some(piece) = download.next().await? {
@@ -77,13 +77,13 @@ async fn copy(
 }
 
 /// How many lines there were by now, shown to those who wait at a terminal.
-struct Lines {
+struct ExportedLines {
     number: u64,
     is_cut: bool,
     bar: ProgressBar,
 }
 
-impl Default for Lines {
+impl Default for ExportedLines {
     fn default() -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -94,7 +94,7 @@ impl Default for Lines {
     }
 }
 
-impl Lines {
+impl ExportedLines {
     fn take(&mut self, piece: &[u8]) {
         self.number += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.is_cut = piece.last().map_or(self.is_cut, |byte| *byte != b'\n');
@@ -102,13 +102,13 @@ impl Lines {
     }
 }
 
-impl Drop for Lines {
+impl Drop for ExportedLines {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-impl Target {
+impl ExportTarget {
     /// Where to; told before anything is exported.
     fn choose(arguments: &Arguments) -> Result<Self> {
         match &arguments.output {

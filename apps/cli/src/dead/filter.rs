@@ -157,13 +157,14 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct TestArguments {
         #[command(flatten)]
         filter: Filter,
     }
 
     fn filter(line: &str) -> Result<Filter, clap::Error> {
-        Line::try_parse_from(["x"].into_iter().chain(line.split_whitespace())).map(|it| it.filter)
+        TestArguments::try_parse_from(["x"].into_iter().chain(line.split_whitespace()))
+            .map(|it| it.filter)
     }
 
     #[test]

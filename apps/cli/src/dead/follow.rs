@@ -10,13 +10,13 @@ use tokio::{
 };
 
 use super::{
-    operation::{self, Operation, Told},
+    operation::{self, Operation, OperationReply},
     outcomes,
 };
 use crate::{
-    client::{Client, ClientError, Retry},
+    client::{ApiClient, ClientError, Retry},
+    humanize::{count, plural},
     output,
-    words::{count, plural},
 };
 
 /// How often it is looked at.
@@ -25,7 +25,11 @@ const EVERY: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Watches it until it does nothing more, then tells what became of it; an error unless all went well.
-pub(super) async fn to_the_end(client: &Client, begun: Told, json: bool) -> Result<()> {
+pub(super) async fn to_the_end(
+    client: &ApiClient,
+    begun: OperationReply,
+    json: bool,
+) -> Result<()> {
     let (id, name) = (begun.operation.id, begun.operation.name());
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let watched = tokio::select! {
@@ -44,17 +48,20 @@ fn leave(id: i64, name: &str) {
     output::say(&format!("  cancel  bezoar dead replays {id} --cancel --reason TEXT"));
 }
 
-async fn watch(client: &Client, mut told: Told) -> Result<Told, ClientError> {
-    let bar = Bar::new(told.operation.total);
+async fn watch(
+    client: &ApiClient,
+    mut reply: OperationReply,
+) -> Result<OperationReply, ClientError> {
+    let bar = OperationProgress::new(reply.operation.total);
     let mut retry = Retry::new(PATIENCE);
     loop {
-        bar.show(&told.operation);
-        if told.operation.is_over() {
-            return Ok(told);
+        bar.show(&reply.operation);
+        if reply.operation.is_over() {
+            return Ok(reply);
         }
         sleep(EVERY).await;
-        match operation::ask(client, told.operation.id).await {
-            Ok(newer) => (told, retry) = (newer, Retry::new(PATIENCE)),
+        match operation::fetch(client, reply.operation.id).await {
+            Ok(newer) => (reply, retry) = (newer, Retry::new(PATIENCE)),
             Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {}
             Err(error) => return Err(error),
         }
@@ -62,9 +69,9 @@ async fn watch(client: &Client, mut told: Told) -> Result<Told, ClientError> {
 }
 
 /// A bar on stderr; nothing at all if that is no terminal.
-struct Bar(ProgressBar);
+struct OperationProgress(ProgressBar);
 
-impl Bar {
+impl OperationProgress {
     fn new(total: u64) -> Self {
         let bar = ProgressBar::new(total);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
@@ -87,15 +94,15 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for OperationProgress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
 }
 
 /// Tells what became of it.
-async fn conclude(client: &Client, told: Told, json: bool) -> Result<()> {
-    let operation = &told.operation;
+async fn conclude(client: &ApiClient, reply: OperationReply, json: bool) -> Result<()> {
+    let operation = &reply.operation;
     output::say(&summary(operation));
     let failed = operation.failed.unwrap_or_default();
     if failed > 0 {
@@ -105,7 +112,7 @@ async fn conclude(client: &Client, told: Told, json: bool) -> Result<()> {
         why.iter().for_each(|line| output::say(line));
     }
     if json {
-        output::print_json(&told.reply)?;
+        output::print_json(&reply.reply)?;
     }
     let name = operation.name();
     match operation.state.as_str() {

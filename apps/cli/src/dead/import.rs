@@ -16,9 +16,9 @@ use serde_json::json;
 
 use self::chunks::{Chunk, Chunks};
 use crate::{
-    client::{Client, ClientError, Reply, Retry, encode},
+    client::{ApiClient, ApiReply, ClientError, Retry, encode},
+    humanize::{count, plural},
     output, reason,
-    words::{count, plural},
 };
 
 /// For how long a gateway is waited for that is busy or away. Lines that it knows already are passed over, so
@@ -40,14 +40,14 @@ pub(crate) struct Arguments {
 
 /// What became of lines.
 #[derive(Debug, Default, Deserialize)]
-struct Tally {
+struct ImportCounts {
     imported: u64,
     known_already: u64,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let path = format!("/v1/imports?reason={}", encode(&arguments.reason));
-    let mut tally = Tally::default();
+    let mut tally = ImportCounts::default();
     let all = import(client, &path, &arguments.file, &mut tally).await;
     if arguments.json {
         let words = json!({ "imported": tally.imported, "known_already": tally.known_already });
@@ -58,11 +58,16 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
     all
 }
 
-async fn import(client: &Client, path: &str, file: &Path, tally: &mut Tally) -> Result<()> {
+async fn import(
+    client: &ApiClient,
+    path: &str,
+    file: &Path,
+    tally: &mut ImportCounts,
+) -> Result<()> {
     let mut chunks = Chunks::new(open(file)?);
     while let Some(chunk) = chunks.next().context("cannot read on")? {
         let lines = chunk.lines();
-        let sent = send(client, path, &chunk).await.and_then(|reply| reply.parse::<Tally>());
+        let sent = send(client, path, &chunk).await.and_then(|reply| reply.parse::<ImportCounts>());
         // The gateway counts lines from the first of a request.
         let new = sent.with_context(|| format!("lines {lines}, counted from the first of them"))?;
         tally.imported += new.imported;
@@ -82,7 +87,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(io::stdin()))
 }
 
-async fn send(client: &Client, path: &str, chunk: &Chunk) -> Result<Reply, ClientError> {
+async fn send(client: &ApiClient, path: &str, chunk: &Chunk) -> Result<ApiReply, ClientError> {
     let ndjson = HeaderValue::from_static("application/x-ndjson");
     let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, ndjson)]);
     let mut retry = Retry::new(PATIENCE);

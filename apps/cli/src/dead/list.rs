@@ -5,12 +5,12 @@ use bezoar::{Clock, SystemClock};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{filter::Filter, letter::Summary};
+use super::{dead_letter::DeadLetterSummary, filter::Filter};
 use crate::{
-    client::Client,
+    client::ApiClient,
+    humanize::{self, Count},
     output,
     table::{Lean, Table},
-    words::{self, Count},
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
@@ -42,18 +42,18 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Deserialize)]
-struct Page {
-    dead_letters: Vec<Summary>,
+struct DeadLettersPage {
+    dead_letters: Vec<DeadLetterSummary>,
     next: Option<i64>,
     matching: Option<Count>,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let reply = client.get(&arguments.path()).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let page: Page = reply.parse()?;
+    let page: DeadLettersPage = reply.parse()?;
     if page.dead_letters.is_empty() {
         output::say(&arguments.nothing());
         return Ok(());
@@ -87,18 +87,18 @@ impl Arguments {
     }
 }
 
-fn table(page: &Page, now: Timestamp) -> Table {
+fn table(page: &DeadLettersPage, now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
     for dead in &page.dead_letters {
         table.push([
             dead.id.to_string().into(),
             dead.queue.as_str().into(),
             dead.r#type.as_str().into(),
-            dead.correlation_id.as_deref().unwrap_or(words::NONE).into(),
-            dead.error.as_ref().map_or(words::NONE, |error| error.code.as_str()).into(),
-            words::count_or_unknown(dead.attempts).into(),
-            words::count_or_unknown(dead.replayed).into(),
-            words::age_of(&dead.at, now).into(),
+            dead.correlation_id.as_deref().unwrap_or(humanize::NONE).into(),
+            dead.error.as_ref().map_or(humanize::NONE, |error| error.code.as_str()).into(),
+            humanize::count_or_unknown(dead.attempts).into(),
+            humanize::count_or_unknown(dead.replayed).into(),
+            humanize::age_of(&dead.at, now).into(),
             dead.state().into(),
             dead.reason.as_str().into(),
         ]);

@@ -5,22 +5,22 @@ use bezoar::QueueName;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{discard, selection::Pick};
+use super::{discard, selection::Selection};
 use crate::{
-    client::{Client, Reply, path},
+    client::{ApiClient, ApiReply, path},
+    humanize::plural,
     output, prompt,
-    words::plural,
 };
 
 /// Sends all that are on the broker back to where they came from.
 pub(super) async fn replay(
-    client: &Client,
-    pick: &Pick,
+    client: &ApiClient,
+    selection: &Selection,
     reason: &str,
     yes: bool,
     json: bool,
 ) -> Result<()> {
-    let queue = queue(pick)?;
+    let queue = queue(selection)?;
     if !yes {
         if !prompt::is_possible() {
             bail!("nobody can be asked here whether all are meant; use --yes");
@@ -42,13 +42,13 @@ pub(super) async fn replay(
 
 /// Removes all that are on the broker for good.
 pub(super) async fn discard(
-    client: &Client,
-    pick: &Pick,
+    client: &ApiClient,
+    selection: &Selection,
     reason: &str,
     (expect, yes): (Option<u64>, bool),
     json: bool,
 ) -> Result<()> {
-    let queue = queue(pick)?;
+    let queue = queue(selection)?;
     let number = match (expect, yes) {
         (Some(expected), true) => expected,
         (Some(expected), false) if prompt::is_possible() => {
@@ -67,15 +67,15 @@ pub(super) async fn discard(
     told(&reply, json, &format!("{} removed on the broker", plural(discarded, "dead letter")))
 }
 
-fn queue(pick: &Pick) -> Result<&QueueName> {
-    match pick {
-        Pick::Matching(filter) => filter.only_queue(),
-        Pick::Ids(_) => None,
+fn queue(selection: &Selection) -> Result<&QueueName> {
+    match selection {
+        Selection::Matching(filter) => filter.only_queue(),
+        Selection::Ids(_) => None,
     }
     .ok_or_else(|| anyhow::anyhow!("--on-broker is for all of a queue: use it with --queue alone"))
 }
 
-fn told(reply: &Reply, json: bool, words: &str) -> Result<()> {
+fn told(reply: &ApiReply, json: bool, words: &str) -> Result<()> {
     if json {
         output::print_json(reply)?;
     } else {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    client::{Client, ClientError, Reply, path},
-    words::{self, count, plural},
+    client::{ApiClient, ApiReply, ClientError, path},
+    humanize::{self, count, plural},
 };
 
 #[derive(Debug, Deserialize)]
@@ -49,7 +49,7 @@ pub(super) struct Share {
 
 /// What somebody wants of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum OperationCommand {
     Run,
     Pause,
     Cancel,
@@ -57,20 +57,20 @@ pub(super) enum Order {
 
 /// An operation, and the gateway's words for it.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) reply: Reply,
+pub(super) struct OperationReply {
+    pub(super) reply: ApiReply,
     pub(super) operation: Operation,
 }
 
-impl Told {
-    pub(super) fn new(reply: Reply) -> Result<Self, ClientError> {
+impl OperationReply {
+    pub(super) fn new(reply: ApiReply) -> Result<Self, ClientError> {
         let operation = reply.parse()?;
         Ok(Self { reply, operation })
     }
 }
 
 /// What became of a request that begins an operation.
-pub(super) fn begun(result: Result<Told, ClientError>) -> Result<Told> {
+pub(super) fn begun(result: Result<OperationReply, ClientError>) -> Result<OperationReply> {
     result.map_err(|error| {
         let words = "it may have begun all the same, look with `bezoar dead replays`";
         let is_open = error.is_open();
@@ -79,23 +79,26 @@ pub(super) fn begun(result: Result<Told, ClientError>) -> Result<Told> {
     })
 }
 
-pub(super) async fn ask(client: &Client, id: i64) -> Result<Told, ClientError> {
-    client.get(&path(["v1", "replays", &id.to_string()])).await.and_then(Told::new)
+pub(super) async fn fetch(client: &ApiClient, id: i64) -> Result<OperationReply, ClientError> {
+    client.get(&path(["v1", "replays", &id.to_string()])).await.and_then(OperationReply::new)
 }
 
-pub(super) async fn give(
-    client: &Client,
+pub(super) async fn send_command(
+    client: &ApiClient,
     id: i64,
-    order: Order,
+    order: OperationCommand,
     reason: &str,
-) -> Result<Told, ClientError> {
+) -> Result<OperationReply, ClientError> {
     let word = match order {
-        Order::Run => "run",
-        Order::Pause => "pause",
-        Order::Cancel => "cancel",
+        OperationCommand::Run => "run",
+        OperationCommand::Pause => "pause",
+        OperationCommand::Cancel => "cancel",
     };
     let order = json!({ "order": word, "reason": reason });
-    client.order(&path(["v1", "replays", &id.to_string()]), &order).await.and_then(Told::new)
+    client
+        .order(&path(["v1", "replays", &id.to_string()]), &order)
+        .await
+        .and_then(OperationReply::new)
 }
 
 impl Operation {
@@ -143,7 +146,7 @@ impl Operation {
 
     fn waiting(&self) -> Option<String> {
         let waited = Duration::try_from_secs_f64(self.canary_waiting_seconds?).ok()?;
-        Some(format!(", waiting for the canary for {}", words::age(waited)))
+        Some(format!(", waiting for the canary for {}", humanize::age(waited)))
     }
 }
 

@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::operation::Operation;
 use crate::{
-    client::{Client, path},
-    words::{count, plural},
+    client::{ApiClient, path},
+    humanize::{count, plural},
 };
 
 /// How many pages of 1,000 are read to find why messages failed again.
 const PAGES: usize = 100;
-/// How many causes are told.
+/// How many causes are listed.
 const CAUSES: usize = 10;
 
 /// One message of an operation.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Item {
+pub(super) struct OperationMessage {
     pub(super) place: u64,
     pub(super) dead_letter: i64,
     pub(super) message_id: String,
@@ -30,21 +30,21 @@ pub(super) struct Item {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Page {
-    pub(super) messages: Vec<Item>,
+pub(super) struct MessagesPage {
+    pub(super) messages: Vec<OperationMessage>,
     pub(super) next: Option<u64>,
 }
 
 /// A page of messages in their order, after a place.
-pub(super) async fn page(client: &Client, operation: i64, after: u64) -> Result<Page> {
+pub(super) async fn page(client: &ApiClient, operation: i64, after: u64) -> Result<MessagesPage> {
     let path = path(["v1", "replays", &operation.to_string(), "messages"]);
     Ok(client.get(&format!("{path}?after={after}")).await?.parse()?)
 }
 
 /// Why messages failed again, in lines for people.
-pub(super) async fn failures(client: &Client, operation: &Operation) -> Result<Vec<String>> {
+pub(super) async fn failures(client: &ApiClient, operation: &Operation) -> Result<Vec<String>> {
     let mut wanted = operation.failed.unwrap_or_default();
-    let (mut found, mut after) = (Failures::default(), Some(0));
+    let (mut found, mut after) = (FailuresByCause::default(), Some(0));
     for _ in 0..PAGES {
         let Some(place) = after.filter(|_| wanted > 0) else { break };
         let page = page(client, operation.id, place).await?;
@@ -58,11 +58,11 @@ pub(super) async fn failures(client: &Client, operation: &Operation) -> Result<V
 
 /// Causes, with how many each and one of them.
 #[derive(Debug, Default)]
-struct Failures(BTreeMap<String, (u64, i64)>);
+struct FailuresByCause(BTreeMap<String, (u64, i64)>);
 
-impl Failures {
+impl FailuresByCause {
     /// Takes note of a message; how many failures it is.
-    fn add(&mut self, item: &Item) -> u64 {
+    fn add(&mut self, item: &OperationMessage) -> u64 {
         let Some((again, cause)) = item.again.zip(item.cause.as_ref()) else { return 0 };
         let (number, _) = self.0.entry(cause.clone()).or_insert((0, again));
         *number += 1;
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn failures_are_told_by_cause_the_most_frequent_first() {
-        let mut failures = Failures::default();
+        let mut failures = FailuresByCause::default();
         for (place, cause) in [(1, Some("v1:a")), (2, Some("v1:b")), (3, Some("v1:b")), (4, None)] {
             let item = serde_json::from_value(json!({
                 "place": place, "dead_letter": place, "message_id": "m", "queue": "q",

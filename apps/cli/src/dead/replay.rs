@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     follow, on_broker,
-    operation::{self, Order, Told, begun},
-    selection::{Pick, Selection},
+    operation::{self, OperationCommand, OperationReply, begun},
+    selection::{Selection, SelectionArguments},
 };
-use crate::{client::Client, output, prompt, reason, words::plural};
+use crate::{client::ApiClient, humanize::plural, output, prompt, reason};
 
 /// The fastest that a gateway takes.
 const RATE_LIMIT: f64 = 1_000_000.0;
@@ -18,9 +18,9 @@ const RATE_LIMIT: f64 = 1_000_000.0;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArguments,
     #[command(flatten)]
-    manner: Manner,
+    options: ReplayOptions,
     /// Only freeze the selection; started later with `bezoar dead replays ID --start`
     #[arg(long, conflicts_with_all = ["yes", "no_wait"])]
     plan: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 /// How they are sent.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-struct Manner {
+struct ReplayOptions {
     /// Why; the audit log keeps it
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -64,7 +64,7 @@ struct Manner {
 
 /// How a replay comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum StartMode {
     /// It is only planned.
     Plan,
     /// It is planned, shown, and started if somebody says yes.
@@ -73,44 +73,44 @@ enum Way {
     Start,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
-    let Arguments { selection, manner, plan, no_wait, on_broker, yes, json } = arguments;
-    let pick = selection.pick();
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
+    let Arguments { selection, options, plan, no_wait, on_broker, yes, json } = arguments;
+    let selection = selection.parse();
     if on_broker {
-        return on_broker::replay(client, &pick, &manner.reason, yes, json).await;
+        return on_broker::replay(client, &selection, &options.reason, yes, json).await;
     }
-    let way = match &pick {
-        _ if plan => Way::Plan,
-        Pick::Matching(_) if !yes && !prompt::is_possible() => bail!(
+    let mode = match &selection {
+        _ if plan => StartMode::Plan,
+        Selection::Matching(_) if !yes && !prompt::is_possible() => bail!(
             "nobody can be asked here whether that many are meant; look first with --plan, or use --yes"
         ),
-        Pick::Matching(_) if !yes => Way::Ask,
-        _ => Way::Start,
+        Selection::Matching(_) if !yes => StartMode::Ask,
+        _ => StartMode::Start,
     };
-    let request = manner.request(&pick, way);
-    let told = client.order("/v1/replays", &request.into()).await.and_then(Told::new);
-    let told = begun(told)?;
-    if told.operation.total == 0 {
-        return nothing(client, &pick, told, json).await;
+    let request = options.request(&selection, mode);
+    let reply = client.order("/v1/replays", &request.into()).await.and_then(OperationReply::new);
+    let reply = begun(reply)?;
+    if reply.operation.total == 0 {
+        return nothing(client, &selection, reply, json).await;
     }
-    let told = match way {
-        Way::Plan => return planned(&told, json),
-        Way::Ask => confirmed(client, told, &manner.reason).await?,
-        Way::Start => told,
+    let reply = match mode {
+        StartMode::Plan => return planned(&reply, json),
+        StartMode::Ask => confirmed(client, reply, &options.reason).await?,
+        StartMode::Start => reply,
     };
     match no_wait {
-        true => started(&told, json),
-        false => follow::to_the_end(client, told, json).await,
+        true => started(&reply, json),
+        false => follow::to_the_end(client, reply, json).await,
     }
 }
 
-impl Manner {
-    fn request(&self, pick: &Pick, way: Way) -> Map<String, Value> {
-        let mut request = pick.request(&self.reason);
+impl ReplayOptions {
+    fn request(&self, selection: &Selection, mode: StartMode) -> Map<String, Value> {
+        let mut request = selection.request(&self.reason);
         let mut put = |name: &str, value: Value| request.insert(name.to_owned(), value);
         put("canary", self.canary.into());
         put("new_ids", self.new_ids.into());
-        put("plan", (way != Way::Start).into());
+        put("plan", (mode != StartMode::Start).into());
         self.rate.map(|rate| put("rate", json!(rate)));
         self.stop_after.map(|most| put("stop_after", most.into()));
         self.expect.map(|expected| put("expect", expected.into()));
@@ -119,16 +119,27 @@ impl Manner {
 }
 
 /// There is nothing to do, and no plan for it need be kept.
-async fn nothing(client: &Client, pick: &Pick, told: Told, json: bool) -> Result<()> {
-    let Told { reply, operation } = told;
+async fn nothing(
+    client: &ApiClient,
+    selection: &Selection,
+    reply: OperationReply,
+    json: bool,
+) -> Result<()> {
+    let OperationReply { reply, operation } = reply;
     if !operation.is_over() {
-        operation::give(client, operation.id, Order::Cancel, "nothing takes part").await?;
+        operation::send_command(
+            client,
+            operation.id,
+            OperationCommand::Cancel,
+            "nothing takes part",
+        )
+        .await?;
     }
     if json {
         output::print_json(&reply)?;
     }
-    match pick {
-        Pick::Matching(_) if operation.refused == 0 => {
+    match selection {
+        Selection::Matching(_) if operation.refused == 0 => {
             output::say("no dead letters match: nothing is replayed");
             Ok(())
         }
@@ -136,36 +147,43 @@ async fn nothing(client: &Client, pick: &Pick, told: Told, json: bool) -> Result
     }
 }
 
-fn planned(told: &Told, json: bool) -> Result<()> {
-    let id = told.operation.id;
-    plan::describe(&told.operation).iter().for_each(|line| output::say(line));
+fn planned(reply: &OperationReply, json: bool) -> Result<()> {
+    let id = reply.operation.id;
+    plan::describe(&reply.operation).iter().for_each(|line| output::say(line));
     output::say(&format!("start it: bezoar dead replays {id} --start --reason TEXT"));
-    print(told, json)
+    print(reply, json)
 }
 
-fn started(told: &Told, json: bool) -> Result<()> {
-    let (id, name) = (told.operation.id, told.operation.name());
+fn started(reply: &OperationReply, json: bool) -> Result<()> {
+    let (id, name) = (reply.operation.id, reply.operation.name());
     output::say(&format!("{name} goes on by itself; look with `bezoar dead replays {id}`"));
-    print(told, json)
+    print(reply, json)
 }
 
 /// For programs: the id, or all of it.
-fn print(told: &Told, json: bool) -> Result<()> {
+fn print(reply: &OperationReply, json: bool) -> Result<()> {
     match json {
-        true => output::print_json(&told.reply).map(drop),
-        false => output::print(&format!("{}\n", told.operation.id)).map(drop),
+        true => output::print_json(&reply.reply).map(drop),
+        false => output::print(&format!("{}\n", reply.operation.id)).map(drop),
     }
 }
 
 /// Starts what is planned, if somebody says yes.
-async fn confirmed(client: &Client, told: Told, reason: &str) -> Result<Told> {
-    let operation = &told.operation;
+async fn confirmed(
+    client: &ApiClient,
+    reply: OperationReply,
+    reason: &str,
+) -> Result<OperationReply> {
+    let operation = &reply.operation;
     plan::describe(operation).iter().for_each(|line| output::say(line));
     let question = format!("Replay {}?", plural(operation.total, "message"));
     if prompt::confirm(&question).await? {
-        return begun(operation::give(client, operation.id, Order::Run, reason).await);
+        return begun(
+            operation::send_command(client, operation.id, OperationCommand::Run, reason).await,
+        );
     }
-    operation::give(client, operation.id, Order::Cancel, "not confirmed").await?;
+    operation::send_command(client, operation.id, OperationCommand::Cancel, "not confirmed")
+        .await?;
     bail!("nothing was replayed; the plan was cancelled")
 }
 

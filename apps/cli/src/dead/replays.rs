@@ -7,14 +7,13 @@ use serde::Deserialize;
 
 use super::{
     follow,
-    operation::{self, Operation, Order, Told},
-    outcomes::{self, Item, Page},
+    operation::{self, Operation, OperationCommand, OperationReply},
+    outcomes::{self, MessagesPage, OperationMessage},
 };
 use crate::{
-    client::Client,
-    output, reason,
+    client::ApiClient,
+    humanize, output, reason,
     table::{ALARM, Cell, Lean, Table},
-    words,
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
@@ -70,40 +69,40 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let json = arguments.json;
     let Some(id) = arguments.id else { return list(client, json).await };
     if arguments.messages {
         return messages(client, id, json).await;
     }
     let order = arguments.order().zip(arguments.reason.as_deref());
-    let told = match order {
-        Some((order, reason)) => operation::give(client, id, order, reason).await?,
-        None => operation::ask(client, id).await?,
+    let reply = match order {
+        Some((order, reason)) => operation::send_command(client, id, order, reason).await?,
+        None => operation::fetch(client, id).await?,
     };
     match (arguments.wait, json, order) {
-        (true, _, _) => follow::to_the_end(client, told, json).await,
-        (_, true, _) => output::print_json(&told.reply).map(drop),
+        (true, _, _) => follow::to_the_end(client, reply, json).await,
+        (_, true, _) => output::print_json(&reply.reply).map(drop),
         (_, _, Some(_)) => {
-            ordered(&told.operation);
+            ordered(&reply.operation);
             Ok(())
         }
-        _ => show(client, &told).await,
+        _ => show(client, &reply).await,
     }
 }
 
 impl Arguments {
-    fn order(&self) -> Option<Order> {
+    fn order(&self) -> Option<OperationCommand> {
         match (self.start || self.resume, self.pause, self.cancel) {
-            (true, ..) => Some(Order::Run),
-            (_, true, _) => Some(Order::Pause),
-            (.., true) => Some(Order::Cancel),
+            (true, ..) => Some(OperationCommand::Run),
+            (_, true, _) => Some(OperationCommand::Pause),
+            (.., true) => Some(OperationCommand::Cancel),
             _ => None,
         }
     }
 }
 
-async fn list(client: &Client, json: bool) -> Result<()> {
+async fn list(client: &ApiClient, json: bool) -> Result<()> {
     #[derive(Deserialize)]
     struct Listed {
         operations: Vec<Operation>,
@@ -122,17 +121,17 @@ async fn list(client: &Client, json: bool) -> Result<()> {
 
 fn table(operations: &[Operation], now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
-    let outcome = |known: Option<u64>| known.map_or(words::NONE.to_owned(), words::count);
+    let outcome = |known: Option<u64>| known.map_or(humanize::NONE.to_owned(), humanize::count);
     for operation in operations {
         table.push([
             operation.id.to_string().into(),
             operation.noun().into(),
             state(operation),
-            words::count(operation.total).into(),
-            words::count(operation.done).into(),
+            humanize::count(operation.total).into(),
+            humanize::count(operation.done).into(),
             outcome(operation.completed).into(),
             outcome(operation.failed).into(),
-            words::age_of(&operation.planned_at, now).into(),
+            humanize::age_of(&operation.planned_at, now).into(),
             operation.who.as_str().into(),
             operation.reason.as_str().into(),
         ]);
@@ -156,8 +155,8 @@ fn ordered(operation: &Operation) {
     output::say(&format!("{} is {}{then}", operation.name(), operation.state));
 }
 
-async fn show(client: &Client, told: &Told) -> Result<()> {
-    let operation = &told.operation;
+async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
+    let operation = &reply.operation;
     output::print(&facts(operation).render())?;
     if operation.failed > Some(0) {
         output::print("failed again\n")?;
@@ -173,33 +172,36 @@ fn facts(operation: &Operation) -> Table {
     let why = operation.stopped.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
     let queues = operation.queues.iter();
     let queues: Vec<_> =
-        queues.map(|it| format!("{} ({})", it.queue, words::count(it.count))).collect();
+        queues.map(|it| format!("{} ({})", it.queue, humanize::count(it.count))).collect();
     let mut facts = Table::of_facts();
     let mut fact = |label: &str, text: String| facts.push([label.into(), text.into()]);
     fact(operation.noun(), operation.id.to_string());
     fact("state", format!("{}{why}", operation.state));
-    fact("planned", format!("{} by {}", words::moment(&operation.planned_at), operation.who));
+    fact("planned", format!("{} by {}", humanize::moment(&operation.planned_at), operation.who));
     fact("reason", operation.reason.clone());
-    fact("queues", if queues.is_empty() { words::NONE.to_owned() } else { queues.join(", ") });
+    fact("queues", if queues.is_empty() { humanize::NONE.to_owned() } else { queues.join(", ") });
     fact("progress", operation.progress());
-    fact("refused", words::count(operation.refused));
+    fact("refused", humanize::count(operation.refused));
     if operation.is_replay() {
         let new = operation.new_ids == Some(true);
         fact("ids", if new { "new" } else { "the same" }.to_owned());
         let canary = operation.canary.filter(|canary| *canary > 0);
-        fact("canary", canary.map_or(words::NONE.to_owned(), words::count));
+        fact("canary", canary.map_or(humanize::NONE.to_owned(), humanize::count));
         let rate = operation.rate.map(|rate| format!("at most {rate} a second"));
-        fact("rate", rate.unwrap_or_else(|| words::NONE.to_owned()));
-        fact("stops after", operation.stop_after.map_or(words::NONE.to_owned(), words::count));
+        fact("rate", rate.unwrap_or_else(|| humanize::NONE.to_owned()));
+        fact(
+            "stops after",
+            operation.stop_after.map_or(humanize::NONE.to_owned(), humanize::count),
+        );
     }
     facts
 }
 
 /// All of them, a page at a time.
-async fn messages(client: &Client, id: i64, json: bool) -> Result<()> {
+async fn messages(client: &ApiClient, id: i64, json: bool) -> Result<()> {
     let mut after = Some(0);
     while let Some(place) = after {
-        let Page { messages, next } = outcomes::page(client, id, place).await?;
+        let MessagesPage { messages, next } = outcomes::page(client, id, place).await?;
         let reads_on = match json {
             true => output::print(&lines(&messages)?)?,
             false => output::print(&items(&messages).render())?,
@@ -209,12 +211,12 @@ async fn messages(client: &Client, id: i64, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn lines(items: &[Item]) -> Result<String> {
-    let line = |item: &Item| Ok(serde_json::to_string(item)? + "\n");
+fn lines(items: &[OperationMessage]) -> Result<String> {
+    let line = |item: &OperationMessage| Ok(serde_json::to_string(item)? + "\n");
     items.iter().map(line).collect()
 }
 
-fn items(items: &[Item]) -> Table {
+fn items(items: &[OperationMessage]) -> Table {
     let mut table = Table::new(ITEM_COLUMNS);
     for item in items {
         table.push([

@@ -12,10 +12,10 @@ use serde_json::json;
 
 pub(super) use self::revealed::{Revealed, is_text};
 use crate::{
-    client::{Client, ClientError, Reply, path},
-    output,
+    client::{ApiClient, ApiReply, ClientError, path},
+    humanize, output,
     private_file::{Existing, PrivateFile},
-    reason, words,
+    reason,
 };
 
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let parts = arguments.parts();
     let existing = if arguments.force { Existing::Replaced } else { Existing::Refused };
     // Whether the file can be written is known before anything is revealed.
@@ -69,11 +69,11 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
 
 /// Asks for parts of a dead letter.
 pub(super) async fn ask(
-    client: &Client,
+    client: &ApiClient,
     id: i64,
     reason: &str,
     parts: &[&str],
-) -> Result<Reply, ClientError> {
+) -> Result<ApiReply, ClientError> {
     let path = path(["v1", "dead-letters", &id.to_string(), "reveal"]);
     client.reveal(&path, &json!({ "reason": reason, "what": parts })).await
 }
@@ -92,7 +92,7 @@ fn body(body: &[u8], file: Option<PrivateFile>) -> Result<()> {
         return keep(file, body);
     }
     let is_terminal = io::stdout().is_terminal();
-    let size = words::plural(body.len() as u64, "byte");
+    let size = humanize::plural(body.len() as u64, "byte");
     match (is_terminal, body.is_empty()) {
         (_, true) => {
             output::say("the body is empty");
@@ -117,6 +117,6 @@ fn write(bytes: &[u8]) -> Result<()> {
 fn keep(mut file: PrivateFile, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).context("cannot write the file")?;
     file.finish()?;
-    output::say(&format!("{} written", words::plural(bytes.len() as u64, "byte")));
+    output::say(&format!("{} written", humanize::plural(bytes.len() as u64, "byte")));
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::filter::Filter;
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-pub(super) struct Selection {
+pub(super) struct SelectionArguments {
     /// Their numbers, as `bezoar dead list` shows them
     #[arg(value_name = "ID", allow_negative_numbers = true, conflicts_with = "all")]
     ids: Vec<i64>,
@@ -20,19 +20,19 @@ pub(super) struct Selection {
 
 /// What was chosen.
 #[derive(Debug)]
-pub(super) enum Pick {
+pub(super) enum Selection {
     /// These, each once.
     Ids(Vec<i64>),
     /// Those that fit.
     Matching(Filter),
 }
 
-impl Selection {
+impl SelectionArguments {
     /// What was chosen. Ends the program with its code for wrong usage if that is nothing, or two things.
-    pub(super) fn pick(self) -> Pick {
+    pub(super) fn parse(self) -> Selection {
         let words = match (self.ids.is_empty(), self.filter.is_empty(), self.all) {
-            (false, true, _) => return Pick::Ids(once(self.ids)),
-            (true, false, false) | (true, true, true) => return Pick::Matching(self.filter),
+            (false, true, _) => return Selection::Ids(once(self.ids)),
+            (true, false, false) | (true, true, true) => return Selection::Matching(self.filter),
             (true, true, false) => "say which: numbers, filters such as --cause, or --all",
             (false, false, _) => "numbers and filters do not go together",
             (true, false, true) => "--all and filters do not go together",
@@ -47,7 +47,7 @@ fn once(mut ids: Vec<i64>) -> Vec<i64> {
     ids
 }
 
-impl Pick {
+impl Selection {
     /// A request for them with what else there is to say.
     pub(super) fn request(&self, reason: &str) -> Map<String, Value> {
         let which = match self {

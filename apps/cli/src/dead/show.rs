@@ -5,14 +5,14 @@ use bezoar::{Clock, SystemClock};
 use jiff::Timestamp;
 
 use super::{
-    letter::{Letter, Summary, Uncounted},
+    dead_letter::{DeadLetterDetails, DeadLetterSummary, UncountedFailures},
     timeline::timeline,
 };
 use crate::{
-    client::{Client, path},
+    client::{ApiClient, path},
+    humanize::{self, plural, plural_or_unknown},
     output,
     table::Table,
-    words::{self, plural, plural_or_unknown},
 };
 
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let reply = client.get(&path(["v1", "dead-letters", &arguments.id.to_string()])).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
@@ -33,16 +33,16 @@ pub(crate) async fn run(arguments: Arguments, client: &Client) -> Result<()> {
     output::print(&describe(&reply.parse()?, SystemClock.now())).map(drop)
 }
 
-fn describe(letter: &Letter, now: Timestamp) -> String {
+fn describe(letter: &DeadLetterDetails, now: Timestamp) -> String {
     format!("{}\n{}", facts(letter, now).render(), timeline(letter).render())
 }
 
-fn facts(letter: &Letter, now: Timestamp) -> Table {
+fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
     let dead = &letter.summary;
-    let optional = |text: &Option<String>| text.as_deref().unwrap_or(words::NONE).to_owned();
+    let optional = |text: &Option<String>| text.as_deref().unwrap_or(humanize::NONE).to_owned();
     let mut facts = Table::of_facts();
     for (label, fact) in [
-        ("dead letter", format!("{}, {} old", dead.id, words::age_of(&dead.at, now))),
+        ("dead letter", format!("{}, {} old", dead.id, humanize::age_of(&dead.at, now))),
         ("queue", dead.queue.clone()),
         ("state", dead.state()),
         ("reason", reason(letter)),
@@ -66,7 +66,7 @@ fn facts(letter: &Letter, now: Timestamp) -> Table {
     facts
 }
 
-fn reason(letter: &Letter) -> String {
+fn reason(letter: &DeadLetterDetails) -> String {
     let code = letter.reason_code.as_ref().map(|code| format!(" ({code})"));
     format!("{}{}", letter.summary.reason, code.unwrap_or_default())
 }
@@ -74,50 +74,54 @@ fn reason(letter: &Letter) -> String {
 /// `replay 3, 7`
 fn numbers(noun: &str, numbers: &[i64]) -> String {
     let shown: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-    if shown.is_empty() { words::NONE.to_owned() } else { format!("{noun} {}", shown.join(", ")) }
+    if shown.is_empty() {
+        humanize::NONE.to_owned()
+    } else {
+        format!("{noun} {}", shown.join(", "))
+    }
 }
 
 /// Its edited versions, without the one that it was made from.
-fn versions(letter: &Letter) -> Vec<i64> {
+fn versions(letter: &DeadLetterDetails) -> Vec<i64> {
     let from = letter.summary.edited_from;
     letter.lineage.iter().copied().filter(|id| Some(*id) != from).collect()
 }
 
-fn last_error(dead: &Summary) -> String {
+fn last_error(dead: &DeadLetterSummary) -> String {
     let shown = dead.error.as_ref().map(|error| format!("{} ({})", error.code, error.kind));
-    shown.unwrap_or_else(|| words::NONE.to_owned())
+    shown.unwrap_or_else(|| humanize::NONE.to_owned())
 }
 
-fn body(letter: &Letter) -> String {
+fn body(letter: &DeadLetterDetails) -> String {
     let size = plural_or_unknown(letter.summary.body_bytes, "byte");
     format!("{size}, {}", letter.content_type.as_deref().unwrap_or("of no named type"))
 }
 
-fn headers(letter: &Letter) -> String {
+fn headers(letter: &DeadLetterDetails) -> String {
     let shown = letter
         .headers
         .iter()
         .map(|header| format!("{} ({})", header.name, plural(header.bytes, "byte")));
     let shown: Vec<_> = shown.collect();
-    if shown.is_empty() { words::NONE.to_owned() } else { shown.join(", ") }
+    if shown.is_empty() { humanize::NONE.to_owned() } else { shown.join(", ") }
 }
 
-fn deliveries(letter: &Letter) -> String {
-    let times = words::count_or_unknown(letter.acquired);
-    let failed = words::count_or_unknown(letter.summary.attempts);
-    let released = words::count_or_unknown(letter.released);
+fn deliveries(letter: &DeadLetterDetails) -> String {
+    let times = humanize::count_or_unknown(letter.acquired);
+    let failed = humanize::count_or_unknown(letter.summary.attempts);
+    let released = humanize::count_or_unknown(letter.released);
     format!("{times} since it was sent or replayed: {failed} failed, {released} handed back")
 }
 
 /// `12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded`
-fn uncounted(letter: &Letter) -> String {
-    let Some(Uncounted { count, suspected, first, last, code }) = &letter.uncounted else {
-        return words::NONE.to_owned();
+fn uncounted(letter: &DeadLetterDetails) -> String {
+    let Some(UncountedFailures { count, suspected, first, last, code }) = &letter.uncounted else {
+        return humanize::NONE.to_owned();
     };
-    let times = format!("{}, last {code}, from {first} to {last}", words::count(*count));
+    let times = format!("{}, last {code}, from {first} to {last}", humanize::count(*count));
     match suspected {
         0 => times,
-        some => format!("{times}, {} while other messages succeeded", words::count(*some)),
+        some => format!("{times}, {} while other messages succeeded", humanize::count(*some)),
     }
 }
 
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_dead_letter_is_described_without_its_content() {
-        let letter: Letter = serde_json::from_value(json!({
+        let letter: DeadLetterDetails = serde_json::from_value(json!({
             "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "correlation_id": "c-7", "reason": "3 retries used up", "reason_code": "exhausted",
             "cause": "v1:0123456789abcdef", "state": "taken", "operation": 9, "edited_from": 12,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::letter::{FailedTry, Letter};
+use super::dead_letter::{DeadLetterDetails, FailedTry};
 use crate::{
+    humanize::{self, plural},
     table::{Lean, Table},
-    words::{self, plural},
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
@@ -20,8 +20,8 @@ const COLUMNS: &[(&str, Lean)] = &[
 ];
 
 /// From the day that it was made to the day that it was set aside.
-pub(super) fn timeline(letter: &Letter) -> Table {
-    let mut lines = Lines { table: Table::new(COLUMNS), last: None };
+pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
+    let mut lines = TimelineRows { table: Table::new(COLUMNS), last: None };
     if let Some(made) = &letter.time {
         lines.event(made, "made");
     }
@@ -54,21 +54,21 @@ fn between(before: Option<&FailedTry>, failed: &FailedTry) -> Option<String> {
 
 fn error_text(failed: &FailedTry) -> String {
     match failed.detail_bytes {
-        0 => words::NONE.to_owned(),
+        0 => humanize::NONE.to_owned(),
         bytes => format!("{}, not shown", plural(bytes, "byte")),
     }
 }
 
-struct Lines {
+struct TimelineRows {
     table: Table,
     last: Option<Timestamp>,
 }
 
-impl Lines {
+impl TimelineRows {
     fn event(&mut self, at: &str, what: &str) {
         let after = self.after(at);
         self.table.push([
-            words::moment(at).into(),
+            humanize::moment(at).into(),
             after.into(),
             what.into(),
             "".into(),
@@ -88,10 +88,10 @@ impl Lines {
             number => format!("attempt {}, try {number}", failed.attempt),
         };
         self.table.push([
-            words::moment(&failed.started_at).into(),
+            humanize::moment(&failed.started_at).into(),
             after.into(),
             what.into(),
-            words::duration(Duration::from_millis(failed.duration_ms)).into(),
+            humanize::duration(Duration::from_millis(failed.duration_ms)).into(),
             format!("{} ({})", failed.code, failed.kind).into(),
             error_text(failed).into(),
         ]);
@@ -103,7 +103,7 @@ impl Lines {
         let since = std::mem::replace(&mut self.last, now);
         let passed = now.zip(since).map(|(now, since)| now.duration_since(since));
         let passed = passed.and_then(|passed| Duration::try_from(passed).ok());
-        passed.map(|passed| format!("+ {}", words::duration(passed))).unwrap_or_default()
+        passed.map(|passed| format!("+ {}", humanize::duration(passed))).unwrap_or_default()
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn attempts_are_told_in_order_with_what_lies_between() {
-        let letter: Letter = serde_json::from_value(json!({
+        let letter: DeadLetterDetails = serde_json::from_value(json!({
             "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "reason": "3 retries used up", "reason_code": "exhausted", "replayed": 1,
             "at": "2026-11-14T12:00:01Z", "time": "2026-11-14T09:00:00Z",

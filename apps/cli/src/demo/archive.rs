@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{narrator::Narrator, traffic::UNKNOWN_ANALYTE};
-use crate::endpoint::Answer;
+use crate::local_endpoint::EndpointResponse;
 
 /// Far more than is sent, also by hand.
 const BODY_LIMIT_BYTES: usize = 16 * 1024 * 1024;
@@ -32,15 +32,15 @@ pub(super) struct Archive {
 /// What it reads of a body; what is sent by hand may have none of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Record {
+struct ArchiveRecord {
     analyte: String,
     busy: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
-    Take,
-    ComeAgain,
+enum ArchiveDecision {
+    Accept,
+    RetryLater,
     Refuse,
     Down,
 }
@@ -59,7 +59,7 @@ impl Archive {
     }
 
     /// Takes a while, then decides.
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(self, request: Request<Incoming>) -> EndpointResponse {
         let (head, body) = request.into_parts();
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
         let body = Limited::new(body, BODY_LIMIT_BYTES).collect().await;
@@ -72,38 +72,42 @@ impl Archive {
         let record = serde_json::from_slice(&body).unwrap_or_default();
         let is_replayed = head.headers.contains_key("bezoar-replay");
         let decision = match self.is_down.load(Ordering::Relaxed) {
-            true => Decision::Down,
+            true => ArchiveDecision::Down,
             false => decide(&record, delivery, is_replayed),
         };
         let (id, kind) = (text("bezoar-id").unwrap_or("?"), text("bezoar-type").unwrap_or("?"));
         match decision {
-            Decision::Take if delivery > 1 => self.narrator.taken_at_last(id, kind, delivery),
-            Decision::ComeAgain => self.narrator.failed(id, kind, "503, retry after 1 s"),
-            Decision::Down => self.narrator.failed(id, kind, "503"),
-            Decision::Take | Decision::Refuse => (),
+            ArchiveDecision::Accept if delivery > 1 => {
+                self.narrator.accepted_on_retry(id, kind, delivery)
+            }
+            ArchiveDecision::RetryLater => self.narrator.failed(id, kind, "503, retry after 1 s"),
+            ArchiveDecision::Down => self.narrator.failed(id, kind, "503"),
+            ArchiveDecision::Accept | ArchiveDecision::Refuse => (),
         }
         decision.reply()
     }
 }
 
 /// What was refused is taken when it is replayed: somebody has made a place for it by then.
-fn decide(record: &Record, delivery: u32, is_replayed: bool) -> Decision {
+fn decide(record: &ArchiveRecord, delivery: u32, is_replayed: bool) -> ArchiveDecision {
     match record {
-        Record { analyte, .. } if analyte == UNKNOWN_ANALYTE && !is_replayed => Decision::Refuse,
-        Record { busy: true, .. } if delivery == 1 => Decision::ComeAgain,
-        _ => Decision::Take,
+        ArchiveRecord { analyte, .. } if analyte == UNKNOWN_ANALYTE && !is_replayed => {
+            ArchiveDecision::Refuse
+        }
+        ArchiveRecord { busy: true, .. } if delivery == 1 => ArchiveDecision::RetryLater,
+        _ => ArchiveDecision::Accept,
     }
 }
 
-impl Decision {
-    fn reply(self) -> Answer {
+impl ArchiveDecision {
+    fn reply(self) -> EndpointResponse {
         let mut reply = Response::new(Full::default());
         *reply.status_mut() = match self {
-            Self::Take => StatusCode::OK,
+            Self::Accept => StatusCode::OK,
             Self::Refuse => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::ComeAgain | Self::Down => StatusCode::SERVICE_UNAVAILABLE,
+            Self::RetryLater | Self::Down => StatusCode::SERVICE_UNAVAILABLE,
         };
-        if self == Self::ComeAgain {
+        if self == Self::RetryLater {
             reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self == Self::Refuse {
@@ -126,17 +130,17 @@ mod tests {
 
     #[test]
     fn it_is_busy_once_and_refuses_what_it_does_not_know_until_that_is_replayed() {
-        let record = |analyte: &str, busy| Record { analyte: analyte.to_owned(), busy };
+        let record = |analyte: &str, busy| ArchiveRecord { analyte: analyte.to_owned(), busy };
         for (record, delivery, is_replayed, expected) in [
-            (record("", false), 1, false, Decision::Take),
-            (record("haemoglobin", true), 1, false, Decision::ComeAgain),
-            (record("haemoglobin", true), 2, false, Decision::Take),
-            (record(UNKNOWN_ANALYTE, true), 1, false, Decision::Refuse),
-            (record(UNKNOWN_ANALYTE, false), 1, true, Decision::Take),
+            (record("", false), 1, false, ArchiveDecision::Accept),
+            (record("haemoglobin", true), 1, false, ArchiveDecision::RetryLater),
+            (record("haemoglobin", true), 2, false, ArchiveDecision::Accept),
+            (record(UNKNOWN_ANALYTE, true), 1, false, ArchiveDecision::Refuse),
+            (record(UNKNOWN_ANALYTE, false), 1, true, ArchiveDecision::Accept),
         ] {
             assert_eq!(decide(&record, delivery, is_replayed), expected, "{record:?}");
         }
-        assert_eq!(Decision::ComeAgain.reply().headers()["retry-after"], "1");
-        assert_eq!(Decision::Refuse.reply().status(), 422);
+        assert_eq!(ArchiveDecision::RetryLater.reply().headers()["retry-after"], "1");
+        assert_eq!(ArchiveDecision::Refuse.reply().status(), 422);
     }
 }

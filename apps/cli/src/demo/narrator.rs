@@ -1,6 +1,6 @@
 //! Tells the story as it happens: a line for what is worth one, and counters that never stand still.
 
-mod budget;
+mod line_limit;
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::budget::Budget;
-use super::{account::Account, traffic::PER_SECOND};
+use self::line_limit::LineLimit;
+use super::{message_counts::MessageCounts, traffic::PER_SECOND};
 use crate::output::{self, printable};
 
 /// At most so many lines are told of one kind of event in a second; the counters show the rest.
@@ -23,10 +23,10 @@ pub(super) struct Narrator {
     started: Instant,
     status: ProgressBar,
     terminal: bool,
-    failed_lines: Budget,
-    taken_lines: Budget,
-    dead_lines: Budget,
-    status_lines: Budget,
+    failed_lines: LineLimit,
+    taken_lines: LineLimit,
+    dead_lines: LineLimit,
+    status_lines: LineLimit,
 }
 
 impl Narrator {
@@ -39,10 +39,10 @@ impl Narrator {
             started: Instant::now(),
             status,
             terminal,
-            failed_lines: Budget::new(LINES_A_SECOND),
-            taken_lines: Budget::new(LINES_A_SECOND),
-            dead_lines: Budget::new(LINES_A_SECOND),
-            status_lines: Budget::new(1),
+            failed_lines: LineLimit::new(LINES_A_SECOND),
+            taken_lines: LineLimit::new(LINES_A_SECOND),
+            dead_lines: LineLimit::new(LINES_A_SECOND),
+            status_lines: LineLimit::new(1),
         }
     }
 
@@ -80,7 +80,7 @@ impl Narrator {
     }
 
     /// A message was taken that had come before.
-    pub(super) fn taken_at_last(&self, id: &str, message_type: &str, delivery: u32) {
+    pub(super) fn accepted_on_retry(&self, id: &str, message_type: &str, delivery: u32) {
         if self.taken_lines.take(self.started) {
             let message_type = printable(message_type);
             self.say("↻", &format!("{} {message_type}: taken on delivery {delivery}", short(id)));
@@ -96,8 +96,8 @@ impl Narrator {
     }
 
     /// How many messages are where: always on a terminal, once a second otherwise.
-    pub(super) fn counters(&self, account: &Account) {
-        let Account { accepted, delivered, waiting, dead, .. } = account;
+    pub(super) fn counters(&self, counts: &MessageCounts) {
+        let MessageCounts { accepted, delivered, waiting, dead, .. } = counts;
         let counters =
             format!("accepted {accepted}  delivered {delivered}  waiting {waiting}  dead {dead}");
         if self.terminal {
@@ -108,11 +108,11 @@ impl Narrator {
     }
 
     /// Tells how it ended.
-    pub(super) fn conclude(&self, account: &Account, causes: &BTreeMap<String, u64>) {
+    pub(super) fn conclude(&self, counts: &MessageCounts, causes: &BTreeMap<String, u64>) {
         self.status.finish_and_clear();
-        let verdict = if account.adds_up() { "✓ it adds up" } else { "✗" };
-        self.line(&format!("\n{account}  {verdict}"));
-        let Account { retried, uncounted, .. } = account;
+        let verdict = if counts.adds_up() { "✓ it adds up" } else { "✗" };
+        self.line(&format!("\n{counts}  {verdict}"));
+        let MessageCounts { retried, uncounted, .. } = counts;
         self.line(&format!("{retried} failures used up a retry, {uncounted} did not; dead:"));
         for (cause, count) in causes {
             self.line(&format!("{count:8} × {}", printable(cause)));

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::narrator::Narrator;
-use crate::{client::Client, words::plural};
+use crate::{client::ApiClient, humanize::plural};
 
 /// How long the story waits for a replay.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ struct Replay {
 }
 
 /// Replays everything, two first. Trouble with that is part of the story, and not its end.
-pub(super) async fn replay(client: &Client, narrator: &Narrator) {
+pub(super) async fn replay(client: &ApiClient, narrator: &Narrator) {
     match timeout(PATIENCE, attempt(client, narrator)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => narrator.say("⟲", &format!("no replay: {error:#}")),
@@ -31,7 +31,7 @@ pub(super) async fn replay(client: &Client, narrator: &Narrator) {
     }
 }
 
-async fn attempt(client: &Client, narrator: &Narrator) -> Result<()> {
+async fn attempt(client: &ApiClient, narrator: &Narrator) -> Result<()> {
     let wanted =
         json!({ "reason": "the archive has a place for it now", "filter": {}, "canary": 2 });
     let mut replay: Replay = client.order("/v1/replays", &wanted).await?.parse()?;

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::client::{Client, path};
+use crate::client::{ApiClient, path};
 
 /// Names of the routes and their queues.
 pub(super) const ROUTES: [(&str, &str); 2] = [("results", "lab"), ("appointments", "appointments")];
@@ -20,19 +20,19 @@ pub(super) const UNKNOWN_ANALYTE: &str = "unobtainium";
 
 /// A message before it is sent.
 #[derive(Debug, PartialEq)]
-struct Message {
+struct DemoMessage {
     queue: &'static str,
     message_type: &'static str,
     body: Value,
 }
 
 /// Sends messages one after another. The last one is waited for: what is cut off may be accepted and not be counted.
-pub(super) async fn send(client: &Client, end: &Shutdown) -> Result<()> {
+pub(super) async fn send(client: &ApiClient, end: &Shutdown) -> Result<()> {
     let mut ticks = interval(Duration::from_secs(1) / PER_SECOND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0.. {
         tokio::select! { _ = ticks.tick() => (), () = end.draining() => break }
-        let Message { queue, message_type, body } = message(number);
+        let DemoMessage { queue, message_type, body } = message(number);
         let headers = HeaderMap::from_iter([
             (HeaderName::from_static("bezoar-type"), HeaderValue::from_static(message_type)),
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -44,18 +44,18 @@ pub(super) async fn send(client: &Client, end: &Shutdown) -> Result<()> {
 }
 
 /// One in four is about an appointment. One in 20 the archive cannot store, one in 7 it has no time for at first.
-fn message(number: u64) -> Message {
+fn message(number: u64) -> DemoMessage {
     let patient = 1_000 + number * 7 % 89;
     let is_busy = number % 7 == 3;
     if number % 4 == 2 {
         let booked = number % 8 == 2;
         let message_type = if booked { "appointment.booked" } else { "appointment.cancelled" };
         let body = json!({ "patient": patient, "ward": "7b", "busy": is_busy });
-        return Message { queue: "appointments", message_type, body };
+        return DemoMessage { queue: "appointments", message_type, body };
     }
     let analyte = if number % 20 == 5 { UNKNOWN_ANALYTE } else { "haemoglobin" };
     let body = json!({ "patient": patient, "analyte": analyte, "value": 14.1, "busy": is_busy });
-    Message { queue: "lab", message_type: "lab.result", body }
+    DemoMessage { queue: "lab", message_type: "lab.result", body }
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn the_traffic_is_mixed() {
         let all: Vec<_> = (0..280).map(message).collect();
-        let count = |fits: fn(&Message) -> bool| all.iter().filter(|it| fits(it)).count();
+        let count = |fits: fn(&DemoMessage) -> bool| all.iter().filter(|it| fits(it)).count();
         assert_eq!(count(|it| it.queue == "appointments"), 70);
         assert_eq!(count(|it| it.body["analyte"] == UNKNOWN_ANALYTE), 14);
         assert_eq!(count(|it| it.body["busy"] == true), 40);

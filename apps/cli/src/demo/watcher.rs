@@ -6,42 +6,42 @@ use anyhow::Result;
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{account::Account, narrator::Narrator};
+use super::{message_counts::MessageCounts, narrator::Narrator};
 use crate::{
-    client::Client,
-    figures::{self, Condition, Figures, Route},
+    client::ApiClient,
+    queue_status::{self, Condition, QueueStatus, RouteStatus},
 };
 
 const EVERY: Duration = Duration::from_millis(200);
 
 /// A page of dead letters.
 #[derive(Debug, Deserialize)]
-struct Page {
-    dead_letters: Vec<Dead>,
+struct DeadLettersPage {
+    dead_letters: Vec<NewDeadLetter>,
     next: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Dead {
+struct NewDeadLetter {
     id: i64,
     message_id: String,
     reason: String,
-    error: Option<Failure>,
+    error: Option<LastError>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Failure {
+struct LastError {
     code: String,
 }
 
 /// Tells what changes until this is dropped.
-pub(super) async fn watch(client: &Client, narrator: &Narrator) -> Result<()> {
+pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()> {
     let (mut was_down, mut last) = (false, 0);
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let queues: Vec<Figures> = figures::ask(client).await?.parse()?;
+        let queues: Vec<QueueStatus> = queue_status::fetch(client).await?.parse()?;
         let is_down = queues.iter().any(is_held_back_by_breaker);
         match (was_down, is_down) {
             (false, true) => {
@@ -55,18 +55,18 @@ pub(super) async fn watch(client: &Client, narrator: &Narrator) -> Result<()> {
             narrator.set_aside(dead.id, &dead.message_id, &dead.cause());
             last = dead.id;
         }
-        narrator.counters(&Account::read(client).await?);
+        narrator.counters(&MessageCounts::read(client).await?);
     }
 }
 
 /// A route that somebody paused by hand is their own doing.
-fn is_held_back_by_breaker(queue: &Figures) -> bool {
-    let is_paused = queue.route.as_ref().is_none_or(Route::is_paused);
+fn is_held_back_by_breaker(queue: &QueueStatus) -> bool {
+    let is_paused = queue.route.as_ref().is_none_or(RouteStatus::is_paused);
     !is_paused && queue.state().0 != Condition::Fine
 }
 
 /// Why messages were set aside, how many each.
-pub(super) async fn causes(client: &Client) -> Result<BTreeMap<String, u64>> {
+pub(super) async fn causes(client: &ApiClient) -> Result<BTreeMap<String, u64>> {
     let mut causes = BTreeMap::new();
     for dead in since(client, 0).await? {
         *causes.entry(dead.cause()).or_default() += 1;
@@ -75,10 +75,10 @@ pub(super) async fn causes(client: &Client) -> Result<BTreeMap<String, u64>> {
 }
 
 /// Those that came after this one, in order. A list begins with the latest.
-async fn since(client: &Client, last: i64) -> Result<Vec<Dead>> {
+async fn since(client: &ApiClient, last: i64) -> Result<Vec<NewDeadLetter>> {
     let (mut found, mut path) = (Vec::new(), "/v1/dead-letters?limit=1000".to_owned());
     loop {
-        let page: Page = client.get(&path).await?.parse()?;
+        let page: DeadLettersPage = client.get(&path).await?.parse()?;
         let new = page.dead_letters.into_iter().take_while(|dead| dead.id > last);
         found.extend(new);
         match page.next.filter(|next| *next > last) {
@@ -90,10 +90,10 @@ async fn since(client: &Client, last: i64) -> Result<Vec<Dead>> {
     Ok(found)
 }
 
-impl Dead {
+impl NewDeadLetter {
     fn cause(&self) -> String {
         match &self.error {
-            Some(Failure { code }) => format!("{} ({code})", self.reason),
+            Some(LastError { code }) => format!("{} ({code})", self.reason),
             None => self.reason.clone(),
         }
     }

@@ -7,27 +7,27 @@ use serde::Deserialize;
 
 use super::{
     Sender,
-    delivered::{Delivered, Item, Refusal},
-    lines::{Line, Lines},
+    batch_outcome::{BatchOutcome, LineError, PendingLine},
+    lines::{InputLine, LineBatch},
     new_id,
 };
 use crate::client::{ClientError, Retry, path};
 
 /// The gateway's answer to a batch.
 #[derive(Deserialize)]
-struct Answer {
-    results: Vec<Answered>,
+struct BatchReply {
+    results: Vec<BatchResult>,
 }
 
 #[derive(Deserialize)]
-struct Answered {
-    error: Option<Refusal>,
+struct BatchResult {
+    error: Option<LineError>,
 }
 
 impl Sender<'_> {
     /// Sends lines until it is known what became of each, or patience is at an end.
-    pub(super) async fn deliver(&self, lines: Lines) -> Delivered {
-        let mut delivered = Delivered::too_long(&lines);
+    pub(super) async fn deliver(&self, lines: LineBatch) -> BatchOutcome {
+        let mut outcome = BatchOutcome::too_long(&lines);
         let mut retry = Retry::new(self.retry_for);
         let mut parts = vec![self.items(lines)]; // the next one last
         while let Some(part) = parts.pop() {
@@ -39,12 +39,12 @@ impl Sender<'_> {
                     if results.iter().any(Result::is_ok) {
                         retry = Retry::new(self.retry_for); // patience ends when nothing gets on
                     }
-                    let again = delivered.sort(part, results);
-                    if let Some((_, refusal)) = again.first()
+                    let again = outcome.sort(part, results);
+                    if let Some((_, error)) = again.first()
                         && !retry.wait(None).await
                     {
-                        delivered.stop = Some(anyhow!(refusal.detail.clone()));
-                        delivered.refuse(again);
+                        outcome.stop = Some(anyhow!(error.detail.clone()));
+                        outcome.refuse(again);
                         break;
                     }
                     parts.push(again.into_iter().map(|(item, _)| item).collect());
@@ -59,53 +59,56 @@ impl Sender<'_> {
                     }
                 }
                 Err(error) => {
-                    delivered.give_up(part, error);
+                    outcome.give_up(part, error);
                     break;
                 }
             }
         }
-        delivered.not_sent(parts);
-        delivered.outcomes.sort_by_key(|outcome| outcome.number);
-        delivered
+        outcome.not_sent(parts);
+        outcome.outcomes.sort_by_key(|outcome| outcome.number);
+        outcome
     }
 
-    fn items(&self, lines: Lines) -> Vec<Item> {
-        let item = |line: Line| {
+    fn items(&self, lines: LineBatch) -> Vec<PendingLine> {
+        let item = |line: InputLine| {
             let id = self.id.as_ref().map_or_else(new_id, |start| numbered(start, line.number));
-            Item { number: line.number, id, body: line.body.into() }
+            PendingLine { number: line.number, id, body: line.body.into() }
         };
         lines.lines.into_iter().map(item).collect()
     }
 
     /// One result for each. A line alone goes as it is, because it takes the least room so.
-    async fn post(&self, part: &[Item]) -> Result<Vec<Result<(), Refusal>>, ClientError> {
+    async fn post(&self, part: &[PendingLine]) -> Result<Vec<Result<(), LineError>>, ClientError> {
         match part {
             [item] => self.post_one(item).await.map(|result| vec![result]),
             _ => self.post_batch(part).await,
         }
     }
 
-    async fn post_one(&self, item: &Item) -> Result<Result<(), Refusal>, ClientError> {
+    async fn post_one(&self, item: &PendingLine) -> Result<Result<(), LineError>, ClientError> {
         match self.send(&item.id, item.body.clone()).await {
             Ok(_) => Ok(Ok(())),
             // What is wrong with this line is not wrong with the next.
             Err(ClientError::Refused(problem))
                 if matches!(problem.status.as_u16(), 400 | 413 | 431) =>
             {
-                Ok(Err(Refusal { code: problem.code.clone(), detail: problem.to_string() }))
+                Ok(Err(LineError { code: problem.code.clone(), detail: problem.to_string() }))
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn post_batch(&self, part: &[Item]) -> Result<Vec<Result<(), Refusal>>, ClientError> {
+    async fn post_batch(
+        &self,
+        part: &[PendingLine],
+    ) -> Result<Vec<Result<(), LineError>>, ClientError> {
         let mut body = Vec::new();
         part.iter().for_each(|item| self.envelope.write_item(&item.id, &item.body, &mut body));
         let ndjson = HeaderValue::from_static("application/x-ndjson");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, ndjson)]);
         let path = path(["v1", "queues", self.queue.as_str(), "batches"]);
-        let answer: Answer = self.client.upload(&path, headers, body.into()).await?.parse()?;
-        let result = |answered: Answered| answered.error.map_or(Ok(()), Err);
+        let answer: BatchReply = self.client.upload(&path, headers, body.into()).await?.parse()?;
+        let result = |answered: BatchResult| answered.error.map_or(Ok(()), Err);
         Ok(answer.results.into_iter().map(result).collect())
     }
 }
@@ -116,7 +119,7 @@ impl ClientError {
     }
 }
 
-fn halve(mut part: Vec<Item>, parts: &mut Vec<Vec<Item>>) {
+fn halve(mut part: Vec<PendingLine>, parts: &mut Vec<Vec<PendingLine>>) {
     let second = part.split_off(part.len().div_ceil(2));
     parts.extend([second, part]);
 }

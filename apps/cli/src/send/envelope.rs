@@ -47,7 +47,7 @@ pub(super) struct Envelope {
 
 /// A line of a batch.
 #[derive(Serialize)]
-struct Item<'a> {
+struct BatchItem<'a> {
     id: &'a str,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     message_type: Option<&'a str>,
@@ -106,7 +106,7 @@ impl Envelope {
     /// Writes one line of a batch.
     pub(super) fn write_item(&self, id: &MessageId, body: &[u8], into: &mut Vec<u8>) {
         let json = as_json(body);
-        let item = Item {
+        let item = BatchItem {
             id: id.as_str(),
             message_type: self.message_type.as_deref(),
             correlation_id: self.correlation_id.as_deref(),

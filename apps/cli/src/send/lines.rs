@@ -9,7 +9,7 @@ const BATCH_BYTES: usize = 256 * 1024;
 const LINE_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A line that is a message's body.
-pub(super) struct Line {
+pub(super) struct InputLine {
     /// Its place in the input, from 1.
     pub(super) number: u64,
     pub(super) body: Vec<u8>,
@@ -17,8 +17,8 @@ pub(super) struct Line {
 
 /// Lines that are sent together.
 #[derive(Default)]
-pub(super) struct Lines {
-    pub(super) lines: Vec<Line>,
+pub(super) struct LineBatch {
+    pub(super) lines: Vec<InputLine>,
     /// The places of those that are too long to be sent.
     pub(super) too_long: Vec<u64>,
     /// How much of the input they take.
@@ -26,20 +26,20 @@ pub(super) struct Lines {
 }
 
 /// Reads an input in batches.
-pub(super) struct Reader<R> {
+pub(super) struct LineReader<R> {
     input: BufReader<R>,
     number: u64,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> LineReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self { input: BufReader::with_capacity(BATCH_BYTES, input), number: 0 }
     }
 
     /// The next lines, none at the end. They end where the input pauses, so that what is piped in line by line
     /// is sent at once; and while requests are slow the input gathers, so that batches grow.
-    pub(super) fn next(&mut self) -> io::Result<Option<Lines>> {
-        let (mut batch, mut held) = (Lines::default(), 0);
+    pub(super) fn next(&mut self) -> io::Result<Option<LineBatch>> {
+        let (mut batch, mut held) = (LineBatch::default(), 0);
         while batch.lines.len() < BATCH_LINES && held < BATCH_BYTES {
             let mut body = Vec::new();
             let read = self.input.by_ref().take(LINE_LIMIT_BYTES).read_until(b'\n', &mut body)?;
@@ -78,7 +78,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl Lines {
+impl LineBatch {
     /// The place of the last of them.
     pub(super) fn last(&self) -> u64 {
         let last = self.lines.last().map(|line| line.number);
@@ -94,7 +94,7 @@ impl Lines {
             }
         }
         if !body.is_empty() {
-            self.lines.push(Line { number, body });
+            self.lines.push(InputLine { number, body });
         }
     }
 }
@@ -106,9 +106,9 @@ mod tests {
     use super::*;
 
     fn batches(input: impl Read) -> Vec<Vec<(u64, String)>> {
-        let mut reader = Reader::new(input);
+        let mut reader = LineReader::new(input);
         let next = || reader.next().unwrap();
-        let text = |line: Line| (line.number, String::from_utf8(line.body).unwrap());
+        let text = |line: InputLine| (line.number, String::from_utf8(line.body).unwrap());
         std::iter::from_fn(next).map(|it| it.lines.into_iter().map(text).collect()).collect()
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn a_line_that_is_too_long_is_passed_over_and_told() {
         let long = "x".repeat(LINE_LIMIT_BYTES as usize + 7);
         let input = format!("a\n{long}\nb\n");
-        let mut reader = Reader::new(input.as_bytes());
+        let mut reader = LineReader::new(input.as_bytes());
         let all: Vec<_> = std::iter::from_fn(|| reader.next().unwrap()).collect();
         let too_long: Vec<_> = all.iter().flat_map(|it| it.too_long.clone()).collect();
         let numbers: Vec<_> = all.iter().flat_map(|it| &it.lines).map(|line| line.number).collect();

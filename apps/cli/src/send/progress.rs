@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::words;
+use crate::humanize;
 
 /// A bar on stderr; nothing at all if that is no terminal.
-pub(super) struct Progress(ProgressBar);
+pub(super) struct SendProgress(ProgressBar);
 
-impl Progress {
+impl SendProgress {
     /// A bar if it is known how much there is, otherwise something that moves.
     pub(super) fn new(size: Option<u64>) -> Self {
         let (bar, template) = match size {
@@ -28,8 +28,8 @@ impl Progress {
     pub(super) fn advance(&self, bytes: u64, accepted: u64) {
         self.0.inc(bytes);
         let rate = accepted as f64 / self.0.elapsed().as_secs_f64().max(0.001);
-        let accepted = words::plural(accepted, "message");
-        self.0.set_message(format!("{accepted}, {} a second", words::rate(rate)));
+        let accepted = humanize::plural(accepted, "message");
+        self.0.set_message(format!("{accepted}, {} a second", humanize::rate(rate)));
     }
 
     /// Does something to the terminal without the bar in its way.

@@ -8,7 +8,7 @@ use std::{
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::time::Instant;
 
-use crate::{client::ClientError, figures::Figures, route::Order};
+use crate::{client::ClientError, queue_status::QueueStatus, route::RouteCommand};
 
 /// How many seconds of throughput are kept.
 const HISTORY: usize = 300;
@@ -23,65 +23,65 @@ pub(super) type Samples = VecDeque<Option<u64>>;
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) url: String,
-    pub(super) queues: Vec<Figures>,
+    pub(super) queues: Vec<QueueStatus>,
     pub(super) selected: usize,
     /// When the gateway last answered.
     pub(super) as_of: Option<Instant>,
     /// Why it does not answer now.
-    pub(super) trouble: Option<String>,
+    pub(super) problem: Option<String>,
     notice: Option<(String, Instant)>,
     samples: BTreeMap<String, Samples>,
 }
 
 /// What a key asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum KeyAction {
     Quit,
     /// To the route of this name.
-    Order(Order, String),
+    Command(RouteCommand, String),
 }
 
 impl Board {
     pub(super) fn new(url: String) -> Self {
         let (queues, samples) = (Vec::new(), BTreeMap::new());
-        Self { url, queues, selected: 0, as_of: None, trouble: None, notice: None, samples }
+        Self { url, queues, selected: 0, as_of: None, problem: None, notice: None, samples }
     }
 
     /// The gateway answered.
-    pub(super) fn learn(&mut self, queues: Vec<Figures>, now: Instant) {
-        let chosen = self.chosen().map(|figures| figures.queue.clone());
-        let place = queues.iter().position(|figures| Some(&figures.queue) == chosen.as_ref());
+    pub(super) fn learn(&mut self, queues: Vec<QueueStatus>, now: Instant) {
+        let chosen = self.chosen().map(|status| status.queue.clone());
+        let place = queues.iter().position(|status| Some(&status.queue) == chosen.as_ref());
         self.selected = place.unwrap_or(self.selected).min(queues.len().saturating_sub(1));
-        self.samples.retain(|name, _| queues.iter().any(|figures| &figures.queue == name));
-        for figures in &queues {
-            let per_second = figures.route.as_ref().and_then(|route| route.per_second);
+        self.samples.retain(|name, _| queues.iter().any(|status| &status.queue == name));
+        for status in &queues {
+            let per_second = status.route.as_ref().and_then(|route| route.per_second);
             let tenths = per_second.map(|rate| (rate * 10.0).round() as u64);
-            push(self.samples.entry(figures.queue.clone()).or_default(), tenths);
+            push(self.samples.entry(status.queue.clone()).or_default(), tenths);
         }
-        (self.queues, self.as_of, self.trouble) = (queues, Some(now), None);
+        (self.queues, self.as_of, self.problem) = (queues, Some(now), None);
     }
 
     /// The gateway did not answer: what is shown grows old, and the curves have a gap.
     pub(super) fn lose(&mut self, error: ClientError) {
         self.samples.values_mut().for_each(|samples| push(samples, None));
-        self.trouble = Some(match &error {
+        self.problem = Some(match &error {
             ClientError::Refused(problem) => problem.to_string(),
             _ => "not reachable, trying again".to_owned(),
         });
     }
 
     /// A route did as it was told, or did not.
-    pub(super) fn ordered(
+    pub(super) fn command_done(
         &mut self,
         route: &str,
-        order: Order,
+        command: RouteCommand,
         error: Option<ClientError>,
         now: Instant,
     ) {
-        let words = match (error, order) {
-            (Some(error), _) => format!("cannot {} {route}: {error}", order.as_str()),
-            (None, Order::Pause) => format!("{route} is paused"),
-            (None, Order::Resume) => format!("{route} takes messages"),
+        let words = match (error, command) {
+            (Some(error), _) => format!("cannot {} {route}: {error}", command.as_str()),
+            (None, RouteCommand::Pause) => format!("{route} is paused"),
+            (None, RouteCommand::Resume) => format!("{route} takes messages"),
         };
         self.notice = Some((words, now));
     }
@@ -98,24 +98,24 @@ impl Board {
     }
 
     /// The selected queue.
-    pub(super) fn chosen(&self) -> Option<&Figures> {
+    pub(super) fn chosen(&self) -> Option<&QueueStatus> {
         self.queues.get(self.selected)
     }
 
     /// What happened at the terminal.
-    pub(super) fn press(&mut self, event: &Event, now: Instant) -> Option<Wish> {
+    pub(super) fn press(&mut self, event: &Event, now: Instant) -> Option<KeyAction> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
             _ => None, // a new size is seen when it is drawn
         }
     }
 
-    fn key(&mut self, key: KeyEvent, now: Instant) -> Option<Wish> {
+    fn key(&mut self, key: KeyEvent, now: Instant) -> Option<KeyAction> {
         let last = self.queues.len().saturating_sub(1);
         self.notice = None;
         match (key.code, key.modifiers.contains(KeyModifiers::CONTROL)) {
             (KeyCode::Char('c'), true) | (KeyCode::Char('q') | KeyCode::Esc, false) => {
-                return Some(Wish::Quit);
+                return Some(KeyAction::Quit);
             }
             (KeyCode::Up | KeyCode::Char('k'), _) => {
                 self.selected = self.selected.saturating_sub(1)
@@ -131,14 +131,14 @@ impl Board {
         None
     }
 
-    fn toggle(&mut self, now: Instant) -> Option<Wish> {
-        let figures = self.queues.get(self.selected)?;
-        let Some(route) = &figures.route else {
-            self.notice = Some((format!("{} has no route to pause", figures.queue), now));
+    fn toggle(&mut self, now: Instant) -> Option<KeyAction> {
+        let status = self.queues.get(self.selected)?;
+        let Some(route) = &status.route else {
+            self.notice = Some((format!("{} has no route to pause", status.queue), now));
             return None;
         };
-        let order = if route.is_paused() { Order::Resume } else { Order::Pause };
-        Some(Wish::Order(order, route.name.clone()))
+        let command = if route.is_paused() { RouteCommand::Resume } else { RouteCommand::Pause };
+        Some(KeyAction::Command(command, route.name.clone()))
     }
 }
 

@@ -10,7 +10,7 @@ fn board(queues: Value) -> Board {
     board
 }
 
-fn press(board: &mut Board, code: KeyCode) -> Option<Wish> {
+fn press(board: &mut Board, code: KeyCode) -> Option<KeyAction> {
     board.press(&Event::Key(code.into()), Instant::now())
 }
 
@@ -23,20 +23,20 @@ fn lab(paused: Value) -> Value {
 #[test]
 fn q_escape_and_ctrl_c_quit() {
     let mut board = board(json!([]));
-    assert_eq!(press(&mut board, KeyCode::Char('q')), Some(Wish::Quit));
-    assert_eq!(press(&mut board, KeyCode::Esc), Some(Wish::Quit));
+    assert_eq!(press(&mut board, KeyCode::Char('q')), Some(KeyAction::Quit));
+    assert_eq!(press(&mut board, KeyCode::Esc), Some(KeyAction::Quit));
     let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(board.press(&Event::Key(ctrl_c), Instant::now()), Some(Wish::Quit));
+    assert_eq!(board.press(&Event::Key(ctrl_c), Instant::now()), Some(KeyAction::Quit));
     assert_eq!(press(&mut board, KeyCode::Char('c')), None);
 }
 
 #[test]
 fn p_pauses_what_runs_and_resumes_what_is_paused() {
-    let order = |order| Some(Wish::Order(order, "results".to_owned()));
+    let command = |command| Some(KeyAction::Command(command, "results".to_owned()));
     let mut running = board(json!([lab(json!(null))]));
-    assert_eq!(press(&mut running, KeyCode::Char('p')), order(Order::Pause));
+    assert_eq!(press(&mut running, KeyCode::Char('p')), command(RouteCommand::Pause));
     let mut paused = board(json!([lab(json!("paused by an operator"))]));
-    assert_eq!(press(&mut paused, KeyCode::Char('p')), order(Order::Resume));
+    assert_eq!(press(&mut paused, KeyCode::Char('p')), command(RouteCommand::Resume));
     let mut without = board(json!([{ "queue": "default" }]));
     assert_eq!(press(&mut without, KeyCode::Char('p')), None);
     assert_eq!(without.notice(Instant::now()), Some("default has no route to pause"));
@@ -71,10 +71,10 @@ fn a_silent_gateway_leaves_the_figures_and_a_gap_in_the_curve() {
     let mut board = board(json!([lab(json!(null))]));
     let url = "http://h:1".parse().unwrap();
     board.lose(ClientError::Late { url, deadline: std::time::Duration::from_secs(1) });
-    assert_eq!(board.trouble.as_deref(), Some("not reachable, trying again"));
+    assert_eq!(board.problem.as_deref(), Some("not reachable, trying again"));
     assert_eq!(board.samples("lab").collect::<Vec<_>>(), [Some(13), None]);
     board.learn(board.queues.clone(), Instant::now());
-    assert_eq!(board.trouble, None);
+    assert_eq!(board.problem, None);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ratatui::{
 use tokio::time::Instant;
 
 use super::board::Board;
-use crate::words;
+use crate::humanize;
 
 /// Figures older than this are told to be.
 const FRESH: Duration = Duration::from_secs(3);
@@ -42,24 +42,24 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, now: Instant) {
 fn heading(board: &Board, now: Instant) -> Line<'_> {
     let mut spans = vec![Span::styled("bezoar top  ", TITLE), Span::raw(board.url.as_str())];
     let age = board.as_of.map(|as_of| now.saturating_duration_since(as_of));
-    if let Some(trouble) = &board.trouble {
-        spans.push(Span::styled(format!("  {trouble}"), ALARM));
+    if let Some(problem) = &board.problem {
+        spans.push(Span::styled(format!("  {problem}"), ALARM));
     }
     if let Some(age) = age.filter(|age| *age >= FRESH) {
-        spans.push(Span::styled(format!("  (as of {} ago)", words::age(age)), WARNING));
+        spans.push(Span::styled(format!("  (as of {} ago)", humanize::age(age)), WARNING));
     }
     Line::from(spans)
 }
 
 /// The selected queue: where it leads, and its throughput over the last minutes.
 fn draw_chosen(frame: &mut Frame<'_>, board: &Board, area: Rect) {
-    let Some(figures) = board.chosen() else { return };
+    let Some(status) = board.chosen() else { return };
     let title =
-        format!(" {}: {} a second, {} ", figures.queue, figures.per_second(), figures.leads_to());
+        format!(" {}: {} a second, {} ", status.queue, status.per_second(), status.leads_to());
     let block = Block::bordered().title(title).border_style(QUIET);
     let width = usize::from(block.inner(area).width);
     // The newest is at the right edge, as everybody expects of a curve in time.
-    let mut samples: Vec<_> = board.samples(&figures.queue).rev().take(width).collect();
+    let mut samples: Vec<_> = board.samples(&status.queue).rev().take(width).collect();
     samples.resize(width, None);
     samples.reverse();
     frame.render_widget(Sparkline::default().block(block).data(samples), area);

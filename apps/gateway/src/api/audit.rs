@@ -9,7 +9,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Problem, caller::Caller, shown};
+use super::{Problem, caller::Caller, views};
 use crate::{app::App, config::Role};
 
 /// The rows of a page, unless told otherwise, and at most.
@@ -17,7 +17,7 @@ const PAGE: (u32, u32) = (100, 1_000);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Page {
+pub(super) struct AuditQuery {
     after: Option<u64>,
     limit: Option<u32>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Page {
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    page: Result<Query<AuditQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     caller.needs_everywhere(Role::Operator)?;
     let Query(page) = page.map_err(|_| {
@@ -36,7 +36,7 @@ pub(super) async fn list(
     let (entries, head) = app.catalogue().audit(page.after.unwrap_or(0), limit).await?;
     let next = (entries.len() == limit as usize).then(|| entries.last().map(|it| it.number));
     Ok(Json(json!({
-        "entries": entries.iter().map(shown::audit).collect::<Vec<_>>(),
+        "entries": entries.iter().map(views::audit).collect::<Vec<_>>(),
         "next": next.flatten(),
         "head": { "count": head.count, "hash": head.hash.to_string() },
     })))

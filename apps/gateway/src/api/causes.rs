@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Problem, caller::Caller, filter, filter::Pairs, input::Input, segment::Segment, shown,
+    Problem, caller::Caller, filter, filter::QueryPairs, input::Input, segment::Segment, views,
 };
 use crate::{app::App, config::Role};
 
@@ -20,7 +20,7 @@ const NOTE_LIMIT_CHARS: usize = 1_000;
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    query: Pairs,
+    query: QueryPairs,
 ) -> Result<Json<Value>, Problem> {
     caller.needs(Role::Viewer, None)?;
     let (limits, rest): (Vec<_>, Vec<_>) =
@@ -34,7 +34,7 @@ pub(super) async fn list(
     app.covers(&filter).await?;
     let causes = app.catalogue().causes(&filter, limit).await?;
     let seen = causes.iter().filter(|cause| caller.sees(&cause.queue));
-    Ok(Json(json!({ "causes": seen.map(shown::cause).collect::<Vec<_>>() })))
+    Ok(Json(json!({ "causes": seen.map(views::cause).collect::<Vec<_>>() })))
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,5 +78,5 @@ pub(super) async fn mark(
     };
     let act = caller.act(Verb::Mark, format!("cause {cause}: {}", state.as_str()), String::new());
     let marked = app.catalogue().mark(&cause, state, mark.note.as_deref(), &act).await?;
-    Ok(Json(shown::cause(&marked)))
+    Ok(Json(views::cause(&marked)))
 }

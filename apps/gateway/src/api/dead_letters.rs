@@ -13,7 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Problem, caller::Caller, filter, filter::Pairs, input, input::Input, segment::Segment, shown,
+    Problem, caller::Caller, filter, filter::QueryPairs, input, input::Input, segment::Segment,
+    views,
 };
 use crate::{app::App, config::Role};
 
@@ -23,7 +24,7 @@ const PAGE: (u32, u32) = (100, 1_000);
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-    query: Pairs,
+    query: QueryPairs,
 ) -> Result<Json<Value>, Problem> {
     caller.needs(Role::Viewer, None)?;
     let (page, pairs) = paged(query)?;
@@ -33,14 +34,14 @@ pub(super) async fn list(
     let rows = app.catalogue().list(&filter, &page).await?;
     let next = (rows.len() == page.limit as usize).then(|| rows.last().map(|row| row.id.0));
     Ok(Json(json!({
-        "dead_letters": rows.iter().map(shown::entry).collect::<Vec<_>>(),
+        "dead_letters": rows.iter().map(views::entry).collect::<Vec<_>>(),
         "next": next.flatten(),
-        "matching": shown::count(app.catalogue().count(&filter).await?),
+        "matching": views::count(app.catalogue().count(&filter).await?),
     })))
 }
 
 /// Which page, and what is left of the query.
-fn paged(query: Pairs) -> Result<(Listing, Vec<(String, String)>), Problem> {
+fn paged(query: QueryPairs) -> Result<(Listing, Vec<(String, String)>), Problem> {
     let (paging, rest): (Vec<_>, Vec<_>) =
         filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit" || name == "after");
     let mut page = Listing { before: None, limit: PAGE.0 };
@@ -58,7 +59,7 @@ pub(super) async fn show(
     caller: Caller,
     Segment(id): Segment,
 ) -> Result<Json<Value>, Problem> {
-    Ok(Json(shown::record(&seen(&app, &caller, &id, Role::Viewer).await?)))
+    Ok(Json(views::record(&seen(&app, &caller, &id, Role::Viewer).await?)))
 }
 
 /// A dead letter that the caller may see; another is as good as none.
@@ -167,7 +168,7 @@ pub(super) async fn edit(
     let target = format!("dead letter {}: {}", record.entry.id, edited.summary);
     let act = caller.act(Verb::Edit, target, reason);
     let made = app.catalogue().edit(record.entry.id, edited.message, needs_approval, &act).await?;
-    Ok(Json(shown::entry(&made)))
+    Ok(Json(views::entry(&made)))
 }
 
 impl EditInput {
@@ -198,5 +199,5 @@ pub(super) async fn approve(
     let reason = input::reason(&approval.reason)?;
     let target = format!("dead letter {}", record.entry.id);
     let act = caller.act(Verb::Approve, target, reason);
-    Ok(Json(shown::entry(&app.catalogue().approve(record.entry.id, &act).await?)))
+    Ok(Json(views::entry(&app.catalogue().approve(record.entry.id, &act).await?)))
 }

@@ -30,7 +30,7 @@ pub(super) fn from_request(
         let text = std::str::from_utf8(value.as_bytes());
         text.map(Some).map_err(|_| Problem::bad_request(format!("the header {name} is not UTF-8")))
     };
-    let item = Item {
+    let item = BatchItem {
         id: text("bezoar-id")?.map(str::to_owned),
         message_type: text("bezoar-type")?.map(str::to_owned),
         correlation_id: text("bezoar-correlation-id")?.map(str::to_owned),
@@ -63,7 +63,7 @@ fn message_headers(
 /// One message of a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Item {
+pub(super) struct BatchItem {
     id: Option<String>,
     #[serde(rename = "type")]
     message_type: Option<String>,
@@ -86,7 +86,7 @@ fn present<'de, D: serde::Deserializer<'de>>(
     Deserialize::deserialize(value).map(Some)
 }
 
-impl Item {
+impl BatchItem {
     /// A message of an item that brings its own body.
     pub(super) fn into_message(mut self, now: Timestamp) -> Result<Outgoing, Problem> {
         use base64::{Engine, engine::general_purpose::STANDARD};

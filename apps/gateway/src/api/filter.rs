@@ -15,10 +15,10 @@ const KNOWN: &str = "queue, route, type, kind, code, cause, correlation_id, mess
                      min_attempts, replayed, state";
 
 /// A query as it came.
-pub(super) type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
+pub(super) type QueryPairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
 /// A query's names and values; a name that comes twice has no meaning.
-pub(super) fn pairs(query: Pairs) -> Result<Vec<(String, String)>, Problem> {
+pub(super) fn pairs(query: QueryPairs) -> Result<Vec<(String, String)>, Problem> {
     let Query(pairs) = query.map_err(|_| Problem::bad_request("the query cannot be read"))?;
     let mut names: Vec<_> = pairs.iter().map(|(name, _)| name).collect();
     names.sort();

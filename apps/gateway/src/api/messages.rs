@@ -18,7 +18,7 @@ use tokio::{sync::SemaphorePermit, time::timeout};
 use super::{
     Problem,
     caller::Caller,
-    envelope::{self, Item},
+    envelope::{self, BatchItem},
     segment::Segment,
 };
 use crate::{app::App, config::Role};
@@ -135,7 +135,7 @@ async fn read(body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
 }
 
 /// The items of a batch: lines of NDJSON, or a JSON array.
-fn items(headers: &HeaderMap, body: &Bytes) -> Result<Vec<Result<Item, Problem>>, Problem> {
+fn items(headers: &HeaderMap, body: &Bytes) -> Result<Vec<Result<BatchItem, Problem>>, Problem> {
     let kind =
         headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let items: Vec<_> = if kind.contains("ndjson") || kind.contains("jsonl") {
@@ -163,7 +163,7 @@ fn items(headers: &HeaderMap, body: &Bytes) -> Result<Vec<Result<Item, Problem>>
 }
 
 /// serde's own text may quote a value, so only the place is passed on.
-fn item(text: &str) -> Result<Item, Problem> {
+fn item(text: &str) -> Result<BatchItem, Problem> {
     serde_json::from_str(text).map_err(|error| {
         let known = "id, type, correlation_id, causation_id, content_type, delay, headers, body, body_base64";
         Problem::bad_request(format!("not a message at column {}; its members are {known}", error.column()))

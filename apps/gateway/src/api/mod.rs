@@ -29,8 +29,8 @@ mod operations;
 mod problem;
 mod queues;
 mod segment;
-mod shown;
 mod transfer;
+mod views;
 
 use std::sync::Arc;
 

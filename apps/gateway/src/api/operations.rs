@@ -18,7 +18,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Problem, caller::Caller, filter, filter::Pairs, input, input::Input, segment::Segment, shown,
+    Problem, caller::Caller, filter, filter::QueryPairs, input, input::Input, segment::Segment,
+    views,
 };
 use crate::{app::App, config::Role};
 
@@ -205,7 +206,7 @@ pub(super) async fn messages(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    query: Pairs,
+    query: QueryPairs,
 ) -> Result<Json<Value>, Problem> {
     let operation = seen(&app, &caller, &id, Role::Viewer).await?;
     let after = match filter::pairs(query)?.as_slice() {
@@ -217,7 +218,7 @@ pub(super) async fn messages(
     };
     let items = app.catalogue().items(operation.id, after, ITEMS).await?;
     let next = (items.len() == ITEMS as usize).then(|| items.last().map(|item| item.place));
-    let items: Vec<_> = items.iter().map(shown::item).collect();
+    let items: Vec<_> = items.iter().map(views::item).collect();
     Ok(Json(json!({ "messages": items, "next": next.flatten() })))
 }
 
@@ -264,7 +265,7 @@ pub(super) async fn order(
 fn told(app: &App, operation: &Operation) -> Value {
     let runs = operation.state == OperationState::Running;
     let waiting = app.conductor.waiting_for_canary(operation.id).filter(|_| runs);
-    shown::operation(operation, waiting)
+    views::operation(operation, waiting)
 }
 
 /// An operation whose every queue the caller may see; another is as good as none.

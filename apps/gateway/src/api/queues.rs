@@ -20,7 +20,7 @@ pub(super) async fn list(
     caller.needs(Role::Viewer, None)?;
     let mut rows = Vec::new();
     for queue in app.queues().into_iter().filter(|queue| caller.sees(queue)) {
-        rows.push(app.figures(&queue).await?.to_json());
+        rows.push(app.queue_status(&queue).await?.to_json());
     }
     Ok(Json(Value::Array(rows)))
 }

@@ -5,7 +5,7 @@ mod rules;
 use bezoar::Finding;
 use bezoar_core::Severity;
 
-use super::{Config, model::Places, path::Path};
+use super::{Config, model::ListPositions, path::Path};
 
 /// What does not go together, or will not for long.
 pub fn contradictions(config: &Config) -> Vec<Finding> {
@@ -24,7 +24,7 @@ pub(super) fn all(config: &Config) -> Vec<Contradiction> {
 
 /// Something that does not go together.
 pub(super) struct Contradiction {
-    pub(super) place: Place,
+    pub(super) place: ConfigKey,
     /// Its problem is fit to follow the key.
     pub(super) finding: Finding,
     /// Not worth saying if there are problems in keys that begin so.
@@ -32,15 +32,15 @@ pub(super) struct Contradiction {
 }
 
 impl Contradiction {
-    fn error(place: Place, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    fn error(place: ConfigKey, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Severity::Error, place, problem.into(), remedy.into())
     }
 
-    fn warning(place: Place, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    fn warning(place: ConfigKey, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Severity::Warning, place, problem.into(), remedy.into())
     }
 
-    fn new(severity: Severity, place: Place, problem: String, remedy: String) -> Self {
+    fn new(severity: Severity, place: ConfigKey, problem: String, remedy: String) -> Self {
         Self { place, finding: Finding { severity, problem, remedy }, moot_with: "" }
     }
 
@@ -51,16 +51,16 @@ impl Contradiction {
 
 /// The key that a contradiction is said of; elements of lists by their position in the [`Config`].
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum ConfigKey {
     Key(&'static str),
     Queue(usize, &'static str),
     Route(usize, &'static str),
     Token(usize, &'static str),
 }
 
-impl Place {
+impl ConfigKey {
     /// As it was written.
-    pub(super) fn key(self, places: &Places) -> String {
+    pub(super) fn key(self, places: &ListPositions) -> String {
         let element = match self {
             Self::Key(_) => None,
             Self::Queue(index, key) => places.queues.get(index).map(|path| path.key(key)),

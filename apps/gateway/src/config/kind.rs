@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Refusal,
+    InvalidValue,
     human::{duration, size},
     tree::{Node, Value},
 };
@@ -146,10 +146,10 @@ impl Kind {
     }
 
     /// What untyped text means here.
-    pub(super) fn typed(&self, text: String, origin: &Origin) -> Result<Value, Refusal> {
+    pub(super) fn typed(&self, text: String, origin: &Origin) -> Result<Value, InvalidValue> {
         let refused = |text: &str| {
-            let problem = format!("is {}", super::refusal::quoted(text));
-            Refusal::new(problem, format!("set {}", self.expected()))
+            let problem = format!("is {}", super::invalid_value::quoted(text));
+            InvalidValue::new(problem, format!("set {}", self.expected()))
         };
         let boolean = match text.as_str() {
             "true" => Some(Value::Boolean(true)),
@@ -164,7 +164,7 @@ impl Kind {
             Self::Networks | Self::Queues | Self::SigningSecrets => {
                 Ok(Value::List(listed(&text, origin)))
             }
-            Self::Table | Self::Tables | Self::Headers | Self::Named => Err(Refusal::new(
+            Self::Table | Self::Tables | Self::Headers | Self::Named => Err(InvalidValue::new(
                 "is set as a whole",
                 "set its keys one by one, with `__` and the key behind the name",
             )),
@@ -193,7 +193,7 @@ mod tests {
 
     fn typed(kind: Kind, text: &str) -> Result<&'static str, String> {
         let value = kind.typed(text.to_owned(), &Origin::Default);
-        value.map(|value| value.kind()).map_err(|refusal| refusal.to_string())
+        value.map(|value| value.kind()).map_err(|invalid| invalid.to_string())
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::{fmt, path::PathBuf};
 use bezoar_core::Severity;
 
 use super::{
-    Config, Origin, Problem, Problems, Refusal, Resolve, Setting,
+    Config, ConfigProblem, ConfigProblems, InvalidValue, Origin, Resolve, Setting,
     contradictions::{self, Contradiction},
-    file,
-    model::Places,
-    overlay,
-    reader::{Reader, Section},
-    shape,
+    known_keys,
+    model::ListPositions,
+    overrides,
+    reader::{Section, SectionReader},
+    toml_file,
     tree::Node,
 };
 
@@ -46,7 +46,7 @@ pub struct Loaded {
     /// The configuration.
     pub config: Config,
     /// What is odd, and works.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigProblem>,
     pub(super) settings: Vec<Setting>,
 }
 
@@ -64,29 +64,32 @@ impl Loaded {
 ///
 /// All problems at once, each with its key, where it was set, and what to do. Where the file is no TOML,
 /// only what makes it none: nothing else can be told.
-pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, Problems> {
+pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, ConfigProblems> {
     let mut problems = Vec::new();
     let mut root = match &sources.file {
         None => Node::empty_table(Origin::Default),
-        Some((path, text)) => match file::parse(path, text) {
+        Some((path, text)) => match toml_file::parse(path, text) {
             Ok(root) => root,
-            Err(errors) => return Err(Problems::new(errors).expect("there is at least one error")),
+            Err(errors) => {
+                return Err(ConfigProblems::new(errors).expect("there is at least one error"));
+            }
         },
     };
-    let (variables, mut warnings) = overlay::environment(&sources.environment);
-    for assignment in variables.into_iter().chain(overlay::flags(&sources.flags)) {
+    let (variables, mut warnings) = overrides::environment(&sources.environment);
+    for assignment in variables.into_iter().chain(overrides::flags(&sources.flags)) {
         let set = root.set(&assignment.path, &assignment.text, &assignment.origin);
-        let problem = |refusal| Problem::new(&assignment.path, assignment.origin.clone(), refusal);
+        let problem =
+            |invalid| ConfigProblem::new(&assignment.path, assignment.origin.clone(), invalid);
         problems.extend(set.err().map(problem));
     }
-    shape::check(&mut root, &mut problems);
-    let mut reader = Reader::new(resolve);
+    known_keys::check(&mut root, &mut problems);
+    let mut reader = SectionReader::new(resolve);
     let (config, places) = Config::read(&mut reader, &Section::root(&root));
-    let Reader { problems: refused, warnings: odd, settings, .. } = reader;
+    let SectionReader { problems: refused, warnings: odd, settings, .. } = reader;
     problems.extend(refused);
     warnings.extend(odd);
     sort_in(&config, &places, &settings, &mut problems, &mut warnings);
-    match Problems::new(problems) {
+    match ConfigProblems::new(problems) {
         Some(problems) => Err(problems),
         None => Ok(Loaded { config, warnings, settings }),
     }
@@ -95,19 +98,19 @@ pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, Problems
 /// Adds contradictions to the problems or warnings.
 fn sort_in(
     config: &Config,
-    places: &Places,
+    places: &ListPositions,
     settings: &[Setting],
-    problems: &mut Vec<Problem>,
-    warnings: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
+    warnings: &mut Vec<ConfigProblem>,
 ) {
     for Contradiction { place, finding, moot_with } in contradictions::all(config) {
-        let moot = |problem: &Problem| problem.key.starts_with(moot_with);
+        let moot = |problem: &ConfigProblem| problem.key.starts_with(moot_with);
         if !moot_with.is_empty() && problems.iter().any(moot) {
             continue;
         }
         let key = place.key(places);
-        let refusal = Refusal::new(finding.problem, finding.remedy);
-        let problem = Problem::new(&key, origin(settings, &key), refusal);
+        let invalid = InvalidValue::new(finding.problem, finding.remedy);
+        let problem = ConfigProblem::new(&key, origin(settings, &key), invalid);
         match finding.severity {
             Severity::Error => problems.push(problem),
             Severity::Warning | Severity::Note => warnings.push(problem),

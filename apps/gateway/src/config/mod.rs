@@ -19,7 +19,7 @@
 //! assert_eq!(loaded.config.routes[0].timeout.as_secs(), 10);
 //! assert_eq!(loaded.origin("route[0].timeout").unwrap().to_string(), "bezoar.toml:6");
 //! assert_eq!(loaded.origin("server.drain").unwrap().to_string(), "env BEZOAR_SERVER__DRAIN");
-//! # Ok::<(), config::Problems>(())
+//! # Ok::<(), config::ConfigProblems>(())
 //! ```
 //!
 //! - Sources win in this order: flags, environment, file, defaults. [`show`] says which did.
@@ -29,53 +29,54 @@
 //! - [`Config::differences`] says what a reload changes.
 //! - [`keys`] is the one table of keys; [`schema`] and all else follow from it.
 //!
-//! How text becomes values: `file` (TOML, with lines) and `overlay` (environment and flags) make a `tree`;
-//! `shape` checks it against `keys`; `reader` turns it into `sections`. Texts may hold secrets until then,
+//! How text becomes values: `toml_file` (TOML, with lines) and `overrides` (environment and flags) make a `tree`;
+//! `known_keys` checks it against `keys`; `reader` turns it into `sections`. Texts may hold secrets until then,
 //! so what holds them cannot be printed, and messages repeat only values of keys that hold none.
 
 mod contradictions;
 mod excerpt;
-mod file;
 pub mod human;
+mod invalid_value;
 mod keys;
 mod kind;
+mod known_keys;
 mod load;
 mod model;
 mod names;
 mod origin;
-mod overlay;
+mod overrides;
 mod path;
 mod problem;
 mod reader;
-mod refusal;
 mod reload;
 mod schema;
 mod secret;
 mod secret_url;
 mod sections;
-mod shape;
 mod show;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod toml_file;
 mod tree;
 mod values;
 
 pub use contradictions::contradictions;
+pub use invalid_value::InvalidValue;
 pub use keys::{Applies, Key, keys};
 pub use kind::Kind;
 pub use load::{Loaded, Sources, load};
 pub use model::Config;
 pub use names::Name;
 pub use origin::Origin;
-pub use problem::{Problem, Problems};
+pub use problem::{ConfigProblem, ConfigProblems};
 pub use reader::Setting;
-pub use refusal::Refusal;
 pub use reload::Reload;
 pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
-    DeadLetterMode, DeadLetters, Filter, Log, LogFormat, LogLevel, Network, Private, Queue,
-    QueueKind, Role, Route, Server, Store, Telemetry, Token, Transport, Watch,
+    DeadLetterMode, DeadLettersConfig, LogConfig, LogFilter, LogFormat, LogLevel, NetworkConfig,
+    PrivateAddresses, QueueConfig, QueueKind, Role, RouteConfig, ServerConfig, StoreConfig,
+    TelemetryConfig, TokenConfig, TransportConfig, Watch,
 };
 pub use show::{show, show_text};

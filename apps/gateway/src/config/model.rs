@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use bezoar::QueueName;
 
 use super::{
-    DeadLetters, Log, Network, Origin, Queue, Route, Server, Store, Telemetry, Token, Transport,
-    Watch,
+    DeadLettersConfig, LogConfig, NetworkConfig, Origin, QueueConfig, RouteConfig, ServerConfig,
+    StoreConfig, TelemetryConfig, TokenConfig, TransportConfig, Watch,
     path::Path,
-    reader::{Reader, Section},
+    reader::{Section, SectionReader},
 };
 
 /// The whole configuration: every value is right in itself. See
@@ -16,25 +16,25 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// How the gateway is reached.
-    pub server: Server,
+    pub server: ServerConfig,
     /// Where messages are kept.
-    pub store: Store,
+    pub store: StoreConfig,
     /// Brokers.
-    pub transports: Vec<Transport>,
+    pub transports: Vec<TransportConfig>,
     /// Queues that exist without a route, or are more than a route says; `default` if there is no queue otherwise.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<QueueConfig>,
     /// From queues to endpoints.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RouteConfig>,
     /// Which addresses endpoints may have.
-    pub network: Network,
+    pub network: NetworkConfig,
     /// Who may use the API.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<TokenConfig>,
     /// What may be done with dead letters, and how long they are kept.
-    pub dead_letters: DeadLetters,
+    pub dead_letters: DeadLettersConfig,
     /// What is logged, and how.
-    pub log: Log,
+    pub log: LogConfig,
     /// What is measured, and where it is sent.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
 }
 
 impl Default for Config {
@@ -54,7 +54,7 @@ impl Config {
     }
 
     /// The broker that a queue is on, and its name there; `None` for one of the embedded store.
-    pub fn broker(&self, queue: &QueueName) -> Option<(&Transport, QueueName)> {
+    pub fn broker(&self, queue: &QueueName) -> Option<(&TransportConfig, QueueName)> {
         let (name, queue) = queue.as_str().split_once('/')?;
         let transport = self.transports.iter().find(|it| it.name.as_str() == name)?;
         Some((transport, QueueName::new(queue).ok()?))
@@ -66,21 +66,25 @@ impl Config {
         said.map_or(Watch::Take, |said| said.watch)
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>, root: &Section<'_>) -> (Self, Places) {
-        let server = Server::read(reader, &root.table("server"));
-        let store = Store::read(reader, &root.table("store"));
-        let transports = Transport::read_all(reader, root);
-        let (mut queues, queue_places) = each(reader, root, "queue", Queue::read);
-        let (routes, route_places) = each(reader, root, "route", Route::read);
+    pub(super) fn read(
+        reader: &mut SectionReader<'_>,
+        root: &Section<'_>,
+    ) -> (Self, ListPositions) {
+        let server = ServerConfig::read(reader, &root.table("server"));
+        let store = StoreConfig::read(reader, &root.table("store"));
+        let transports = TransportConfig::read_all(reader, root);
+        let (mut queues, queue_places) = each(reader, root, "queue", QueueConfig::read);
+        let (routes, route_places) = each(reader, root, "route", RouteConfig::read);
         if !root.has("queue") && !root.has("route") {
             queues.push(default_queue(reader));
         }
-        let network = Network::read(reader, &root.table("network"));
-        let (tokens, token_places) = each(reader, root, "token", Token::read);
-        let dead_letters = DeadLetters::read(reader, &root.table("dead_letters"));
-        let log = Log::read(reader, &root.table("log"));
-        let telemetry = Telemetry::read(reader, &root.table("telemetry"));
-        let places = Places { queues: queue_places, routes: route_places, tokens: token_places };
+        let network = NetworkConfig::read(reader, &root.table("network"));
+        let (tokens, token_places) = each(reader, root, "token", TokenConfig::read);
+        let dead_letters = DeadLettersConfig::read(reader, &root.table("dead_letters"));
+        let log = LogConfig::read(reader, &root.table("log"));
+        let telemetry = TelemetryConfig::read(reader, &root.table("telemetry"));
+        let places =
+            ListPositions { queues: queue_places, routes: route_places, tokens: token_places };
         (
             Self {
                 server,
@@ -99,24 +103,24 @@ impl Config {
     }
 }
 
-fn default_queue(reader: &mut Reader<'_>) -> Queue {
+fn default_queue(reader: &mut SectionReader<'_>) -> QueueConfig {
     let path = Path::parse("queue[0].name");
     reader.show(&path, "default".to_owned(), &Origin::Default);
-    Queue { name: QueueName::new("default").expect("it is a name"), watch: Watch::Take }
+    QueueConfig { name: QueueName::new("default").expect("it is a name"), watch: Watch::Take }
 }
 
 /// Where the elements of lists were written: some before them may have been refused.
-pub(super) struct Places {
+pub(super) struct ListPositions {
     pub(super) queues: Vec<Path>,
     pub(super) routes: Vec<Path>,
     pub(super) tokens: Vec<Path>,
 }
 
 fn each<T>(
-    reader: &mut Reader<'_>,
+    reader: &mut SectionReader<'_>,
     root: &Section<'_>,
     name: &str,
-    read: impl Fn(&mut Reader<'_>, &Section<'_>) -> Option<T>,
+    read: impl Fn(&mut SectionReader<'_>, &Section<'_>) -> Option<T>,
 ) -> (Vec<T>, Vec<Path>) {
     let sections = root.tables(name).into_iter();
     sections.filter_map(|section| Some((read(reader, &section)?, section.path))).unzip()

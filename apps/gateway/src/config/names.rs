@@ -5,8 +5,8 @@ use std::fmt;
 use bezoar::QueueName;
 
 use super::{
-    Kind, Refusal,
-    refusal::quoted,
+    InvalidValue, Kind,
+    invalid_value::quoted,
     tree::Value,
     values::{Parsed, text},
 };
@@ -23,14 +23,14 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if it is empty, too long, or has other characters.
-    pub fn new(text: &str) -> Result<Self, Refusal> {
+    /// [`InvalidValue`] if it is empty, too long, or has other characters.
+    pub fn new(text: &str) -> Result<Self, InvalidValue> {
         let usual = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if (1..=NAME_LIMIT).contains(&text.len()) && text.chars().all(usual) {
             return Ok(Self(text.into()));
         }
         let remedy = format!("use 1 to {NAME_LIMIT} letters, digits, `-`, `_` and `.`");
-        Err(Refusal::no("name", text, remedy))
+        Err(InvalidValue::not_a("name", text, remedy))
     }
 
     /// The text.
@@ -46,7 +46,7 @@ impl fmt::Display for Name {
 }
 
 impl Parsed for Name {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         Self::new(text(value)?)
     }
 
@@ -57,16 +57,16 @@ impl Parsed for Name {
 
 /// A queue of the embedded store by its name, one of a broker as `NAME/QUEUE`.
 impl Parsed for QueueName {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         if let Some((broker, queue)) = text.split_once('/')
             && (Name::new(broker).is_err() || queue.is_empty())
         {
             let remedy = "write NAME/QUEUE, where NAME is that of a [transports.NAME]";
-            return Err(Refusal::new(format!("is {}", quoted(text)), remedy));
+            return Err(InvalidValue::new(format!("is {}", quoted(text)), remedy));
         }
         Self::new(text).map_err(|invalid| {
-            Refusal::new(invalid.problem, "use 1 to 255 bytes of printable text")
+            InvalidValue::new(invalid.problem, "use 1 to 255 bytes of printable text")
         })
     }
 
@@ -93,7 +93,7 @@ macro_rules! choice {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::config::Refusal;
+            type Err = $crate::config::InvalidValue;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
@@ -113,7 +113,7 @@ macro_rules! choice {
             fn parse(
                 _: &$crate::config::Kind,
                 value: &$crate::config::tree::Value,
-            ) -> Result<Self, $crate::config::Refusal> {
+            ) -> Result<Self, $crate::config::InvalidValue> {
                 $crate::config::values::text(value)?.parse()
             }
 
@@ -126,12 +126,12 @@ macro_rules! choice {
 pub(super) use choice;
 
 /// `text` is none of `words`.
-pub(super) fn no_choice(text: &str, words: &'static [&'static str]) -> Refusal {
+pub(super) fn no_choice(text: &str, words: &'static [&'static str]) -> InvalidValue {
     let remedy = match super::suggest::nearest(text, words.iter().copied()) {
         Some(word) => format!("did you mean {word:?}?"),
         None => format!("write {}", Kind::Choice(words).expected()),
     };
-    Refusal::new(format!("is {}", quoted(text)), remedy)
+    InvalidValue::new(format!("is {}", quoted(text)), remedy)
 }
 
 #[cfg(test)]
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_word_that_is_none_of_the_choices_has_a_suggestion() {
-        let refusal = |text| no_choice(text, &["viewer", "operator", "admin"]).to_string();
-        assert_eq!(refusal("oprator"), "is \"oprator\"; did you mean \"operator\"?");
-        assert_eq!(refusal("root"), "is \"root\"; write \"viewer\", \"operator\" or \"admin\"");
+        let invalid = |text| no_choice(text, &["viewer", "operator", "admin"]).to_string();
+        assert_eq!(invalid("oprator"), "is \"oprator\"; did you mean \"operator\"?");
+        assert_eq!(invalid("root"), "is \"root\"; write \"viewer\", \"operator\" or \"admin\"");
     }
 }

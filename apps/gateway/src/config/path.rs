@@ -90,7 +90,7 @@ fn bare(key: &str) -> String {
     if !key.is_empty() && key.len() <= 60 && key.chars().all(usual) {
         return key.to_owned();
     }
-    super::refusal::quoted(key)
+    super::invalid_value::quoted(key)
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::{error::Error, fmt};
 
 use serde::Serialize;
 
-use super::{Origin, Refusal};
+use super::{InvalidValue, Origin};
 
 /// One thing that is wrong: which key, where it was set, what, and what to do. Never a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The key: `route[0].timeout`; empty for text that is no TOML.
     pub key: String,
     /// Where it was set.
@@ -21,16 +21,16 @@ pub struct Problem {
     pub excerpt: Option<String>,
 }
 
-impl Problem {
-    pub(super) fn new(key: impl fmt::Display, origin: Origin, refusal: Refusal) -> Self {
-        let Refusal { problem, remedy } = refusal;
+impl ConfigProblem {
+    pub(super) fn new(key: impl fmt::Display, origin: Origin, invalid: InvalidValue) -> Self {
+        let InvalidValue { problem, remedy } = invalid;
         Self { key: key.to_string(), origin, problem, remedy, excerpt: None }
     }
 }
 
 /// `bezoar.toml:12:11: route[0].timeout is "30", which has no unit; write "30s"`, and an excerpt on lines
 /// of its own if there is one.
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin.position())?;
         if !self.key.is_empty() {
@@ -45,26 +45,26 @@ impl fmt::Display for Problem {
 /// Everything that is wrong with a configuration: at least one problem, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Problems(Vec<Problem>);
+pub struct ConfigProblems(Vec<ConfigProblem>);
 
-impl Problems {
+impl ConfigProblems {
     /// `None` if there are none.
-    pub(super) fn new(mut problems: Vec<Problem>) -> Option<Self> {
+    pub(super) fn new(mut problems: Vec<ConfigProblem>) -> Option<Self> {
         problems.sort_by(|one, other| one.origin.cmp(&other.origin));
         problems.dedup();
         (!problems.is_empty()).then_some(Self(problems))
     }
 
     /// The problems, at least one.
-    pub fn list(&self) -> &[Problem] {
+    pub fn list(&self) -> &[ConfigProblem] {
         &self.0
     }
 }
 
-impl Error for Problems {}
+impl Error for ConfigProblems {}
 
 /// The number of problems, then one on each line.
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => write!(f, "1 problem in the configuration:")?,
@@ -80,23 +80,23 @@ mod tests {
 
     use super::*;
 
-    fn problem(key: &str, line: usize) -> Problem {
+    fn problem(key: &str, line: usize) -> ConfigProblem {
         let origin = Origin::File { path: Path::new("b.toml").into(), line, column: 5 };
-        Problem::new(key, origin, Refusal::new("is odd", "make it even"))
+        ConfigProblem::new(key, origin, InvalidValue::new("is odd", "make it even"))
     }
 
     #[test]
     fn problems_come_one_on_a_line_after_their_number() {
-        let problems = Problems::new(vec![problem("b", 2), problem("a", 1)]).unwrap();
+        let problems = ConfigProblems::new(vec![problem("b", 2), problem("a", 1)]).unwrap();
         assert_eq!(
             problems.to_string(),
             "2 problems in the configuration:\n  \
              b.toml:1:5: a is odd; make it even\n  \
              b.toml:2:5: b is odd; make it even"
         );
-        let one = Problems::new(vec![problem("a", 1)]).unwrap();
+        let one = ConfigProblems::new(vec![problem("a", 1)]).unwrap();
         assert!(one.to_string().starts_with("1 problem in"));
-        assert_eq!(Problems::new(vec![]), None);
+        assert_eq!(ConfigProblems::new(vec![]), None);
     }
 
     #[test]

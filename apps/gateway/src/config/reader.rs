@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{
-    Origin, Problem, Refusal, Resolve, Secret, SecretSource,
+    ConfigProblem, InvalidValue, Origin, Resolve, Secret, SecretSource,
     keys::{self, Key},
     path::Path,
-    tree::{Node, Table, Value},
+    tree::{Node, TomlTable, Value},
     values::Parsed,
 };
 
@@ -25,14 +25,14 @@ pub struct Setting {
 pub(super) const MASK: &str = "***";
 
 /// Reads values, and remembers.
-pub(super) struct Reader<'a> {
+pub(super) struct SectionReader<'a> {
     resolve: &'a Resolve<'a>,
-    pub(super) problems: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
     pub(super) settings: Vec<Setting>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SectionReader<'a> {
     pub(super) fn new(resolve: &'a Resolve<'a>) -> Self {
         let (problems, warnings, settings) = (Vec::new(), Vec::new(), Vec::new());
         Self { resolve, problems, warnings, settings }
@@ -70,10 +70,10 @@ impl<'a> Reader<'a> {
     }
 
     /// What is refused, said of a key of a section.
-    pub(super) fn refuse(&mut self, section: &Section<'_>, name: &str, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, section: &Section<'_>, name: &str, invalid: InvalidValue) {
         let origin = section.node(name).map(|node| &node.origin).or(section.origin());
         let origin = origin.cloned().unwrap_or(Origin::Default);
-        self.problems.push(Problem::new(section.path.key(name), origin, refusal));
+        self.problems.push(ConfigProblem::new(section.path.key(name), origin, invalid));
     }
 
     /// Looks up the secret that a node names or is.
@@ -98,15 +98,15 @@ impl<'a> Reader<'a> {
                 self.show(path, shown(&secret), &node.origin);
                 Some(secret)
             }
-            Err(refusal) => {
-                self.problems.push(Problem::new(path, node.origin.clone(), refusal));
+            Err(invalid) => {
+                self.problems.push(ConfigProblem::new(path, node.origin.clone(), invalid));
                 None
             }
         }
     }
 
     /// The secret, and whether the text was it.
-    fn look_up(&self, text: &str) -> Result<(Secret, bool), Refusal> {
+    fn look_up(&self, text: &str) -> Result<(Secret, bool), InvalidValue> {
         let Some(source) = SecretSource::parse(text)? else {
             return Ok((Secret::new(text.to_owned())?, true));
         };
@@ -115,10 +115,10 @@ impl<'a> Reader<'a> {
                 SecretSource::Environment(_) => "set it where the gateway is started",
                 SecretSource::File(_) => "create it, readable by the gateway",
             };
-            Refusal::new(format!("is in {source}, which {why}"), remedy)
+            InvalidValue::new(format!("is in {source}, which {why}"), remedy)
         })?;
-        let secret = Secret::new(found).map_err(|refusal| {
-            Refusal::new(format!("is in {source}, which {}", refusal.problem), refusal.remedy)
+        let secret = Secret::new(found).map_err(|invalid| {
+            InvalidValue::new(format!("is in {source}, which {}", invalid.problem), invalid.remedy)
         })?;
         Ok((secret, false))
     }
@@ -129,8 +129,8 @@ impl<'a> Reader<'a> {
             Origin::Flag(_) => "is a secret in a flag, which every process can see",
             Origin::Environment(_) | Origin::Default => return,
         };
-        let refusal = Refusal::new(problem, "write env:NAME or file:PATH instead");
-        self.warnings.push(Problem::new(path, origin.clone(), refusal));
+        let invalid = InvalidValue::new(problem, "write env:NAME or file:PATH instead");
+        self.warnings.push(ConfigProblem::new(path, origin.clone(), invalid));
     }
 
     fn missing(&mut self, section: &Section<'_>, name: &str) {
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let remedy = format!("set {}", section.key(name).kind.expected());
-        self.refuse(section, name, Refusal::new("is missing", remedy));
+        self.refuse(section, name, InvalidValue::new("is missing", remedy));
     }
 
     fn read<T: Parsed>(&mut self, key: &Key, section: &Section<'_>, node: &Node) -> Option<T> {
@@ -147,8 +147,8 @@ impl<'a> Reader<'a> {
                 self.remember(section.path.key(key.name()), &value, &node.origin);
                 Some(value)
             }
-            Err(refusal) => {
-                self.refuse(section, key.name(), refusal);
+            Err(invalid) => {
+                self.refuse(section, key.name(), invalid);
                 None
             }
         }
@@ -224,7 +224,7 @@ impl<'t> Section<'t> {
         self.content().is_some_and(|table| table.contains_key(name))
     }
 
-    pub(super) fn content(&self) -> Option<&'t Table> {
+    pub(super) fn content(&self) -> Option<&'t TomlTable> {
         match &self.node?.value {
             Value::Table(table) => Some(table),
             _ => None,

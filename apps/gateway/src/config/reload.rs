@@ -2,7 +2,7 @@
 
 use bezoar::QueueName;
 
-use super::{Config, Name, Route};
+use super::{Config, Name, RouteConfig};
 
 /// What changes from one configuration to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Reload {
 impl Config {
     /// What changes from this configuration to `new`. Routes are the same if their name is.
     pub fn differences(&self, new: &Self) -> Reload {
-        let before = |route: &&Route| self.route(&route.name);
+        let before = |route: &&RouteConfig| self.route(&route.name);
         let (kept, added): (Vec<_>, Vec<_>) =
             new.routes.iter().partition(|route| before(route).is_some());
         let (unchanged, changed): (Vec<_>, Vec<_>) =
@@ -73,7 +73,7 @@ impl Config {
     }
 
     /// The route of this name.
-    pub fn route(&self, name: &Name) -> Option<&Route> {
+    pub fn route(&self, name: &Name) -> Option<&RouteConfig> {
         self.routes.iter().find(|route| route.name == *name)
     }
 
@@ -101,6 +101,6 @@ impl Config {
     }
 }
 
-fn names<'r>(routes: impl IntoIterator<Item = &'r Route>) -> Vec<Name> {
+fn names<'r>(routes: impl IntoIterator<Item = &'r RouteConfig>) -> Vec<Name> {
     routes.into_iter().map(|route| route.name.clone()).collect()
 }

@@ -4,7 +4,7 @@ use std::{env, fmt, fs, io::Read, path::PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::Refusal;
+use super::InvalidValue;
 
 /// The largest secret.
 pub(super) const SECRET_LIMIT_BYTES: usize = 8 * 1024;
@@ -23,12 +23,12 @@ pub type Resolve<'a> = dyn Fn(&SecretSource) -> Result<String, String> + 'a;
 
 impl SecretSource {
     /// Reads `env:NAME` or `file:PATH`; `None` for anything else, which is the secret itself.
-    pub(super) fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+    pub(super) fn parse(text: &str) -> Result<Option<Self>, InvalidValue> {
         if let Some(name) = text.strip_prefix("env:") {
             return variable(name).map(Some);
         }
         match text.strip_prefix("file:") {
-            Some("") => Err(Refusal::new("names no file", "write file:PATH")),
+            Some("") => Err(InvalidValue::new("names no file", "write file:PATH")),
             Some(path) => Ok(Some(Self::File(path.into()))),
             None => Ok(None),
         }
@@ -36,12 +36,12 @@ impl SecretSource {
 }
 
 /// What does not look like a variable's name is not repeated: it may be the secret.
-fn variable(name: &str) -> Result<SecretSource, Refusal> {
+fn variable(name: &str) -> Result<SecretSource, InvalidValue> {
     let usual = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let digit = name.starts_with(|c: char| c.is_ascii_digit());
     if name.is_empty() || digit || name.starts_with("whsec_") || !name.chars().all(usual) {
         let problem = "has something after env: that is no name of a variable";
-        return Err(Refusal::new(problem, "write env:NAME, and the secret into the variable"));
+        return Err(InvalidValue::new(problem, "write env:NAME, and the secret into the variable"));
     }
     Ok(SecretSource::Environment(name.to_owned()))
 }
@@ -89,20 +89,20 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] for any other, which is not repeated.
-    pub fn new(text: String) -> Result<Self, Refusal> {
+    /// [`InvalidValue`] for any other, which is not repeated.
+    pub fn new(text: String) -> Result<Self, InvalidValue> {
         let secret = SecretString::from(text);
         let text = secret.expose_secret();
         let remedy = "set a text of one line";
         if text.is_empty() {
-            return Err(Refusal::new("is empty", remedy));
+            return Err(InvalidValue::new("is empty", remedy));
         }
         if text.len() > SECRET_LIMIT_BYTES {
             let problem = format!("is longer than {SECRET_LIMIT_BYTES} bytes");
-            return Err(Refusal::new(problem, remedy));
+            return Err(InvalidValue::new(problem, remedy));
         }
         if text.contains(char::is_control) {
-            return Err(Refusal::new("has a line break or control character in it", remedy));
+            return Err(InvalidValue::new("has a line break or control character in it", remedy));
         }
         Ok(Self(secret))
     }
@@ -150,8 +150,8 @@ mod tests {
             ("env:1CANARY", Err(())),
         ] {
             let source = SecretSource::parse(text);
-            if let Err(refusal) = &source {
-                assert!(!refusal.to_string().contains("CANARY"), "{refusal}");
+            if let Err(invalid) = &source {
+                assert!(!invalid.to_string().contains("CANARY"), "{invalid}");
             }
             let shown =
                 source.map(|source| source.map(|source| source.to_string())).map_err(|_| ());
@@ -164,8 +164,8 @@ mod tests {
         let secret = Secret::new("CANARY".to_owned()).unwrap();
         assert_eq!(format!("{secret:?}"), "***");
         for bad in ["", "a\nCANARY", &"CANARY".repeat(2_000)] {
-            let refusal = Secret::new(bad.to_owned()).unwrap_err();
-            assert!(!refusal.to_string().contains("CANARY"), "{refusal}");
+            let invalid = Secret::new(bad.to_owned()).unwrap_err();
+            assert!(!invalid.to_string().contains("CANARY"), "{invalid}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{Refusal, Secret};
+use super::{InvalidValue, Secret};
 
 /// A URL, taken apart as far as its user and password. What is in it is never in a message.
 pub(super) struct SecretUrl {
@@ -15,11 +15,11 @@ pub(super) struct SecretUrl {
 }
 
 impl SecretUrl {
-    /// Reads a URL of one of these schemes, without repeating it in the refusal.
-    pub(super) fn parse(text: &str, schemes: &[&str]) -> Result<Self, Refusal> {
+    /// Reads a URL of one of these schemes, without repeating it in the error.
+    pub(super) fn parse(text: &str, schemes: &[&str]) -> Result<Self, InvalidValue> {
         let refused = |problem| {
             let remedy = format!("write {}://USER@HOST:PORT", schemes.join(":// or "));
-            Refusal::new(problem, remedy)
+            InvalidValue::new(problem, remedy)
         };
         let (scheme, after) = text.split_once("://").ok_or_else(|| refused("is no URL"))?;
         if !schemes.contains(&scheme) {
@@ -111,7 +111,7 @@ mod tests {
     const AMQP: &[&str] = &["amqp", "amqps"];
 
     fn parse(text: &str) -> SecretUrl {
-        SecretUrl::parse(text, AMQP).unwrap_or_else(|refusal| panic!("{refusal}"))
+        SecretUrl::parse(text, AMQP).unwrap_or_else(|invalid| panic!("{invalid}"))
     }
 
     #[test]
@@ -147,9 +147,9 @@ mod tests {
             "amqp://a b",
             "amqp://h:CANARY",
         ] {
-            let refusal = SecretUrl::parse(bad, AMQP).err().unwrap();
-            assert!(!refusal.to_string().contains("CANARY"), "{refusal}");
-            assert!(refusal.to_string().contains("amqp:// or amqps://USER@HOST:PORT"), "{refusal}");
+            let invalid = SecretUrl::parse(bad, AMQP).err().unwrap();
+            assert!(!invalid.to_string().contains("CANARY"), "{invalid}");
+            assert!(invalid.to_string().contains("amqp:// or amqps://USER@HOST:PORT"), "{invalid}");
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Origin, Refusal,
+    InvalidValue, Origin,
     path::{Path, Step},
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Node {
     pub(super) named: Origin,
 }
 
-pub(super) type Table = BTreeMap<String, Node>;
+pub(super) type TomlTable = BTreeMap<String, Node>;
 
 /// A value as it was written.
 pub(super) enum Value {
@@ -30,7 +30,7 @@ pub(super) enum Value {
     Boolean(bool),
     Time,
     List(Vec<Node>),
-    Table(Table),
+    Table(TomlTable),
     /// Was there, and was refused already: nothing more to say about it.
     Refused,
 }
@@ -57,15 +57,25 @@ impl Node {
     }
 
     pub(super) fn empty_table(origin: Origin) -> Self {
-        Self::new(Value::Table(Table::new()), origin)
+        Self::new(Value::Table(TomlTable::new()), origin)
     }
 
     /// Sets what is at `path`, which may be new, or the next of a list.
-    pub(super) fn set(&mut self, path: &Path, text: &str, origin: &Origin) -> Result<(), Refusal> {
+    pub(super) fn set(
+        &mut self,
+        path: &Path,
+        text: &str,
+        origin: &Origin,
+    ) -> Result<(), InvalidValue> {
         self.set_step(path.steps(), text, origin)
     }
 
-    fn set_step(&mut self, steps: &[Step], text: &str, origin: &Origin) -> Result<(), Refusal> {
+    fn set_step(
+        &mut self,
+        steps: &[Step],
+        text: &str,
+        origin: &Origin,
+    ) -> Result<(), InvalidValue> {
         let Some((step, rest)) = steps.split_first() else {
             *self = Self::new(Value::Untyped(text.to_owned()), origin.clone());
             return Ok(());
@@ -86,7 +96,7 @@ impl Node {
                 let child = list.get_mut(*index).ok_or_else(|| beyond(*index, count))?;
                 child.set_step(rest, text, origin)
             }
-            (_, other) => Err(Refusal::new(
+            (_, other) => Err(InvalidValue::new(
                 format!("goes into {}", other.kind()),
                 "correct the name of the variable or flag",
             )),
@@ -116,9 +126,9 @@ impl Node {
     }
 }
 
-fn beyond(index: usize, count: usize) -> Refusal {
+fn beyond(index: usize, count: usize) -> InvalidValue {
     let problem = format!("has the index {index}, and the list has {count}");
-    Refusal::new(problem, format!("indexes begin at 0; the next to add is {count}"))
+    InvalidValue::new(problem, format!("indexes begin at 0; the next to add is {count}"))
 }
 
 #[cfg(test)]
@@ -127,7 +137,7 @@ mod tests {
 
     fn set(node: &mut Node, path: &str) -> Result<(), String> {
         let origin = Origin::Flag(path.to_owned());
-        node.set(&Path::parse(path), "x", &origin).map_err(|refusal| refusal.to_string())
+        node.set(&Path::parse(path), "x", &origin).map_err(|invalid| invalid.to_string())
     }
 
     fn count(node: &Node, key: &str) -> usize {

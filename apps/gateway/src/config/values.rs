@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Kind, Refusal,
+    InvalidValue, Kind,
     human::{Rate, duration, size},
-    refusal::quoted,
+    invalid_value::quoted,
     tree::Value,
 };
 use crate::endpoint::{Cidr, EndpointUrl};
@@ -13,26 +13,26 @@ use crate::endpoint::{Cidr, EndpointUrl};
 /// A value that a key of some kind can have.
 pub(super) trait Parsed: Sized {
     /// The value, of the type that the kind accepts, if it is right.
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal>;
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue>;
 
     /// How people write it.
     fn shown(&self) -> String;
 }
 
 /// The text of a value that is one.
-pub(super) fn text(value: &Value) -> Result<&str, Refusal> {
+pub(super) fn text(value: &Value) -> Result<&str, InvalidValue> {
     match value {
         Value::Text(text) => Ok(text),
-        other => Err(Refusal::new(format!("is {}", other.kind()), "write text")),
+        other => Err(InvalidValue::new(format!("is {}", other.kind()), "write text")),
     }
 }
 
-fn outside(shown: &str, kind: &Kind) -> Refusal {
-    Refusal::new(format!("is {shown}"), format!("set {}", kind.expected()))
+fn outside(shown: &str, kind: &Kind) -> InvalidValue {
+    InvalidValue::new(format!("is {shown}"), format!("set {}", kind.expected()))
 }
 
 impl Parsed for Duration {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let parsed = duration::parse(text(value)?)?;
         match kind {
             Kind::Duration(least, most) if !(*least..=*most).contains(&parsed) => {
@@ -48,9 +48,9 @@ impl Parsed for Duration {
 }
 
 impl Parsed for PathBuf {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         match text(value)? {
-            "" => Err(Refusal::new("is empty", "write the path of a file")),
+            "" => Err(InvalidValue::new("is empty", "write the path of a file")),
             path => Ok(path.into()),
         }
     }
@@ -62,7 +62,7 @@ impl Parsed for PathBuf {
 
 /// Bytes.
 impl Parsed for u64 {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let parsed = size::parse(text(value)?)?;
         match kind {
             Kind::Size(least, most) if !(*least..=*most).contains(&parsed) => {
@@ -78,7 +78,7 @@ impl Parsed for u64 {
 }
 
 impl Parsed for u32 {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let (Kind::Integer(least, most), Value::Integer(integer)) = (kind, value) else {
             return Err(outside(value.kind(), kind));
         };
@@ -94,7 +94,7 @@ impl Parsed for u32 {
 }
 
 impl Parsed for f64 {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let parsed = match value {
             Value::Number(number) => *number,
             #[expect(clippy::cast_precision_loss, reason = "what is in range is far below 2^52")]
@@ -115,7 +115,7 @@ impl Parsed for f64 {
 }
 
 impl Parsed for bool {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         match value {
             Value::Boolean(boolean) => Ok(*boolean),
             other => Err(outside(other.kind(), kind)),
@@ -128,14 +128,14 @@ impl Parsed for bool {
 }
 
 impl Parsed for SocketAddr {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         text.parse().map_err(|_| {
             let named = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
             let port = named.unwrap_or(text).parse().unwrap_or(8420_u16);
             let remedy =
                 format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all");
-            Refusal::no("address and port", text, remedy)
+            InvalidValue::not_a("address and port", text, remedy)
         })
     }
 
@@ -145,7 +145,7 @@ impl Parsed for SocketAddr {
 }
 
 impl Parsed for Rate {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         text(value)?.parse()
     }
 
@@ -156,14 +156,14 @@ impl Parsed for Rate {
 
 impl Parsed for EndpointUrl {
     /// What was written is in no message: it may hold a token.
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         let remedy = if text.contains('@') {
             r#"take them out and set headers = { Authorization = "env:NAME" }"#.to_owned()
         } else {
             format!("write {}", kind.expected())
         };
-        text.parse().map_err(|invalid: bezoar::Invalid| Refusal::new(invalid.problem, remedy))
+        text.parse().map_err(|invalid: bezoar::Invalid| InvalidValue::new(invalid.problem, remedy))
     }
 
     fn shown(&self) -> String {
@@ -172,11 +172,11 @@ impl Parsed for EndpointUrl {
 }
 
 impl Parsed for Cidr {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         text.parse().map_err(|invalid: bezoar::Invalid| {
             let problem = format!("is {}, which {}", quoted(text), invalid.problem);
-            Refusal::new(problem, r#"write networks like "10.0.0.0/8" or "::1""#)
+            InvalidValue::new(problem, r#"write networks like "10.0.0.0/8" or "::1""#)
         })
     }
 
@@ -189,11 +189,11 @@ impl Parsed for Cidr {
 const LIST_LIMIT: usize = 1_000;
 
 impl<T: Parsed> Parsed for Vec<T> {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         match value {
             Value::List(list) if list.len() > LIST_LIMIT => {
                 let problem = format!("has {} elements", list.len());
-                Err(Refusal::new(problem, format!("at most {LIST_LIMIT} are accepted")))
+                Err(InvalidValue::new(problem, format!("at most {LIST_LIMIT} are accepted")))
             }
             Value::List(list) => list.iter().map(|node| T::parse(kind, &node.value)).collect(),
             other => Err(outside(other.kind(), kind)),

@@ -7,10 +7,10 @@ use http::StatusCode;
 use jiff::Timestamp;
 
 use super::{
-    TroubleKind,
+    CallErrorKind,
     client::NoReply,
     problem::problem,
-    reply::{End, Reply},
+    reply::{End, EndpointReply},
     retry_after::retry_after,
 };
 
@@ -29,17 +29,17 @@ pub(super) enum Meaning {
 }
 
 /// What a reply means. `Retry-After` counts from `now` and is cut to `most`.
-pub(super) fn classify(reply: &Reply, now: Timestamp, most: Duration) -> Meaning {
+pub(super) fn classify(reply: &EndpointReply, now: Timestamp, most: Duration) -> Meaning {
     let Some(kind) = failure_kind(reply.status) else {
         return match &reply.end {
-            End::Broken(trouble) => Meaning::NotDone(CallOutcome::Failed, trouble.failure()),
+            End::Broken(error) => Meaning::NotDone(CallOutcome::Failed, error.failure()),
             _ => Meaning::Done,
         };
     };
     match &reply.end {
         // A message is neither done nor given up on the strength of half a reply.
-        End::Broken(trouble) if !kind.is_retryable() => {
-            Meaning::NotDone(CallOutcome::Failed, trouble.failure())
+        End::Broken(error) if !kind.is_retryable() => {
+            Meaning::NotDone(CallOutcome::Failed, error.failure())
         }
         _ => {
             let failure = failure(kind, reply, now, most);
@@ -50,9 +50,9 @@ pub(super) fn classify(reply: &Reply, now: Timestamp, most: Duration) -> Meaning
 
 /// What it means that there is no reply.
 pub(super) fn classify_no_reply(no_reply: &NoReply) -> Meaning {
-    use TroubleKind as Kind;
+    use CallErrorKind as Kind;
     let fresh_connection = no_reply.fresh_connection;
-    let outcome = match no_reply.trouble.kind {
+    let outcome = match no_reply.error.kind {
         Kind::Denied => return Meaning::Denied(Kind::Denied.code()),
         Kind::Dns
         | Kind::Refused
@@ -63,7 +63,7 @@ pub(super) fn classify_no_reply(no_reply: &NoReply) -> Meaning {
         Kind::Reset => CallOutcome::Ambiguous { fresh_connection },
         Kind::Timeout | Kind::Malformed | Kind::TooLarge | Kind::Truncated => CallOutcome::Failed,
     };
-    Meaning::NotDone(outcome, no_reply.trouble.failure())
+    Meaning::NotDone(outcome, no_reply.error.failure())
 }
 
 /// What sort of failure a status is; none if it is a success.
@@ -92,7 +92,7 @@ fn outcome(status: StatusCode, after: Option<Duration>) -> CallOutcome {
     }
 }
 
-fn failure(kind: FailureKind, reply: &Reply, now: Timestamp, most: Duration) -> Failure {
+fn failure(kind: FailureKind, reply: &EndpointReply, now: Timestamp, most: Duration) -> Failure {
     let problem = problem(&reply.headers, &reply.body);
     let (code, text) = problem.map_or((None, None), |problem| (problem.code, problem.text));
     Failure {
@@ -118,15 +118,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::endpoint::{Trouble, TroubleKind};
+    use crate::endpoint::{CallError, CallErrorKind};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn reply(status: u16, headers: &[(HeaderName, &str)], body: &[u8]) -> Reply {
+    fn reply(status: u16, headers: &[(HeaderName, &str)], body: &[u8]) -> EndpointReply {
         let pair = |(name, value): &(HeaderName, &str)| {
             (name.clone(), HeaderValue::from_str(value).unwrap())
         };
-        Reply {
+        EndpointReply {
             status: StatusCode::from_u16(status).unwrap(),
             headers: headers.iter().map(pair).collect::<HeaderMap>(),
             body: body.to_vec(),
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    fn shown(reply: &Reply) -> String {
+    fn shown(reply: &EndpointReply) -> String {
         match classify(reply, Timestamp::UNIX_EPOCH, MINUTE) {
             Meaning::Done => "done".to_owned(),
             Meaning::Denied(code) => format!("denied {code}"),
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    fn failure_of(reply: &Reply) -> Failure {
+    fn failure_of(reply: &EndpointReply) -> Failure {
         match classify(reply, Timestamp::UNIX_EPOCH, MINUTE) {
             Meaning::NotDone(_, failure) => failure,
             other => panic!("{other:?}"),
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn half_a_reply_is_never_the_last_word() {
-        let broken = |status| Reply {
-            end: End::Broken(Trouble::plain(TroubleKind::Truncated)),
+        let broken = |status| EndpointReply {
+            end: End::Broken(CallError::plain(CallErrorKind::Truncated)),
             ..reply(status, &[], b"{")
         };
         for status in [101, 200, 204, 301, 400, 401, 410, 422] {
@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn a_reply_longer_than_anybody_wants_means_what_its_status_says() {
-        let long = |status| Reply { end: End::Bounded, ..reply(status, &[], &[b'x'; 65_536]) };
+        let long =
+            |status| EndpointReply { end: End::Bounded, ..reply(status, &[], &[b'x'; 65_536]) };
         assert_eq!(shown(&long(200)), "done");
         assert_eq!(shown(&long(422)), "answered permanent http.422");
         assert_eq!(failure_of(&long(422)).detail.len(), 1024);
@@ -264,27 +265,27 @@ mod tests {
     #[test]
     fn no_reply_means_unsent_ambiguous_or_failed() {
         let table = [
-            (TroubleKind::Dns, CallOutcome::Unsent),
-            (TroubleKind::Refused, CallOutcome::Unsent),
-            (TroubleKind::Unreachable, CallOutcome::Unsent),
-            (TroubleKind::ConnectTimeout, CallOutcome::Unsent),
-            (TroubleKind::Connect, CallOutcome::Unsent),
-            (TroubleKind::Tls, CallOutcome::Unsent),
-            (TroubleKind::Reset, CallOutcome::Ambiguous { fresh_connection: true }),
-            (TroubleKind::Timeout, CallOutcome::Failed),
-            (TroubleKind::Malformed, CallOutcome::Failed),
-            (TroubleKind::TooLarge, CallOutcome::Failed),
-            (TroubleKind::Truncated, CallOutcome::Failed),
+            (CallErrorKind::Dns, CallOutcome::Unsent),
+            (CallErrorKind::Refused, CallOutcome::Unsent),
+            (CallErrorKind::Unreachable, CallOutcome::Unsent),
+            (CallErrorKind::ConnectTimeout, CallOutcome::Unsent),
+            (CallErrorKind::Connect, CallOutcome::Unsent),
+            (CallErrorKind::Tls, CallOutcome::Unsent),
+            (CallErrorKind::Reset, CallOutcome::Ambiguous { fresh_connection: true }),
+            (CallErrorKind::Timeout, CallOutcome::Failed),
+            (CallErrorKind::Malformed, CallOutcome::Failed),
+            (CallErrorKind::TooLarge, CallOutcome::Failed),
+            (CallErrorKind::Truncated, CallOutcome::Failed),
         ];
         for (kind, expected) in table {
-            let trouble = Trouble::plain(kind);
-            let expected = Meaning::NotDone(expected, trouble.failure());
-            let no_reply = NoReply { trouble, fresh_connection: true };
+            let error = CallError::plain(kind);
+            let expected = Meaning::NotDone(expected, error.failure());
+            let no_reply = NoReply { error, fresh_connection: true };
             assert_eq!(classify_no_reply(&no_reply), expected);
         }
         let denied =
-            NoReply { trouble: Trouble::plain(TroubleKind::Denied), fresh_connection: false };
-        assert_eq!(classify_no_reply(&denied), Meaning::Denied(TroubleKind::Denied.code()));
+            NoReply { error: CallError::plain(CallErrorKind::Denied), fresh_connection: false };
+        assert_eq!(classify_no_reply(&denied), Meaning::Denied(CallErrorKind::Denied.code()));
     }
 
     proptest! {

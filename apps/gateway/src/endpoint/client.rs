@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
 use super::{
-    EndpointUrl, Network, Trouble, TroubleKind, connector::Connector, reply::Reply,
-    request::REDELIVERED, trust::Trust, wire::Hold,
+    CallError, CallErrorKind, EndpointUrl, NetworkRule, connector::Connector,
+    cuttable_connection::ConnectionGuard, reply::EndpointReply, request::REDELIVERED,
+    tls_trust::TlsTrust,
 };
 
 /// The largest head of a reply, and what is read of a body at a time.
@@ -26,7 +27,7 @@ const BUFFER_LIMIT_BYTES: usize = 64 * 1024;
 pub struct ClientOptions {
     /// Which addresses may be dialled. One set for all who share the client: a connection that one route
     /// may open is one that another may use.
-    pub network: Network,
+    pub network: NetworkRule,
     /// How long a connection may take, name and TLS included.
     pub connect_timeout: Duration,
     /// How long an unused connection is kept. Shorter than what common servers wait before they close one
@@ -42,7 +43,7 @@ impl Default for ClientOptions {
     /// Public addresses, 5 s to connect, 256 unused connections for 4 s.
     fn default() -> Self {
         Self {
-            network: Network::default(),
+            network: NetworkRule::default(),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(4),
             max_idle: 256,
@@ -57,7 +58,7 @@ impl Default for ClientOptions {
 /// A server may close a kept connection at the moment in which it is used again. So a request on one that ends
 /// without an answer is sent once more, on a new connection, and says that it may have been seen before.
 #[derive(Clone)]
-pub struct Client {
+pub struct EndpointClient {
     kept: legacy::Client<Connector, Full<Bytes>>,
     fresh: legacy::Client<Connector, Full<Bytes>>,
     connector: Connector,
@@ -66,15 +67,15 @@ pub struct Client {
 /// Why there is no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NoReply {
-    pub(super) trouble: Trouble,
+    pub(super) error: CallError,
     /// Whether it was a new connection that ended without an answer.
     pub(super) fresh_connection: bool,
 }
 
-impl Client {
+impl EndpointClient {
     /// A client without connections yet.
     pub fn new(options: ClientOptions) -> Self {
-        let trust = Trust::new(options.tls);
+        let trust = TlsTrust::new(options.tls);
         let connector = Connector::new(options.network, trust, options.connect_timeout);
         let http = |max_idle| {
             legacy::Client::builder(TokioExecutor::new())
@@ -94,7 +95,7 @@ impl Client {
     /// # Errors
     ///
     /// What stood in the way.
-    pub async fn reach(&self, url: &EndpointUrl) -> Result<(), Trouble> {
+    pub async fn reach(&self, url: &EndpointUrl) -> Result<(), CallError> {
         self.connector.clone().call(url.uri().clone()).await.map(drop)
     }
 
@@ -103,7 +104,7 @@ impl Client {
         &self,
         request: Request<Full<Bytes>>,
         deadline: Instant,
-    ) -> Result<Reply, NoReply> {
+    ) -> Result<EndpointReply, NoReply> {
         let mut again = request.clone();
         match exchange(&self.kept, request, deadline).await {
             Err(no_reply) if no_reply.may_be_of_an_old_connection() => {
@@ -119,33 +120,33 @@ async fn exchange(
     http: &legacy::Client<Connector, Full<Bytes>>,
     mut request: Request<Full<Bytes>>,
     deadline: Instant,
-) -> Result<Reply, NoReply> {
-    let hold = Hold::new(capture_connection(&mut request));
+) -> Result<EndpointReply, NoReply> {
+    let guard = ConnectionGuard::new(capture_connection(&mut request));
     let answered = timeout_at(deadline, http.request(request)).await;
-    let requests = hold.count_request();
-    let trouble = match answered {
+    let requests = guard.count_request();
+    let error = match answered {
         Ok(Ok(response)) => {
-            let reply = Reply::read(response, deadline).await;
+            let reply = EndpointReply::read(response, deadline).await;
             if reply.leaves_connection_usable() {
-                hold.release();
+                guard.release();
             }
             return Ok(reply);
         }
-        Ok(Err(error)) => Trouble::requesting(&error),
-        Err(_) if requests.is_none() => Trouble::plain(TroubleKind::ConnectTimeout),
-        Err(_) => Trouble::plain(TroubleKind::Timeout),
+        Ok(Err(error)) => CallError::requesting(&error),
+        Err(_) if requests.is_none() => CallError::plain(CallErrorKind::ConnectTimeout),
+        Err(_) => CallError::plain(CallErrorKind::Timeout),
     };
-    Err(NoReply { trouble, fresh_connection: requests == Some(1) })
+    Err(NoReply { error, fresh_connection: requests == Some(1) })
 }
 
 impl NoReply {
     fn may_be_of_an_old_connection(&self) -> bool {
-        self.trouble.kind == TroubleKind::Reset && !self.fresh_connection
+        self.error.kind == CallErrorKind::Reset && !self.fresh_connection
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for EndpointClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
+        f.debug_struct("EndpointClient").finish_non_exhaustive()
     }
 }

@@ -11,23 +11,29 @@ use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use tokio::time::timeout;
 use tower::{BoxError, Service};
 
-use super::{Network, Trouble, TroubleKind, dial::Dial, trust::Trust, wire::Wire};
+use super::{
+    CallError, CallErrorKind, NetworkRule, cuttable_connection::CuttableConnection, dial::Dial,
+    tls_trust::TlsTrust,
+};
 
 /// Name, connection and TLS handshake, all within one time. The client may let a connection come about that
 /// nobody waits for any more, so this limit is not the request's.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     dial: Dial,
-    trust: Trust,
+    trust: TlsTrust,
     timeout: Duration,
 }
 
 impl Connector {
-    pub(super) fn new(network: Network, trust: Trust, timeout: Duration) -> Self {
+    pub(super) fn new(network: NetworkRule, trust: TlsTrust, timeout: Duration) -> Self {
         Self { dial: Dial::new(network), trust, timeout }
     }
 
-    async fn connect(mut self, uri: Uri) -> Result<MaybeHttpsStream<Wire>, Trouble> {
+    async fn connect(
+        mut self,
+        uri: Uri,
+    ) -> Result<MaybeHttpsStream<CuttableConnection>, CallError> {
         if uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(MaybeHttpsStream::Http(self.dial.call(uri).await?));
         }
@@ -37,26 +43,26 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<Wire>;
-    type Error = Trouble;
-    type Future = BoxFuture<'static, Result<Self::Response, Trouble>>;
+    type Response = MaybeHttpsStream<CuttableConnection>;
+    type Error = CallError;
+    type Future = BoxFuture<'static, Result<Self::Response, CallError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connected = timeout(self.timeout, self.clone().connect(uri));
         Box::pin(async move {
-            connected.await.unwrap_or_else(|_| Err(Trouble::plain(TroubleKind::ConnectTimeout)))
+            connected.await.unwrap_or_else(|_| Err(CallError::plain(CallErrorKind::ConnectTimeout)))
         })
     }
 }
 
 /// What is not from our dialling is from the handshake.
-fn tls_or_ours(error: BoxError) -> Trouble {
-    match error.downcast::<Trouble>() {
+fn tls_or_ours(error: BoxError) -> CallError {
+    match error.downcast::<CallError>() {
         Ok(ours) => *ours,
-        Err(error) => Trouble::new(TroubleKind::Tls, &*error),
+        Err(error) => CallError::new(CallErrorKind::Tls, &*error),
     }
 }

@@ -16,7 +16,10 @@ use tokio::{
 };
 use tower::Service;
 
-use super::{Network, Trouble, TroubleKind, lookup::Lookups, url::default_port, wire::Wire};
+use super::{
+    CallError, CallErrorKind, NetworkRule, cuttable_connection::CuttableConnection, dns::Lookups,
+    url::default_port,
+};
 
 /// How many addresses of one name are tried.
 const MOST_ADDRESSES: usize = 8;
@@ -27,16 +30,16 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Opens connections. The address that is checked is the one that is dialled.
 #[derive(Debug, Clone)]
 pub(super) struct Dial {
-    network: Arc<Network>,
+    network: Arc<NetworkRule>,
     lookups: Lookups,
 }
 
 impl Dial {
-    pub(super) fn new(network: Network) -> Self {
+    pub(super) fn new(network: NetworkRule) -> Self {
         Self { network: Arc::new(network), lookups: Lookups::default() }
     }
 
-    async fn connect(self, uri: Uri) -> Result<Wire, Trouble> {
+    async fn connect(self, uri: Uri) -> Result<CuttableConnection, CallError> {
         let addresses = self.candidates(&uri).await?;
         let permitted: Vec<_> = addresses
             .iter()
@@ -47,12 +50,12 @@ impl Dial {
         if permitted.is_empty() {
             return Err(denied(&addresses));
         }
-        Ok(Wire::new(first_of(permitted).await?))
+        Ok(CuttableConnection::new(first_of(permitted).await?))
     }
 
     /// An address in the URL is taken as it is; anything else, odd notations of addresses included, is a
     /// name for the system to resolve, and what comes of that is checked.
-    async fn candidates(&self, uri: &Uri) -> Result<Vec<SocketAddr>, Trouble> {
+    async fn candidates(&self, uri: &Uri) -> Result<Vec<SocketAddr>, CallError> {
         let host = uri.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
         let port = uri.port_u16().or_else(|| default_port(uri)).unwrap_or_default();
@@ -63,19 +66,19 @@ impl Dial {
     }
 }
 
-fn denied(addresses: &[SocketAddr]) -> Trouble {
+fn denied(addresses: &[SocketAddr]) -> CallError {
     let Some(first) = addresses.first() else {
-        return Trouble::new(TroubleKind::Dns, &io::Error::other("the name has no address"));
+        return CallError::new(CallErrorKind::Dns, &io::Error::other("the name has no address"));
     };
     let text = format!("{} may not be dialled", first.ip());
-    Trouble::new(TroubleKind::Denied, &io::Error::other(text))
+    CallError::new(CallErrorKind::Denied, &io::Error::other(text))
 }
 
 /// The first connection that comes about; each address has a head start before the next.
-async fn first_of(addresses: Vec<SocketAddr>) -> Result<TcpStream, Trouble> {
+async fn first_of(addresses: Vec<SocketAddr>) -> Result<TcpStream, CallError> {
     let mut waiting = addresses.into_iter();
     let mut dialling = FuturesUnordered::new();
-    let mut trouble = Trouble::plain(TroubleKind::Connect);
+    let mut last = CallError::plain(CallErrorKind::Connect);
     loop {
         if let Some(address) = waiting.next() {
             dialling.push(dial(address));
@@ -85,30 +88,31 @@ async fn first_of(addresses: Vec<SocketAddr>) -> Result<TcpStream, Trouble> {
             biased;
             dialled = dialling.next() => match dialled {
                 Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => trouble = error,
-                None => return Err(trouble),
+                Some(Err(error)) => last = error,
+                None => return Err(last),
             },
             () = sleep_until(patience), if waiting.len() > 0 => (),
         }
     }
 }
 
-async fn dial(address: SocketAddr) -> Result<TcpStream, Trouble> {
-    let stream = TcpStream::connect(address).await.map_err(|error| Trouble::connecting(&error))?;
+async fn dial(address: SocketAddr) -> Result<TcpStream, CallError> {
+    let stream =
+        TcpStream::connect(address).await.map_err(|error| CallError::connecting(&error))?;
     if stream.local_addr().is_ok_and(|own| own == address) {
         // Linux connects a socket to itself when a port of its own choice is the one dialled.
-        return Err(Trouble::plain(TroubleKind::Refused));
+        return Err(CallError::plain(CallErrorKind::Refused));
     }
-    stream.set_nodelay(true).map_err(|error| Trouble::connecting(&error))?;
+    stream.set_nodelay(true).map_err(|error| CallError::connecting(&error))?;
     Ok(stream)
 }
 
 impl Service<Uri> for Dial {
-    type Response = Wire;
-    type Error = Trouble;
-    type Future = BoxFuture<'static, Result<Self::Response, Trouble>>;
+    type Response = CuttableConnection;
+    type Error = CallError;
+    type Future = BoxFuture<'static, Result<Self::Response, CallError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         Poll::Ready(Ok(()))
     }
 

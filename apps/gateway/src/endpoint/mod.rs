@@ -3,10 +3,10 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use bezoar::{SystemClock, Worker};
-//! use bezoar_gateway::endpoint::{Client, ClientOptions, Endpoint, EndpointOptions};
+//! use bezoar_gateway::endpoint::{EndpointClient, ClientOptions, Endpoint, EndpointOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::new(ClientOptions::default()); // one for all routes
+//! let client = EndpointClient::new(ClientOptions::default()); // one for all routes
 //! let mut options = EndpointOptions::new("https://example.org/results".parse()?);
 //! options.headers.insert("authorization", "Bearer token")?;
 //! options.secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?];
@@ -49,18 +49,20 @@
 //! `bezoar-redelivered: true`.
 
 mod breaker;
+mod call_error;
 mod cidr;
 mod classify;
 mod client;
 mod connector;
+mod cuttable_connection;
 mod dial;
-mod encode;
-mod headers;
-mod lookup;
+mod dns;
+mod extra_headers;
+mod header_encoding;
 mod network;
 mod options;
 mod problem;
-mod rate;
+mod rate_limit;
 mod reply;
 mod request;
 mod retry_after;
@@ -70,19 +72,17 @@ mod signature;
 mod simulation;
 #[cfg(test)]
 mod tests;
-mod trouble;
-mod trust;
+mod tls_trust;
 mod url;
-mod wire;
 
-pub use breaker::{Breaker, Origins};
+pub use breaker::{Origins, RouteBreaker};
+pub use call_error::{CallError, CallErrorKind};
 pub use cidr::Cidr;
-pub use client::{Client, ClientOptions};
-pub use headers::ExtraHeaders;
-pub use network::{Network, Unlisted};
+pub use client::{ClientOptions, EndpointClient};
+pub use extra_headers::ExtraHeaders;
+pub use network::{NetworkRule, Unlisted};
 pub use options::{EndpointOptions, OnPause, PauseRequest, Traceparent};
-pub use rate::Rate;
+pub use rate_limit::RateLimit;
 pub use service::Endpoint;
 pub use signature::SigningSecret;
-pub use trouble::{Trouble, TroubleKind};
 pub use url::EndpointUrl;

@@ -9,7 +9,7 @@ use super::Cidr;
 
 /// Which addresses may be dialled: `deny` before `allow`, and `unlisted` for all others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Network {
+pub struct NetworkRule {
     /// Always allowed, private or not, unless denied.
     pub allow: Vec<Cidr>,
     /// Never allowed.
@@ -30,7 +30,7 @@ pub enum Unlisted {
     None,
 }
 
-impl Network {
+impl NetworkRule {
     /// No lists; private addresses may be dialled. For a gateway that only its own machine can reach.
     pub fn any() -> Self {
         Self { unlisted: Unlisted::Any, ..Self::default() }
@@ -133,7 +133,7 @@ fn is_special_v6(address: Ipv6Addr) -> bool {
 mod tests {
     use super::*;
 
-    fn check(network: &Network, addresses: &[&str], expected: bool) {
+    fn check(network: &NetworkRule, addresses: &[&str], expected: bool) {
         for address in addresses {
             assert_eq!(network.permits(address.parse().unwrap()), expected, "{address}");
         }
@@ -200,27 +200,27 @@ mod tests {
 
     #[test]
     fn by_default_only_public_addresses_are_dialled() {
-        check(&Network::default(), &PUBLIC, true);
-        check(&Network::default(), &SPECIAL, false);
+        check(&NetworkRule::default(), &PUBLIC, true);
+        check(&NetworkRule::default(), &SPECIAL, false);
     }
 
     #[test]
     fn private_addresses_can_be_allowed_as_a_whole() {
-        check(&Network::any(), &PUBLIC, true);
+        check(&NetworkRule::any(), &PUBLIC, true);
         let (metadata, private): (Vec<_>, Vec<_>) =
             SPECIAL.iter().partition(|text| METADATA_TEXTS.contains(text));
-        check(&Network::any(), &private, true);
-        check(&Network::any(), &metadata, false);
-        let listed = Network { allow: ranges(&["169.254.0.0/16"]), ..Network::any() };
+        check(&NetworkRule::any(), &private, true);
+        check(&NetworkRule::any(), &metadata, false);
+        let listed = NetworkRule { allow: ranges(&["169.254.0.0/16"]), ..NetworkRule::any() };
         check(&listed, &["169.254.169.254"], true);
     }
 
     #[test]
     fn allow_wins_over_the_private_rule_and_deny_over_allow() {
-        let network = Network {
+        let network = NetworkRule {
             allow: ranges(&["10.0.0.0/8"]),
             deny: ranges(&["10.66.0.0/16", "1.1.1.0/24"]),
-            ..Network::default()
+            ..NetworkRule::default()
         };
         check(&network, &["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "8.8.8.8"], true);
         check(&network, &["10.66.0.1", "::ffff:10.66.0.1", "64:ff9b::a42:1", "1.1.1.1"], false);
@@ -229,17 +229,17 @@ mod tests {
 
     #[test]
     fn deny_wins_over_private_addresses_that_are_allowed_as_a_whole() {
-        let network = Network { deny: ranges(&["10.66.0.0/16"]), ..Network::any() };
+        let network = NetworkRule { deny: ranges(&["10.66.0.0/16"]), ..NetworkRule::any() };
         check(&network, &["10.66.0.1", "::ffff:10.66.0.1"], false);
         check(&network, &["127.0.0.1"], true);
     }
 
     #[test]
     fn an_allow_list_can_be_the_whole_list() {
-        let network = Network {
+        let network = NetworkRule {
             allow: ranges(&["1.1.1.1", "10.0.0.0/8"]),
             unlisted: Unlisted::None,
-            ..Network::default()
+            ..NetworkRule::default()
         };
         check(&network, &["1.1.1.1", "10.9.9.9"], true);
         check(&network, &["8.8.8.8", "127.0.0.1", "2606:4700::1111"], false);

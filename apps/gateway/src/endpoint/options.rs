@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bezoar::{Code, Context};
 
-use super::{Breaker, EndpointUrl, ExtraHeaders, Rate, SigningSecret};
+use super::{EndpointUrl, ExtraHeaders, RateLimit, RouteBreaker, SigningSecret};
 
 /// Gives the `traceparent` of a delivery.
 pub type Traceparent = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
@@ -31,11 +31,11 @@ pub struct EndpointOptions {
     /// With what requests are signed; several while one replaces another.
     pub secrets: Vec<SigningSecret>,
     /// The breaker of the route.
-    pub breaker: Breaker,
+    pub breaker: RouteBreaker,
     /// The longest `Retry-After` that is honoured; what asks for more gets this.
     pub max_retry_after: Duration,
     /// How many requests a second, if not as many as there are.
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// Gives the `traceparent` of a delivery.
     pub traceparent: Option<Traceparent>,
     /// Is told that the route must pause.
@@ -50,7 +50,7 @@ impl EndpointOptions {
             timeout: Duration::from_secs(30),
             headers: ExtraHeaders::default(),
             secrets: Vec::new(),
-            breaker: Breaker::default(),
+            breaker: RouteBreaker::default(),
             max_retry_after: Duration::from_secs(60 * 60),
             rate: None,
             traceparent: None,

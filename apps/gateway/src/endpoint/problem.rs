@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A problem as an endpoint describes it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct EndpointProblem {
     /// Of its `type`, where a safe word can be made of that.
     pub(super) code: Option<Code>,
     /// Its `title` and `detail`.
@@ -14,7 +14,7 @@ pub(super) struct Problem {
 }
 
 /// The problem in a reply, if it is one that can be read.
-pub(super) fn problem(headers: &HeaderMap, body: &[u8]) -> Option<Problem> {
+pub(super) fn problem(headers: &HeaderMap, body: &[u8]) -> Option<EndpointProblem> {
     let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let media_type = content_type.split(';').next()?.trim();
     if !media_type.to_ascii_lowercase().ends_with("problem+json") {
@@ -23,7 +23,7 @@ pub(super) fn problem(headers: &HeaderMap, body: &[u8]) -> Option<Problem> {
     let Ok(Value::Object(members)) = serde_json::from_slice(body) else { return None };
     let text = |name| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let texts: Vec<_> = [text("title"), text("detail")].into_iter().flatten().collect();
-    Some(Problem {
+    Some(EndpointProblem {
         code: text("type").and_then(code),
         text: (!texts.is_empty()).then(|| Detail::truncated(texts.join(": "))),
     })
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(found.as_ref().map_or("", |code| code.as_str()), expected, "{problem_type}");
     }
 
-    fn read(content_type: &str, body: &str) -> Option<Problem> {
+    fn read(content_type: &str, body: &str) -> Option<EndpointProblem> {
         let value = HeaderValue::from_str(content_type).unwrap();
         problem(&HeaderMap::from_iter([(CONTENT_TYPE, value)]), body.as_bytes())
     }
@@ -97,7 +97,7 @@ mod tests {
     fn title_and_detail_are_the_text() {
         let body =
             r#"{"type": "x/y", "title": "Out of stock", "detail": "none left", "status": 5}"#;
-        let expected = Problem {
+        let expected = EndpointProblem {
             code: Some(Code::from_static("x/y")),
             text: Some("Out of stock: none left".into()),
         };
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(read("application/problem+json", body), None);
         }
         let odd = read("application/problem+json", r#"{"type": 1, "title": null, "detail": []}"#);
-        assert_eq!(odd, Some(Problem { code: None, text: None }));
+        assert_eq!(odd, Some(EndpointProblem { code: None, text: None }));
     }
 
     proptest! {

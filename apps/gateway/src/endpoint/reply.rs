@@ -6,20 +6,20 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Trouble, TroubleKind, wire::Switch};
+use super::{CallError, CallErrorKind, cuttable_connection::ConnectionSwitch};
 
 /// How much of a reply is read.
 pub(super) const REPLY_LIMIT_BYTES: usize = 64 * 1024;
 
 /// What an endpoint said. It cannot be printed: any of it may be personal.
-pub(super) struct Reply {
+pub(super) struct EndpointReply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// At most [`REPLY_LIMIT_BYTES`]; nothing of a success, which nobody looks at.
     pub(super) body: Vec<u8>,
     pub(super) end: End,
     /// Of the connection that it came by.
-    pub(super) switch: Option<Switch>,
+    pub(super) switch: Option<ConnectionSwitch>,
 }
 
 /// How far a reply was read.
@@ -30,10 +30,10 @@ pub(super) enum End {
     /// To the bound. There is more, which nobody wants.
     Bounded,
     /// Until something went wrong.
-    Broken(Trouble),
+    Broken(CallError),
 }
 
-impl Reply {
+impl EndpointReply {
     /// Reads to the end, the bound or the deadline. What is left unread is closed with its connection.
     pub(super) async fn read(response: Response<Incoming>, deadline: Instant) -> Self {
         let (head, mut incoming) = response.into_parts();
@@ -43,9 +43,9 @@ impl Reply {
         } else {
             let kept = (!head.status.is_success()).then_some(&mut body);
             let read = timeout_at(deadline, read_into(&mut incoming, kept)).await;
-            read.unwrap_or_else(|_| End::Broken(Trouble::plain(TroubleKind::Timeout)))
+            read.unwrap_or_else(|_| End::Broken(CallError::plain(CallErrorKind::Timeout)))
         };
-        let switch = head.extensions.get::<Switch>().cloned();
+        let switch = head.extensions.get::<ConnectionSwitch>().cloned();
         Self { status: head.status, headers: head.headers, body, end, switch }
     }
 
@@ -60,7 +60,7 @@ async fn read_into(incoming: &mut Incoming, mut kept: Option<&mut Vec<u8>>) -> E
     while let Some(frame) = incoming.frame().await {
         let data = match frame {
             Ok(frame) => frame.into_data().unwrap_or_else(|_trailers| Bytes::new()),
-            Err(error) => return End::Broken(Trouble::reading(&error)),
+            Err(error) => return End::Broken(CallError::reading(&error)),
         };
         if let Some(kept) = &mut kept {
             kept.extend_from_slice(&data[..data.len().min(room)]);

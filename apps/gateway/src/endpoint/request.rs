@@ -9,7 +9,7 @@ use http::{
 use http_body_util::Full;
 use jiff::Timestamp;
 
-use super::{EndpointUrl, ExtraHeaders, SigningSecret, encode, signature::signature};
+use super::{EndpointUrl, ExtraHeaders, SigningSecret, header_encoding, signature::signature};
 
 const ID: HeaderName = HeaderName::from_static("bezoar-id");
 const TYPE: HeaderName = HeaderName::from_static("bezoar-type");
@@ -88,9 +88,9 @@ impl Template {
         let message = &context.message;
         let redelivered = if context.redelivered { "true" } else { "false" };
         headers.insert(CONTENT_TYPE, self.content_type(message.content_type.as_ref()));
-        headers.insert(ID, encode::value(message.id.as_str()));
-        headers.insert(TYPE, encode::value(message.message_type.as_str()));
-        headers.insert(QUEUE, encode::value(context.queue.as_str()));
+        headers.insert(ID, header_encoding::value(message.id.as_str()));
+        headers.insert(TYPE, header_encoding::value(message.message_type.as_str()));
+        headers.insert(QUEUE, header_encoding::value(context.queue.as_str()));
         headers.insert(ATTEMPT, HeaderValue::from(context.attempt));
         headers.insert(DELIVERY, HeaderValue::from(message.ledger.acquired.max(1)));
         headers.insert(REDELIVERED, HeaderValue::from_static(redelivered));
@@ -98,7 +98,7 @@ impl Template {
             headers.insert(REPLAY, HeaderValue::from(replay.0));
         }
         if let Some(id) = &message.correlation_id {
-            headers.insert(CORRELATION_ID, encode::value(id.as_str()));
+            headers.insert(CORRELATION_ID, header_encoding::value(id.as_str()));
         }
     }
 
@@ -127,8 +127,8 @@ fn forward(own: &Headers, headers: &mut HeaderMap) {
         if count == FORWARDED_LIMIT || raw > room {
             break;
         }
-        let Some(name) = encode::name(PREFIX, name) else { break };
-        let value = encode::value(value.reveal());
+        let Some(name) = header_encoding::name(PREFIX, name) else { break };
+        let value = header_encoding::value(value.reveal());
         let Some(left) = room.checked_sub(name.as_str().len() + value.len()) else { break };
         room = left;
         count += 1;

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use super::{
-    Breaker, Client, EndpointOptions, EndpointUrl, PauseRequest,
+    EndpointClient, EndpointOptions, EndpointUrl, PauseRequest, RouteBreaker,
     breaker::Permit,
     classify::{Meaning, classify, classify_no_reply},
     options::{OnPause, Traceparent},
-    rate::Limiter,
+    rate_limit::Limiter,
     request::Template,
 };
 
@@ -38,26 +38,26 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// `Ok` means that the endpoint took it. An error is a [`Failed`], which counts as an attempt, an [`Uncounted`],
 /// which failed and uses up no retry, or a [`Postponed`], where nothing was tried. Dropping the future ends the request and closes its connection.
 #[derive(Clone)]
-pub struct Endpoint(Arc<Inner>);
+pub struct Endpoint(Arc<EndpointInner>);
 
-struct Inner {
+struct EndpointInner {
     template: Template,
     url: EndpointUrl,
     timeout: Duration,
     max_retry_after: Duration,
-    breaker: Breaker,
+    breaker: RouteBreaker,
     limiter: Option<Limiter>,
     traceparent: Option<Traceparent>,
     on_pause: Option<OnPause>,
-    client: Client,
+    client: EndpointClient,
     clock: Arc<dyn Clock>,
 }
 
 impl Endpoint {
     /// An endpoint that is called with `client`; nothing is sent yet.
-    pub fn new(options: EndpointOptions, client: Client, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(options: EndpointOptions, client: EndpointClient, clock: Arc<dyn Clock>) -> Self {
         let template = Template::new(&options.url, options.headers, options.secrets);
-        Self(Arc::new(Inner {
+        Self(Arc::new(EndpointInner {
             template,
             url: options.url,
             timeout: options.timeout.min(LONGEST),
@@ -72,7 +72,7 @@ impl Endpoint {
     }
 
     /// Its breaker: for the gate in front of a worker, and for display.
-    pub fn breaker(&self) -> &Breaker {
+    pub fn breaker(&self) -> &RouteBreaker {
         &self.0.breaker
     }
 
@@ -84,7 +84,7 @@ impl Endpoint {
     }
 }
 
-impl Inner {
+impl EndpointInner {
     async fn deliver(&self, context: &Context) -> Result<(), BoxError> {
         self.breaker.check()?;
         if let Some(limiter) = &self.limiter {

@@ -32,7 +32,7 @@ mod trace;
 
 pub use error::TelemetryError;
 pub use metrics::{
-    BreakerState, CONTENT_TYPE, MeasureLayer, Metrics, QueueFigures, QueueMetrics, RouteMetrics,
+    BreakerState, CONTENT_TYPE, MeasureLayer, Metrics, QueueGauges, QueueMetrics, RouteMetrics,
     RouteObserver,
 };
 pub use options::{LogFormat, LogOptions, TelemetryOptions};

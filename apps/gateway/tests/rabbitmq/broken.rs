@@ -161,7 +161,7 @@ async fn delays_are_deleted_for(time: Duration) {
     sleep(time).await;
     let so_far = endpoint.so_far();
     assert!(so_far < MESSAGES, "no more messages are taken: {so_far}");
-    bezoar_gateway::doctor::provision(&lab.config(&text), None).await.unwrap();
+    bezoar_gateway::broker_topology::provision(&lab.config(&text), None).await.unwrap();
     check_nothing_dies(&endpoint, &lab).await;
     lab.until("hospital/results", |row| row["route"]["trouble"].is_null()).await;
     lab.gateway.stop().await;

@@ -44,7 +44,7 @@ async fn what_is_sent_to_the_gateway_is_on_the_broker_and_reads_naturally_there(
     let text = format!("{}\n[[queue]]\nname = \"{}\"", transport(), client.name());
     let lab = crate::support::Lab::start(&text).await;
     // Nobody works on it, so nobody has made it.
-    bezoar_gateway::doctor::provision(&lab.config(&text), None).await.unwrap();
+    bezoar_gateway::broker_topology::provision(&lab.config(&text), None).await.unwrap();
     let path = format!("/v1/queues/{}/messages", client.segment());
     let headers = [
         ("bezoar-id", "m-1"),

@@ -96,7 +96,7 @@ async fn a_queue_that_others_work_on_is_replayed_to_and_that_is_all_that_is_know
     let client = Client::new().await;
     let text = format!("{}\n[[queue]]\nname = \"{}\"", transport(), client.name());
     let lab = crate::support::Lab::start(&text).await;
-    bezoar_gateway::doctor::provision(&lab.config(&text), None).await.unwrap();
+    bezoar_gateway::broker_topology::provision(&lab.config(&text), None).await.unwrap();
     client.send("m-1", "poison").await;
     client.get(&client.queue).await.reject(Default::default()).await.unwrap();
     lab.dead_letters(&client, 1).await;

@@ -15,13 +15,13 @@ const LIMIT_BYTES: u64 = 17 * 1024 * 1024;
 
 /// What is different. It holds what is sensitive, and so cannot be printed.
 #[derive(Default)]
-pub(super) struct Change {
+pub(super) struct BodyChange {
     body: Option<Vec<u8>>,
     patch: Option<Value>,
     headers: BTreeMap<String, Option<String>>,
 }
 
-impl Change {
+impl BodyChange {
     /// What the arguments say; `None` if that is nothing.
     pub(super) fn read(arguments: &ChangeArguments) -> Result<Option<Self>> {
         let body = arguments.body_file.as_deref().map(read).transpose()?;
@@ -98,7 +98,7 @@ mod tests {
     fn what_is_different_becomes_a_request() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "new").unwrap();
-        let change = Change::read(&ChangeArguments {
+        let change = BodyChange::read(&ChangeArguments {
             body_file: Some(file.path().into()),
             patch: None,
             headers: vec!["Source=a=b".into()],
@@ -108,6 +108,6 @@ mod tests {
             "reason": "typo", "body_base64": "bmV3", "headers": { "Source": "a=b", "X-Old": null },
         });
         assert_eq!(change.unwrap().unwrap().request("typo"), expected);
-        assert!(Change::read(&ChangeArguments::default()).unwrap().is_none());
+        assert!(BodyChange::read(&ChangeArguments::default()).unwrap().is_none());
     }
 }

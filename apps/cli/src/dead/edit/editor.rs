@@ -14,18 +14,18 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::reveal::{self, Revealed, is_text};
-use crate::client::Client;
+use crate::client::ApiClient;
 
 /// What somebody saved, in a folder that only they can open; it goes with this.
-pub(super) struct Edited {
+pub(super) struct EditedBody {
     folder: TempDir,
     path: PathBuf,
     body: Vec<u8>,
 }
 
-impl Edited {
+impl EditedBody {
     /// Reveals a body and has it edited; `None` if it stays as it is.
-    pub(super) async fn open(client: &Client, id: i64, reason: &str) -> Result<Option<Self>> {
+    pub(super) async fn open(client: &ApiClient, id: i64, reason: &str) -> Result<Option<Self>> {
         let editor = editor()?;
         let reply = reveal::ask(client, id, reason, &["body"]).await?;
         let revealed = Revealed::read(&reply)?;

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use bytes::Bytes;
 
-use crate::words::count;
+use crate::humanize::count;
 
 /// What a request has at most, unless one line alone has more.
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! A frozen selection in words, for somebody who decides.
 
 use super::super::operation::{Operation, Share};
-use crate::words::{count, plural};
+use crate::humanize::{count, plural};
 
 /// How many queues are named.
 const QUEUES: usize = 20;

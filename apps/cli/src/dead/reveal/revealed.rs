@@ -7,9 +7,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
 use crate::{
-    client::{ClientError, Reply},
+    client::{ApiReply, ClientError},
+    humanize::{self, plural},
     output::printable,
-    words::{self, plural},
 };
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ pub(in super::super) struct Revealed {
 }
 
 impl Revealed {
-    pub(in super::super) fn read(reply: &Reply) -> Result<Self, ClientError> {
+    pub(in super::super) fn read(reply: &ApiReply) -> Result<Self, ClientError> {
         reply.parse()
     }
 
@@ -48,7 +48,7 @@ impl Revealed {
         if let Some(details) = &self.details {
             text += &format!("{}, the latest last\n", plural(details.len() as u64, "error text"));
             for (place, detail) in details.iter().enumerate() {
-                let detail = if detail.is_empty() { words::NONE } else { detail };
+                let detail = if detail.is_empty() { humanize::NONE } else { detail };
                 text += &format!("  {}. {}\n", place + 1, lines(detail));
             }
         }

@@ -8,15 +8,15 @@ use ratatui::{
 
 use super::{ALARM, Board, TITLE, WARNING, curve};
 use crate::{
-    figures::{Condition, Figures},
-    words,
+    humanize,
+    queue_status::{Condition, QueueStatus},
 };
 
 /// From here on there is room for all.
 const WIDE: u16 = 120;
 const CURVE_WIDTH: u16 = 12;
 
-type Show = fn(&Board, &Figures) -> Line<'static>;
+type Show = fn(&Board, &QueueStatus) -> Line<'static>;
 
 struct Column {
     title: &'static str,
@@ -44,7 +44,7 @@ const COLUMNS: &[Column] = &[
 pub(super) fn table(board: &Board, width: u16) -> Table<'static> {
     let columns: Vec<_> =
         COLUMNS.iter().filter(|column| column.is_vital || width >= WIDE).collect();
-    let row = |it: &Figures| Row::new(columns.iter().map(|column| (column.cell)(board, it)));
+    let row = |it: &QueueStatus| Row::new(columns.iter().map(|column| (column.cell)(board, it)));
     let rows: Vec<_> = board.queues.iter().map(row).collect();
     Table::new(rows, columns.iter().map(|column| column.width))
         .header(Row::new(columns.iter().map(|column| title(column))).style(TITLE))
@@ -58,7 +58,7 @@ const fn extra(title: &'static str, width: Constraint, cell: Show) -> Column {
     Column { title, width, is_vital: false, cell }
 }
 
-/// Figures lean to the right, and their titles with them.
+/// QueueStatus lean to the right, and their titles with them.
 fn title(column: &Column) -> Line<'static> {
     match column.width {
         Constraint::Length(_) => right(column.title),
@@ -67,20 +67,20 @@ fn title(column: &Column) -> Line<'static> {
 }
 
 fn count(known: Option<u64>) -> Line<'static> {
-    right(words::count_or_unknown(known))
+    right(humanize::count_or_unknown(known))
 }
 
-fn dead(figures: &Figures) -> Line<'static> {
-    let count = count(figures.dead);
-    if figures.dead > Some(0) { count.style(ALARM) } else { count }
+fn dead(status: &QueueStatus) -> Line<'static> {
+    let count = count(status.dead);
+    if status.dead > Some(0) { count.style(ALARM) } else { count }
 }
 
 fn right(text: impl Into<Line<'static>>) -> Line<'static> {
     text.into().right_aligned()
 }
 
-fn state(figures: &Figures) -> Line<'static> {
-    match figures.state() {
+fn state(status: &QueueStatus) -> Line<'static> {
+    match status.state() {
         (Condition::Fine, words) => words.into(),
         (Condition::HeldBack, words) => Span::styled(words, WARNING).into(),
         (Condition::Down, words) => Span::styled(words, ALARM).into(),

@@ -4,7 +4,7 @@ use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
 use serde_json::json;
 
 use super::*;
-use crate::{client::ClientError, route::Order};
+use crate::{client::ClientError, route::RouteCommand};
 
 fn board() -> Board {
     let mut board = Board::new("http://127.0.0.1:8420".to_owned());
@@ -92,7 +92,7 @@ fn a_gateway_that_went_away_is_told_with_the_age_of_the_figures() {
 #[test]
 fn no_size_of_a_terminal_makes_it_panic() {
     let mut board = board();
-    board.ordered("results", Order::Pause, None, Instant::now());
+    board.command_done("results", RouteCommand::Pause, None, Instant::now());
     for (width, height) in [(1, 1), (2, 50), (200, 2), (7, 7), (500, 100)] {
         drawn(&board, width, height, Instant::now());
     }

@@ -7,10 +7,10 @@ use std::{
 
 use bezoar::QueueName;
 
-use super::{Contradiction, Place};
+use super::{ConfigKey, Contradiction};
 use crate::{
     config::{
-        Config, Route, Watch,
+        Config, RouteConfig, Watch,
         human::{duration, size},
         suggest::nearest,
     },
@@ -48,16 +48,16 @@ fn same_names(config: &Config) -> Vec<Contradiction> {
     let routes = twins(&config.routes, |route| &route.name).map(|(earlier, later)| {
         let problem =
             format!("is {}, and so is that of route[{earlier}]", config.routes[later].name);
-        Contradiction::error(Place::Route(later, "name"), problem, remedy)
+        Contradiction::error(ConfigKey::Route(later, "name"), problem, remedy)
     });
     let tokens = twins(&config.tokens, |token| &token.name).map(|(earlier, later)| {
         let problem =
             format!("is {}, and so is that of token[{earlier}]", config.tokens[later].name);
-        Contradiction::error(Place::Token(later, "name"), problem, remedy)
+        Contradiction::error(ConfigKey::Token(later, "name"), problem, remedy)
     });
     let queues = twins(&config.queues, |queue| &queue.name).map(|(_, later)| {
         let problem = format!("is {}, which is there already", config.queues[later].name);
-        Contradiction::error(Place::Queue(later, "name"), problem, "leave one out")
+        Contradiction::error(ConfigKey::Queue(later, "name"), problem, "leave one out")
     });
     routes.chain(tokens).chain(queues).collect()
 }
@@ -71,7 +71,7 @@ fn same_queues(config: &Config) -> Vec<Contradiction> {
             one.from, one.name, other.name
         );
         let remedy = "give each route a queue of its own, or leave one out";
-        Contradiction::error(Place::Route(later, "from"), problem, remedy)
+        Contradiction::error(ConfigKey::Route(later, "from"), problem, remedy)
     };
     twins.map(error).collect()
 }
@@ -79,13 +79,13 @@ fn same_queues(config: &Config) -> Vec<Contradiction> {
 /// Queues of brokers that nobody has configured.
 fn unknown_transports(config: &Config) -> Vec<Contradiction> {
     let routes = config.routes.iter().enumerate();
-    let routes = routes.map(|(index, route)| (&route.from, Place::Route(index, "from")));
+    let routes = routes.map(|(index, route)| (&route.from, ConfigKey::Route(index, "from")));
     let queues = config.queues.iter().enumerate();
-    let queues = queues.map(|(index, queue)| (&queue.name, Place::Queue(index, "name")));
+    let queues = queues.map(|(index, queue)| (&queue.name, ConfigKey::Queue(index, "name")));
     let unknown = routes
         .chain(queues)
         .filter(|(queue, _)| queue.as_str().contains('/') && config.broker(queue).is_none());
-    let error = |(queue, place): (&QueueName, Place)| {
+    let error = |(queue, place): (&QueueName, ConfigKey)| {
         let name = queue.as_str().split('/').next().unwrap_or_default();
         let names = config.transports.iter().map(|transport| transport.name.as_str());
         let remedy = match nearest(name, names) {
@@ -102,11 +102,11 @@ fn unknown_transports(config: &Config) -> Vec<Contradiction> {
 fn not_of_a_broker(config: &Config) -> Vec<Contradiction> {
     let routes = config.routes.iter().enumerate();
     let modes = routes.filter(|(_, route)| route.dead_letter.is_some() && is_embedded(&route.from));
-    let modes = modes.map(|(index, _)| Place::Route(index, "dead_letter"));
+    let modes = modes.map(|(index, _)| ConfigKey::Route(index, "dead_letter"));
     let queues = config.queues.iter().enumerate();
     let watches = queues
         .filter(|(_, queue)| queue.watch != Watch::Take && is_embedded(&queue.name))
-        .map(|(index, _)| Place::Queue(index, "watch"));
+        .map(|(index, _)| ConfigKey::Queue(index, "watch"));
     let error = |place| {
         let problem = "is for queues of brokers; the embedded store keeps its dead letters itself";
         Contradiction::error(place, problem, "leave it out")
@@ -125,7 +125,7 @@ fn open_to_all(config: &Config) -> Vec<Contradiction> {
     let problem =
         format!("is {}, which others can reach, and there is no token", config.server.listen);
     let remedy = "add a [[token]], or listen on 127.0.0.1";
-    let listen = Place::Key("server.listen");
+    let listen = ConfigKey::Key("server.listen");
     vec![Contradiction::error(listen, problem, remedy).moot_with("token")]
 }
 
@@ -134,7 +134,7 @@ fn same_secrets(config: &Config) -> Vec<Contradiction> {
     let error = |(earlier, later): (usize, usize)| {
         let problem = format!("is the same as that of token {}", config.tokens[earlier].name);
         Contradiction::error(
-            Place::Token(later, "secret"),
+            ConfigKey::Token(later, "secret"),
             problem,
             "give each token its own secret",
         )
@@ -150,7 +150,7 @@ fn unknown_queues(config: &Config) -> Vec<Contradiction> {
         found.extend(queues.map(|queue| {
             let problem = format!("has {queue}, and there is no such queue");
             let remedy = "correct it, or add a [[queue]] of that name";
-            Contradiction::warning(Place::Token(index, "queues"), problem, remedy)
+            Contradiction::warning(ConfigKey::Token(index, "queues"), problem, remedy)
                 .moot_with("route")
         }));
     }
@@ -158,42 +158,42 @@ fn unknown_queues(config: &Config) -> Vec<Contradiction> {
 }
 
 fn short_leases(config: &Config) -> Vec<Contradiction> {
-    let short = |route: &Route| route.lease < LEASE_LEAST;
+    let short = |route: &RouteConfig| route.lease < LEASE_LEAST;
     each(config, short, |index, route| {
         let problem = format!("is {}, which a short pause outlasts", duration::format(route.lease));
         let remedy = "set \"3s\" or more, or messages may be delivered twice";
-        Contradiction::warning(Place::Route(index, "lease"), problem, remedy)
+        Contradiction::warning(ConfigKey::Route(index, "lease"), problem, remedy)
     })
 }
 
 fn short_drain(config: &Config) -> Vec<Contradiction> {
     let drain = config.server.drain;
-    let slow = |route: &Route| route.timeout > drain;
+    let slow = |route: &RouteConfig| route.timeout > drain;
     each(config, slow, |index, route| {
         let (timeout, drain) = (duration::format(route.timeout), duration::format(drain));
         let problem = format!("is {timeout}, longer than server.drain, which is {drain}");
         let remedy = "raise server.drain, or a stop may cut deliveries off and repeat them";
-        Contradiction::warning(Place::Route(index, "timeout"), problem, remedy)
+        Contradiction::warning(ConfigKey::Route(index, "timeout"), problem, remedy)
     })
 }
 
 fn late_retries(config: &Config) -> Vec<Contradiction> {
-    let late = |route: &Route| route.retry.largest_delay() > WEEK;
+    let late = |route: &RouteConfig| route.retry.largest_delay() > WEEK;
     each(config, late, |index, route| {
         let delay = duration::rough(route.retry.largest_delay());
         let problem = format!("may wait {delay} before a retry");
         let remedy = "lower max, max_retries or multiplier if a week is enough";
-        Contradiction::warning(Place::Route(index, "retry"), problem, remedy)
+        Contradiction::warning(ConfigKey::Route(index, "retry"), problem, remedy)
     })
 }
 
 fn loops(config: &Config) -> Vec<Contradiction> {
     let listen = config.server.listen;
-    let ourselves = |route: &Route| listen.port() != 0 && leads_to(&route.to, listen);
+    let ourselves = |route: &RouteConfig| listen.port() != 0 && leads_to(&route.to, listen);
     each(config, ourselves, |index, _| {
         let problem = "is the address that the gateway itself listens on";
         let remedy = "is that a loop? name the endpoint of your handler";
-        Contradiction::warning(Place::Route(index, "to"), problem, remedy)
+        Contradiction::warning(ConfigKey::Route(index, "to"), problem, remedy)
     })
 }
 
@@ -207,7 +207,7 @@ fn leads_to(url: &EndpointUrl, listen: SocketAddr) -> bool {
 
 fn out_of_reach(config: &Config) -> Vec<Contradiction> {
     let rule = config.network.rule(&config.server);
-    let refused = |route: &Route| {
+    let refused = |route: &RouteConfig| {
         let addresses = addresses(&route.to);
         !addresses.is_empty() && addresses.iter().all(|address| !rule.permits(*address))
     };
@@ -215,14 +215,18 @@ fn out_of_reach(config: &Config) -> Vec<Contradiction> {
         let problem = format!("is {}, an address that [network] does not allow", route.to.origin());
         let remedy = "add it to network.allow, or set network.private = true; while the gateway \
                       listens beyond loopback, private addresses are not allowed by default";
-        Contradiction::error(Place::Route(index, "to"), problem, remedy).moot_with("network")
+        Contradiction::error(ConfigKey::Route(index, "to"), problem, remedy).moot_with("network")
     })
 }
 
 fn overruled_networks(config: &Config) -> Vec<Contradiction> {
     let warning = |(allowed, denied)| {
         let problem = format!("has {allowed}, which network.deny denies with {denied}");
-        Contradiction::warning(Place::Key("network.allow"), problem, "take it off one of the lists")
+        Contradiction::warning(
+            ConfigKey::Key("network.allow"),
+            problem,
+            "take it off one of the lists",
+        )
     };
     config.network.overruled().map(warning).collect()
 }
@@ -235,7 +239,7 @@ fn too_much_at_a_time(config: &Config) -> Vec<Contradiction> {
     let problem = format!("allows {total} deliveries at a time in all routes together");
     let remedy = format!("lower it to {CONCURRENCY_MOST} or less in all");
     let largest = (0..config.routes.len()).max_by_key(|index| config.routes[*index].concurrency);
-    let place = Place::Route(largest.unwrap_or(0), "concurrency");
+    let place = ConfigKey::Route(largest.unwrap_or(0), "concurrency");
     vec![Contradiction::warning(place, problem, remedy)]
 }
 
@@ -249,7 +253,7 @@ fn small_store(config: &Config) -> Vec<Contradiction> {
     let problem =
         format!("is {most}, hardly room for one body of server.max_body, which is {body}");
     let remedy = "raise it or lower server.max_body";
-    vec![Contradiction::warning(Place::Key("store.max_size"), problem, remedy)]
+    vec![Contradiction::warning(ConfigKey::Key("store.max_size"), problem, remedy)]
 }
 
 /// Pairs of elements with the same key, each later one with the first that is like it.
@@ -265,8 +269,8 @@ fn twins<'c, T, K: PartialEq + ?Sized + 'c>(
 
 fn each(
     config: &Config,
-    odd: impl Fn(&Route) -> bool,
-    say: impl Fn(usize, &Route) -> Contradiction,
+    odd: impl Fn(&RouteConfig) -> bool,
+    say: impl Fn(usize, &RouteConfig) -> Contradiction,
 ) -> Vec<Contradiction> {
     let routes = config.routes.iter().enumerate();
     routes.filter(|(_, route)| odd(route)).map(|(index, route)| say(index, route)).collect()

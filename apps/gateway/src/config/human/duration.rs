@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::Refusal;
+use crate::config::InvalidValue;
 
 const SECOND: u128 = 1_000_000_000;
 
@@ -26,12 +26,12 @@ const REMEDY: &str = r#"write it like "30s", "5m", "1h30m" or "250ms""#;
 ///
 /// # Errors
 ///
-/// [`Refusal`] for anything else, for example a number without a unit.
-pub fn parse(text: &str) -> Result<Duration, Refusal> {
+/// [`InvalidValue`] for anything else, for example a number without a unit.
+pub fn parse(text: &str) -> Result<Duration, InvalidValue> {
     let mut rest = text.trim();
     if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
         let remedy = format!("write \"{rest}s\" for seconds or \"{rest}ms\" for milliseconds");
-        return Err(Refusal::new(format!("is {rest:?}, which has no unit"), remedy));
+        return Err(InvalidValue::new(format!("is {rest:?}, which has no unit"), remedy));
     }
     let (mut nanos, mut units): (u128, Units) = (0, &UNITS);
     loop {
@@ -63,8 +63,8 @@ fn from_nanos(nanos: u128) -> Option<Duration> {
     Some(Duration::new(seconds, rest))
 }
 
-fn no_duration(text: &str) -> Refusal {
-    Refusal::no("duration", text, REMEDY)
+fn no_duration(text: &str) -> InvalidValue {
+    InvalidValue::not_a("duration", text, REMEDY)
 }
 
 /// Writes a duration exactly, so that [`parse`] reads the same one: `"1h30m"`.
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_number_alone_is_refused_with_a_hint() {
-        let refusal = parse("30").unwrap_err();
+        let invalid = parse("30").unwrap_err();
         assert_eq!(
-            refusal.to_string(),
+            invalid.to_string(),
             r#"is "30", which has no unit; write "30s" for seconds or "30ms" for milliseconds"#
         );
     }
@@ -147,8 +147,8 @@ mod tests {
         for text in
             ["", " ", "s", "30 minutes", "1.5h", "-1s", "30m1h", "1s1s", "1h30", huge, "5µs", "５s"]
         {
-            let refusal = parse(text).unwrap_err();
-            assert!(refusal.remedy.contains("1h30m"), "{text}: {refusal}");
+            let invalid = parse(text).unwrap_err();
+            assert!(invalid.remedy.contains("1h30m"), "{text}: {invalid}");
         }
     }
 

@@ -7,7 +7,7 @@
 //! assert_eq!(pause.as_secs(), 5_400);
 //! assert_eq!(duration::format(pause), "1h30m");
 //! assert_eq!(size::parse("16 MiB")?, 16 * 1024 * 1024);
-//! # Ok::<(), bezoar_gateway::config::Refusal>(())
+//! # Ok::<(), bezoar_gateway::config::InvalidValue>(())
 //! ```
 
 pub mod duration;

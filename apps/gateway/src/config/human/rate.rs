@@ -2,7 +2,7 @@
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
-use crate::config::Refusal;
+use crate::config::InvalidValue;
 
 /// How many in how long: `"100/s"`, `"5/m"`, `"1000/h"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,16 @@ impl Rate {
 }
 
 impl FromStr for Rate {
-    type Err = Refusal;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Self, Refusal> {
-        let no_rate =
-            || Refusal::no("rate", text, r#"write it like "100/s", "5/m" or "1000/h", at least 1"#);
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let no_rate = || {
+            InvalidValue::not_a(
+                "rate",
+                text,
+                r#"write it like "100/s", "5/m" or "1000/h", at least 1"#,
+            )
+        };
         let (count, unit) = text.split_once('/').ok_or_else(no_rate)?;
         let unit = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(no_rate)?;
         let digits = count.trim();
@@ -73,8 +78,8 @@ mod tests {
         for text in
             ["", "100", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "5/min", "5/s/s", "9999999999/s"]
         {
-            let refusal = text.parse::<Rate>().unwrap_err();
-            assert!(refusal.remedy.contains("100/s"), "{text}: {refusal}");
+            let invalid = text.parse::<Rate>().unwrap_err();
+            assert!(invalid.remedy.contains("100/s"), "{text}: {invalid}");
         }
     }
 }

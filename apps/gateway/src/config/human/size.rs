@@ -1,6 +1,6 @@
 //! Sizes: `"16MiB"`, `"64 KiB"`, `"10GB"`.
 
-use crate::config::Refusal;
+use crate::config::InvalidValue;
 
 /// Units with their bytes, the largest first; those of 1024 before those of 1000.
 const UNITS: [(&str, u64); 10] = [
@@ -22,14 +22,14 @@ const REMEDY: &str = r#"write it like "16MiB", "64KiB" or "10GB""#;
 ///
 /// # Errors
 ///
-/// [`Refusal`] for anything else, for example a number without a unit.
-pub fn parse(text: &str) -> Result<u64, Refusal> {
+/// [`InvalidValue`] for anything else, for example a number without a unit.
+pub fn parse(text: &str) -> Result<u64, InvalidValue> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
     let (count, unit) = (&trimmed[..end], trimmed[end..].trim_start());
     if unit.is_empty() && !count.is_empty() {
         let remedy = format!("write \"{count}MiB\", or \"{count}B\" for bytes");
-        return Err(Refusal::new(format!("is {trimmed:?}, which has no unit"), remedy));
+        return Err(InvalidValue::new(format!("is {trimmed:?}, which has no unit"), remedy));
     }
     let bytes = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes);
     count
@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<u64, Refusal> {
         .ok()
         .zip(bytes)
         .and_then(|(count, bytes)| count.checked_mul(bytes))
-        .ok_or_else(|| Refusal::no("size", text, REMEDY))
+        .ok_or_else(|| InvalidValue::not_a("size", text, REMEDY))
 }
 
 /// Writes a size exactly, in the largest unit that divides it: `"16MiB"`.
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn a_number_alone_is_refused_with_a_hint() {
-        let refusal = parse("16").unwrap_err();
+        let invalid = parse("16").unwrap_err();
         assert_eq!(
-            refusal.to_string(),
+            invalid.to_string(),
             r#"is "16", which has no unit; write "16MiB", or "16B" for bytes"#
         );
     }
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn what_is_no_size_is_refused() {
         for text in ["", "MiB", "1.5GiB", "-1B", "16mb", "16M", "16Mb", "99999999TiB", "１MiB"] {
-            let refusal = parse(text).unwrap_err();
-            assert!(refusal.remedy.contains("16MiB"), "{text}: {refusal}");
+            let invalid = parse(text).unwrap_err();
+            assert!(invalid.remedy.contains("16MiB"), "{text}: {invalid}");
         }
     }
 

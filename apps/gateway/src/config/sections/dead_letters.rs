@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bezoar::{QueueName, ops::Retention};
 
-use crate::config::reader::{Reader, Section};
+use crate::config::reader::{Section, SectionReader};
 
 /// What may be done with dead letters, and how long they are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadLetters {
+pub struct DeadLettersConfig {
     /// How long they are kept; for ever if not set.
     pub keep: Option<Duration>,
     /// How long before they are removed somebody is warned.
@@ -19,8 +19,8 @@ pub struct DeadLetters {
     pub approval: bool,
 }
 
-impl DeadLetters {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+impl DeadLettersConfig {
+    pub(in crate::config) fn read(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Self {
         Self {
             keep: reader.optional(section, "keep"),
             warn: reader.or_default(section, "warn"),

@@ -3,26 +3,26 @@
 use std::fmt;
 
 use crate::config::{
-    Kind, Refusal,
+    InvalidValue, Kind,
     names::choice,
-    reader::{Reader, Section},
+    reader::{Section, SectionReader},
     tree::Value,
     values::{Parsed, text},
 };
 
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub struct LogConfig {
     /// For people or for programs.
     pub format: LogFormat,
     /// The least level that is logged.
     pub level: LogLevel,
     /// Levels for parts, instead of `level`.
-    pub filter: Option<Filter>,
+    pub filter: Option<LogFilter>,
 }
 
-impl Log {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+impl LogConfig {
+    pub(in crate::config) fn read(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Self {
         Self {
             format: reader.or_default(section, "format"),
             level: reader.or_default(section, "level"),
@@ -32,7 +32,7 @@ impl Log {
 
     /// What an `EnvFilter` of `tracing-subscriber` is made of.
     pub fn directives(&self) -> &str {
-        self.filter.as_ref().map_or(self.level.as_str(), Filter::as_str)
+        self.filter.as_ref().map_or(self.level.as_str(), LogFilter::as_str)
     }
 }
 
@@ -66,23 +66,23 @@ choice! {
 
 /// Levels for parts: `info,bezoar=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter(Box<str>);
+pub struct LogFilter(Box<str>);
 
-impl Filter {
+impl LogFilter {
     /// The directives.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Filter {
+impl fmt::Display for LogFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Parsed for Filter {
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+impl Parsed for LogFilter {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         if text.split(',').map(str::trim).all(is_directive) {
             return Ok(Self(text.into()));
@@ -91,7 +91,7 @@ impl Parsed for Filter {
             "write levels and parts like \"info,bezoar=debug\"; levels are {}",
             LogLevel::NAMES.join(", ")
         );
-        Err(Refusal::no("filter", text, remedy))
+        Err(InvalidValue::not_a("filter", text, remedy))
     }
 
     fn shown(&self) -> String {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn filters_are_levels_and_parts() {
-        let parse = |text: &str| Filter::parse(&Kind::Filter, &Value::Text(text.to_owned()));
+        let parse = |text: &str| LogFilter::parse(&Kind::Filter, &Value::Text(text.to_owned()));
         for good in ["info", "warn,bezoar=debug", "info, hyper::client=off"] {
             assert_eq!(parse(good).unwrap().as_str(), good);
         }
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_filter_takes_the_place_of_the_level() {
-        let filter = Some(Filter("warn".into()));
-        let mut log = Log { format: LogFormat::Text, level: LogLevel::Info, filter };
+        let filter = Some(LogFilter("warn".into()));
+        let mut log = LogConfig { format: LogFormat::Text, level: LogLevel::Info, filter };
         assert_eq!(log.directives(), "warn");
         log.filter = None;
         assert_eq!(log.directives(), "info");

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use crate::{
     config::{
-        Kind, Refusal, Server,
-        reader::{Reader, Section},
-        refusal::quoted,
+        InvalidValue, Kind, ServerConfig,
+        invalid_value::quoted,
+        reader::{Section, SectionReader},
         tree::Value,
         values::Parsed,
     },
@@ -15,20 +15,20 @@ use crate::{
 
 /// Which addresses endpoints may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
+pub struct NetworkConfig {
     /// Always allowed, private or not, unless denied.
     pub allow: Vec<Cidr>,
     /// Never allowed.
     pub deny: Vec<Cidr>,
     /// Whether private addresses are allowed.
-    pub private: Private,
+    pub private: PrivateAddresses,
     /// Whether only what `allow` lists is allowed.
     pub only_listed: bool,
 }
 
 /// Whether private addresses are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Private {
+pub enum PrivateAddresses {
     /// While the gateway itself listens on loopback.
     Auto,
     /// Yes.
@@ -37,8 +37,8 @@ pub enum Private {
     Refused,
 }
 
-impl Network {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+impl NetworkConfig {
+    pub(in crate::config) fn read(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Self {
         Self {
             allow: reader.or_default(section, "allow"),
             deny: reader.or_default(section, "deny"),
@@ -48,18 +48,18 @@ impl Network {
     }
 
     /// What may be dialled by a gateway that is reached as `server` says.
-    pub fn rule(&self, server: &Server) -> endpoint::Network {
+    pub fn rule(&self, server: &ServerConfig) -> endpoint::NetworkRule {
         let private = match self.private {
-            Private::Auto => server.is_on_loopback(),
-            Private::Allowed => true,
-            Private::Refused => false,
+            PrivateAddresses::Auto => server.is_on_loopback(),
+            PrivateAddresses::Allowed => true,
+            PrivateAddresses::Refused => false,
         };
         let unlisted = match (self.only_listed, private) {
             (true, _) => Unlisted::None,
             (false, true) => Unlisted::Any,
             (false, false) => Unlisted::Public,
         };
-        endpoint::Network { allow: self.allow.clone(), deny: self.deny.clone(), unlisted }
+        endpoint::NetworkRule { allow: self.allow.clone(), deny: self.deny.clone(), unlisted }
     }
 
     /// What is on both lists, and so denied: the allowed network and the denied one that it lies in.
@@ -81,17 +81,17 @@ fn parts(network: &Cidr) -> (Option<IpAddr>, Option<u8>) {
     (first.parse().ok(), prefix.parse().ok())
 }
 
-impl Parsed for Private {
-    fn parse(kind: &Kind, value: &Value) -> Result<Self, Refusal> {
+impl Parsed for PrivateAddresses {
+    fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         match value {
             Value::Boolean(true) => Ok(Self::Allowed),
             Value::Boolean(false) => Ok(Self::Refused),
             Value::Text(text) if text == "auto" => Ok(Self::Auto),
             Value::Text(text) => {
                 let remedy = format!("write {}", kind.expected());
-                Err(Refusal::new(format!("is {}", quoted(text)), remedy))
+                Err(InvalidValue::new(format!("is {}", quoted(text)), remedy))
             }
-            other => Err(Refusal::new(format!("is {}", other.kind()), kind.expected())),
+            other => Err(InvalidValue::new(format!("is {}", other.kind()), kind.expected())),
         }
     }
 
@@ -110,31 +110,34 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    fn network(private: Private, only_listed: bool) -> Network {
-        Network { allow: vec![], deny: vec![], private, only_listed }
+    fn network(private: PrivateAddresses, only_listed: bool) -> NetworkConfig {
+        NetworkConfig { allow: vec![], deny: vec![], private, only_listed }
     }
 
     #[track_caller]
-    fn check(private: Private, listen: &str, expected: Unlisted) {
-        let server = Server { listen: listen.parse().unwrap(), ..Config::default().server };
+    fn check(private: PrivateAddresses, listen: &str, expected: Unlisted) {
+        let server = ServerConfig { listen: listen.parse().unwrap(), ..Config::default().server };
         assert_eq!(network(private, false).rule(&server).unlisted, expected);
         assert_eq!(network(private, true).rule(&server).unlisted, Unlisted::None);
     }
 
     #[test]
     fn private_addresses_are_allowed_while_only_this_machine_reaches_us() {
-        check(Private::Auto, "127.0.0.1:1", Unlisted::Any);
-        check(Private::Auto, "0.0.0.0:1", Unlisted::Public);
-        check(Private::Allowed, "0.0.0.0:1", Unlisted::Any);
-        check(Private::Refused, "127.0.0.1:1", Unlisted::Public);
+        check(PrivateAddresses::Auto, "127.0.0.1:1", Unlisted::Any);
+        check(PrivateAddresses::Auto, "0.0.0.0:1", Unlisted::Public);
+        check(PrivateAddresses::Allowed, "0.0.0.0:1", Unlisted::Any);
+        check(PrivateAddresses::Refused, "127.0.0.1:1", Unlisted::Public);
     }
 
     #[test]
     fn what_is_denied_as_a_whole_is_overruled() {
         let check = |allow: &str, deny: &str, expected: bool| {
             let list = |text: &str| vec![text.parse().unwrap()];
-            let network =
-                Network { allow: list(allow), deny: list(deny), ..network(Private::Auto, false) };
+            let network = NetworkConfig {
+                allow: list(allow),
+                deny: list(deny),
+                ..network(PrivateAddresses::Auto, false)
+            };
             assert_eq!(network.overruled().next().is_some(), expected, "{allow} {deny}");
         };
         check("10.0.0.0/8", "10.0.0.0/8", true);

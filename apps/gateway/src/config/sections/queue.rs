@@ -4,12 +4,12 @@ use bezoar::QueueName;
 
 use crate::config::{
     names::choice,
-    reader::{Reader, Section},
+    reader::{Section, SectionReader},
 };
 
 /// A queue that exists without a route, or is more than a route says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queue {
+pub struct QueueConfig {
     /// Its name.
     pub name: QueueName,
     /// What becomes of its dead letters, if it is a broker's.
@@ -26,8 +26,11 @@ choice! {
     }
 }
 
-impl Queue {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Self> {
+impl QueueConfig {
+    pub(in crate::config) fn read(
+        reader: &mut SectionReader<'_>,
+        section: &Section<'_>,
+    ) -> Option<Self> {
         let name = reader.required(section, "name");
         let watch = reader.or_default(section, "watch");
         Some(Self { name: name?, watch })

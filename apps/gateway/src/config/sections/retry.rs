@@ -5,8 +5,8 @@ use std::time::Duration;
 use bezoar::{Backoff, Jitter, RetryPolicy};
 
 use crate::config::{
-    Refusal, names,
-    reader::{Reader, Section},
+    InvalidValue, names,
+    reader::{Section, SectionReader},
     tree::{Node, Value},
     values::Parsed,
 };
@@ -22,15 +22,15 @@ const PRESETS: [Preset; 4] = [
 const NAMES: &[&str] = &["jobs", "poison_queue", "outbox", "webhook"];
 
 /// Reads the `retry` of a route: the name of a preset, or a table.
-pub(super) fn read(reader: &mut Reader<'_>, route: &Section<'_>) -> Option<RetryPolicy> {
+pub(super) fn read(reader: &mut SectionReader<'_>, route: &Section<'_>) -> Option<RetryPolicy> {
     match route.node("retry") {
         Some(Node { value: Value::Text(name), origin, .. }) => match preset(name) {
             Ok(policy) => {
                 reader.show(&route.path.key("retry"), name.clone(), origin);
                 Some(policy)
             }
-            Err(refusal) => {
-                reader.refuse(route, "retry", refusal);
+            Err(invalid) => {
+                reader.refuse(route, "retry", invalid);
                 None
             }
         },
@@ -38,12 +38,12 @@ pub(super) fn read(reader: &mut Reader<'_>, route: &Section<'_>) -> Option<Retry
     }
 }
 
-fn preset(name: &str) -> Result<RetryPolicy, Refusal> {
+fn preset(name: &str) -> Result<RetryPolicy, InvalidValue> {
     let found = PRESETS.iter().find(|(preset, _)| *preset == name);
     found.map(|(_, policy)| *policy).ok_or_else(|| names::no_choice(name, NAMES))
 }
 
-fn table(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<RetryPolicy> {
+fn table(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Option<RetryPolicy> {
     let max_retries = reader.or_default(section, "max_retries");
     let first: Duration = reader.or_default(section, "first");
     let multiplier = reader.or_default(section, "multiplier");
@@ -51,7 +51,7 @@ fn table(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<RetryPolicy> 
     let jitter: f64 = reader.or_default(section, "jitter");
     if first > max {
         let problem = format!("is {}, above max, which is {}", first.shown(), max.shown());
-        reader.refuse(section, "first", Refusal::new(problem, "raise max or lower first"));
+        reader.refuse(section, "first", InvalidValue::new(problem, "raise max or lower first"));
         return None;
     }
     let jitter = if jitter > 0.0 { Jitter::Symmetric(jitter) } else { Jitter::None };
@@ -59,8 +59,8 @@ fn table(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<RetryPolicy> 
         RetryPolicy::new(max_retries, Backoff::Exponential { first, multiplier }, max, jitter);
     policy
         .map_err(|invalid| {
-            let refusal = Refusal::new(invalid.to_string(), "set another value");
-            reader.refuse(section, "max", refusal);
+            let invalid = InvalidValue::new(invalid.to_string(), "set another value");
+            reader.refuse(section, "max", invalid);
         })
         .ok()
 }

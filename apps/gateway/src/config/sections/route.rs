@@ -7,11 +7,11 @@ use bezoar::{QueueName, RetryPolicy, UncountedPolicy, blame::BreakerOptions};
 use super::retry;
 use crate::{
     config::{
-        Name, Refusal, Secret,
+        InvalidValue, Name, Secret,
         human::{Rate, duration},
         names::choice,
         path::Path,
-        reader::{Reader, Section, Warn},
+        reader::{Section, SectionReader, Warn},
         tree::{Node, Value},
     },
     endpoint::{EndpointUrl, ExtraHeaders, SigningSecret},
@@ -19,7 +19,7 @@ use crate::{
 
 /// From a queue to an endpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Route {
+pub struct RouteConfig {
     /// Its name, which stays the same over reloads.
     pub name: Name,
     /// The queue.
@@ -65,8 +65,11 @@ choice! {
 }
 
 /// What is read of a route, and missing where it was refused.
-impl Route {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Self> {
+impl RouteConfig {
+    pub(in crate::config) fn read(
+        reader: &mut SectionReader<'_>,
+        section: &Section<'_>,
+    ) -> Option<Self> {
         let name = reader.required(section, "name");
         let from = reader.required(section, "from");
         let to = reader.required(section, "to");
@@ -126,14 +129,21 @@ impl Route {
 type Pauses = (Duration, Duration);
 
 /// When the breaker opens, if it does, and the pauses, which failures that use up no retry share.
-fn breaker(reader: &mut Reader<'_>, section: &Section<'_>) -> (Option<BreakerOptions>, Pauses) {
+fn breaker(
+    reader: &mut SectionReader<'_>,
+    section: &Section<'_>,
+) -> (Option<BreakerOptions>, Pauses) {
     let failures = reader.or_default(section, "failures");
     let first_pause: Duration = reader.or_default(section, "pause");
     let longest_pause: Duration = reader.or_default(section, "max_pause");
     if first_pause > longest_pause {
         let (first, longest) = (duration::format(first_pause), duration::format(longest_pause));
         let problem = format!("is {first}, above max_pause, which is {longest}");
-        reader.refuse(section, "pause", Refusal::new(problem, "raise max_pause or lower pause"));
+        reader.refuse(
+            section,
+            "pause",
+            InvalidValue::new(problem, "raise max_pause or lower pause"),
+        );
     }
     let breaker = NonZeroU32::new(failures).map(|failures| BreakerOptions {
         failures,
@@ -146,14 +156,15 @@ fn breaker(reader: &mut Reader<'_>, section: &Section<'_>) -> (Option<BreakerOpt
 /// How many secrets may sign at a time.
 const SECRETS_LIMIT: usize = 8;
 
-fn secrets(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<Secret> {
+fn secrets(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<Secret> {
     let Some(node) = section.node("secret") else { return Vec::new() };
     let path = section.path.key("secret");
     match &node.value {
         Value::List(list) if list.len() > SECRETS_LIMIT => {
             let problem = format!("has {} secrets", list.len());
-            let refusal = Refusal::new(problem, format!("at most {SECRETS_LIMIT} are accepted"));
-            reader.refuse(section, "secret", refusal);
+            let invalid =
+                InvalidValue::new(problem, format!("at most {SECRETS_LIMIT} are accepted"));
+            reader.refuse(section, "secret", invalid);
             Vec::new()
         }
         Value::List(list) => {
@@ -169,7 +180,7 @@ fn secrets(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<Secret> {
 const KEY_LEAST_CHARS: usize = 32;
 
 fn signing(
-    reader: &mut Reader<'_>,
+    reader: &mut SectionReader<'_>,
     section: &Section<'_>,
     path: &Path,
     node: &Node,
@@ -182,20 +193,20 @@ fn signing(
         Some(_) => secret.reveal().parse::<SigningSecret>().err().map(|invalid| invalid.problem),
     };
     let Some(problem) = problem else { return Some(secret) };
-    reader.refuse(section, "secret", Refusal::new(problem, remedy));
+    reader.refuse(section, "secret", InvalidValue::new(problem, remedy));
     None
 }
 
 /// How many headers may be added.
 const HEADERS_LIMIT: usize = 64;
 
-fn headers(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Secret)> {
+fn headers(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<(String, Secret)> {
     let within = section.table("headers");
     let Some(table) = within.content() else { return Vec::new() };
     if table.len() > HEADERS_LIMIT {
         let problem = format!("has {} headers", table.len());
-        let refusal = Refusal::new(problem, format!("at most {HEADERS_LIMIT} are accepted"));
-        reader.refuse(section, "headers", refusal);
+        let invalid = InvalidValue::new(problem, format!("at most {HEADERS_LIMIT} are accepted"));
+        reader.refuse(section, "headers", invalid);
         return Vec::new();
     }
     let mut headers: Vec<(String, Secret)> = Vec::new();
@@ -204,19 +215,19 @@ fn headers(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<(String, Secre
         let Some(value) = reader.resolved(&within.path.key(name), node, warn) else { continue };
         match header(name, &value, &headers) {
             Ok(()) => headers.push((name.to_ascii_lowercase(), value)),
-            Err(refusal) => reader.refuse(&within, name, refusal),
+            Err(invalid) => reader.refuse(&within, name, invalid),
         }
     }
     headers
 }
 
-fn header(name: &str, value: &Secret, earlier: &[(String, Secret)]) -> Result<(), Refusal> {
+fn header(name: &str, value: &Secret, earlier: &[(String, Secret)]) -> Result<(), InvalidValue> {
     if earlier.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-        return Err(Refusal::new("is there twice, in other case", "leave one out"));
+        return Err(InvalidValue::new("is there twice, in other case", "leave one out"));
     }
     ExtraHeaders::default()
         .insert(name, value.reveal())
-        .map_err(|invalid| Refusal::new(invalid.problem, "use another name or value"))
+        .map_err(|invalid| InvalidValue::new(invalid.problem, "use another name or value"))
 }
 
 /// Whether the value of such a header is likely to be a secret.
@@ -245,8 +256,8 @@ mod tests {
         let value = Secret::new("CANARY".to_owned()).unwrap();
         assert!(header("x-tenant", &value, &[]).is_ok());
         for name in ["content-length", "Bezoar-Id", "a b", ""] {
-            let refusal = header(name, &value, &[]).unwrap_err();
-            assert!(!refusal.to_string().contains("CANARY"), "{refusal}");
+            let invalid = header(name, &value, &[]).unwrap_err();
+            assert!(!invalid.to_string().contains("CANARY"), "{invalid}");
         }
         let earlier = [("x-tenant".to_owned(), value.clone())];
         assert!(header("X-Tenant", &value, &earlier).unwrap_err().problem.contains("twice"));

@@ -2,11 +2,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use crate::config::reader::{Reader, Section};
+use crate::config::reader::{Section, SectionReader};
 
 /// How the gateway is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerConfig {
     /// Address and port of the HTTP API.
     pub listen: SocketAddr,
     /// The largest body of a message that is accepted.
@@ -17,8 +17,8 @@ pub struct Server {
     pub drain: Duration,
 }
 
-impl Server {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+impl ServerConfig {
+    pub(in crate::config) fn read(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Self {
         Self {
             listen: reader.or_default(section, "listen"),
             max_body_bytes: reader.or_default(section, "max_body"),
@@ -48,7 +48,7 @@ mod tests {
             ("[::]:1", false),
             ("10.0.0.1:1", false),
         ] {
-            let server = Server {
+            let server = ServerConfig {
                 listen: listen.parse().unwrap(),
                 max_body_bytes: 1,
                 max_in_flight: 1,

@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{
-    Kind, Refusal,
-    reader::{Reader, Section},
+    InvalidValue, Kind,
+    reader::{Section, SectionReader},
     tree::Value,
     values::{Parsed, text},
 };
 
 /// Where messages are kept: an SQLite file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Store {
-    file: File,
+pub struct StoreConfig {
+    file: StoreFile,
     /// How large it may grow before new messages are refused.
     pub max_size_bytes: Option<u64>,
 }
 
-impl Store {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+impl StoreConfig {
+    pub(in crate::config) fn read(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Self {
         Self {
             file: reader.or_default(section, "url"),
             max_size_bytes: reader.optional(section, "max_size"),
@@ -38,27 +38,29 @@ impl Store {
 
 /// A file that is named as `sqlite:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct File(PathBuf);
+struct StoreFile(PathBuf);
 
-impl Parsed for File {
+impl Parsed for StoreFile {
     /// What was written is in no message: it may hold a password.
-    fn parse(_: &Kind, value: &Value) -> Result<Self, Refusal> {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         let scheme = text.split(':').next().filter(|scheme| scheme.len() < text.len());
         let known = "sqlite:PATH is known, for example sqlite:bezoar-data/bezoar.db";
         match scheme {
             _ if text.contains(char::is_control) => {
-                Err(Refusal::new("has a control character in it", known))
+                Err(InvalidValue::new("has a control character in it", known))
             }
             Some("sqlite") => bezoar::sqlite::Options::from_url(text)
                 .map(|options| Self(options.path))
-                .map_err(|_| Refusal::new("names no file", known)),
+                .map_err(|_| InvalidValue::new("names no file", known)),
             Some("postgres" | "postgresql") => {
-                Err(Refusal::new("is a PostgreSQL URL, which is not known so far", known))
+                Err(InvalidValue::new("is a PostgreSQL URL, which is not known so far", known))
             }
-            Some("memory") => Err(Refusal::new("is in memory, where messages do not last", known)),
-            Some(_) => Err(Refusal::new("has a scheme that is not known", known)),
-            None => Err(Refusal::new("has no scheme", known)),
+            Some("memory") => {
+                Err(InvalidValue::new("is in memory, where messages do not last", known))
+            }
+            Some(_) => Err(InvalidValue::new("has a scheme that is not known", known)),
+            None => Err(InvalidValue::new("has no scheme", known)),
         }
     }
 
@@ -72,8 +74,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<String, String> {
-        let parsed = File::parse(&Kind::StoreUrl, &Value::Text(text.to_owned()));
-        parsed.map(|file| file.shown()).map_err(|refusal| refusal.to_string())
+        let parsed = StoreFile::parse(&Kind::StoreUrl, &Value::Text(text.to_owned()));
+        parsed.map(|file| file.shown()).map_err(|invalid| invalid.to_string())
     }
 
     #[test]

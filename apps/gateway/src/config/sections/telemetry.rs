@@ -3,14 +3,14 @@
 use crate::{
     config::{
         Name,
-        reader::{Reader, Section},
+        reader::{Section, SectionReader},
     },
     endpoint::EndpointUrl,
 };
 
 /// What is measured, and where it is sent. Each part can be switched off.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// Where traces and metrics are sent by OTLP over HTTP.
     pub otlp_endpoint: Option<EndpointUrl>,
     /// The name of this service there.
@@ -23,8 +23,8 @@ pub struct Telemetry {
     pub correlation: bool,
 }
 
-impl Telemetry {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self {
+impl TelemetryConfig {
+    pub(in crate::config) fn read(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Self {
         Self {
             otlp_endpoint: reader.optional(section, "otlp_endpoint"),
             service_name: reader.or_default(section, "service_name"),

@@ -3,14 +3,14 @@
 use bezoar::QueueName;
 
 use crate::config::{
-    Name, Refusal, Secret,
+    InvalidValue, Name, Secret,
     names::choice,
-    reader::{Reader, Section},
+    reader::{Section, SectionReader},
 };
 
 /// Who may use the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct TokenConfig {
     /// Its name, which the audit log shows.
     pub name: Name,
     /// What it may do.
@@ -36,28 +36,31 @@ choice! {
 /// The shortest token that is hard to guess.
 const SECRET_LEAST_CHARS: usize = 16;
 
-impl Token {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Self> {
+impl TokenConfig {
+    pub(in crate::config) fn read(
+        reader: &mut SectionReader<'_>,
+        section: &Section<'_>,
+    ) -> Option<Self> {
         let name = reader.required(section, "name");
         let role = reader.required(section, "role");
         let secret = reader.secret(section, "secret");
         let queues = reader.optional(section, "queues");
-        if let Some(refusal) = secret.as_ref().and_then(weakness) {
-            reader.refuse(section, "secret", refusal);
+        if let Some(invalid) = secret.as_ref().and_then(weakness) {
+            reader.refuse(section, "secret", invalid);
         }
         Some(Self { name: name?, role: role?, secret: secret?, queues })
     }
 }
 
-fn weakness(secret: &Secret) -> Option<Refusal> {
+fn weakness(secret: &Secret) -> Option<InvalidValue> {
     let text = secret.reveal();
     let remedy = "make one, for example with `openssl rand -base64 32`";
     if text.chars().count() < SECRET_LEAST_CHARS {
         let problem = format!("has less than {SECRET_LEAST_CHARS} characters and can be guessed");
-        return Some(Refusal::new(problem, remedy));
+        return Some(InvalidValue::new(problem, remedy));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Some(Refusal::new("has other characters than visible ASCII", remedy));
+        return Some(InvalidValue::new("has other characters than visible ASCII", remedy));
     }
     None
 }

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use crate::config::{
-    Name, Refusal, Secret,
+    InvalidValue, Name, Secret,
     names::choice,
-    reader::{Reader, Section, Warn},
+    reader::{Section, SectionReader, Warn},
     secret_url::SecretUrl,
 };
 
 /// A broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transport {
+pub struct TransportConfig {
     /// What its queues begin with.
     pub name: Name,
     /// Where it is, with user and password.
@@ -40,20 +40,23 @@ choice! {
     }
 }
 
-impl Transport {
-    pub(in crate::config) fn read_all(reader: &mut Reader<'_>, root: &Section<'_>) -> Vec<Self> {
+impl TransportConfig {
+    pub(in crate::config) fn read_all(
+        reader: &mut SectionReader<'_>,
+        root: &Section<'_>,
+    ) -> Vec<Self> {
         let named = root.named("transports").into_iter();
         named.filter_map(|(name, section)| Self::read(reader, name, root, &section)).collect()
     }
 
     fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut SectionReader<'_>,
         name: &str,
         root: &Section<'_>,
         section: &Section<'_>,
     ) -> Option<Self> {
         let name = Name::new(name)
-            .map_err(|refusal| reader.refuse(&root.table("transports"), name, refusal));
+            .map_err(|invalid| reader.refuse(&root.table("transports"), name, invalid));
         let (url, management_url) = urls(reader, section);
         let transport = Self {
             name: name.ok()?,
@@ -67,14 +70,18 @@ impl Transport {
         };
         if transport.tls_certificate.is_some() != transport.tls_key.is_some() {
             let remedy = "set both tls_certificate and tls_key, or neither";
-            reader.refuse(section, "tls_key", Refusal::new("goes with tls_certificate", remedy));
+            reader.refuse(
+                section,
+                "tls_key",
+                InvalidValue::new("goes with tls_certificate", remedy),
+            );
         }
         Some(transport)
     }
 }
 
 /// Both URLs, with user and password in them.
-fn urls(reader: &mut Reader<'_>, section: &Section<'_>) -> (Option<Secret>, Option<Secret>) {
+fn urls(reader: &mut SectionReader<'_>, section: &Section<'_>) -> (Option<Secret>, Option<Secret>) {
     let user: Option<Name> = reader.optional(section, "user");
     let user = user.as_ref().map(Name::as_str);
     let password = match section.has("password") {
@@ -95,7 +102,7 @@ fn urls(reader: &mut Reader<'_>, section: &Section<'_>) -> (Option<Secret>, Opti
 }
 
 fn url(
-    reader: &mut Reader<'_>,
+    reader: &mut SectionReader<'_>,
     section: &Section<'_>,
     name: &str,
     schemes: &[&str],
@@ -114,5 +121,5 @@ fn url(
     };
     let shown = |secret: &Secret| read(secret).map_or_else(|_| "***".to_owned(), |url| url.shown());
     let secret = reader.resolved_as(&section.path.key(name), node, warn, shown)?;
-    read(&secret).map_err(|refusal| reader.refuse(section, name, refusal)).ok()
+    read(&secret).map_err(|invalid| reader.refuse(section, name, invalid)).ok()
 }

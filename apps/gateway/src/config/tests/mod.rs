@@ -8,7 +8,7 @@ mod properties;
 mod reload;
 mod sources;
 
-use super::{Loaded, Problems, SecretSource, Sources, load};
+use super::{ConfigProblems, Loaded, SecretSource, Sources, load};
 
 /// Secrets that can be looked up.
 fn resolve(source: &SecretSource) -> Result<String, String> {
@@ -26,7 +26,7 @@ fn sources(text: &str) -> Sources {
     Sources { file: Some(("bezoar.toml".into(), text.to_owned())), ..Sources::default() }
 }
 
-fn load_text(text: &str) -> Result<Loaded, Problems> {
+fn load_text(text: &str) -> Result<Loaded, ConfigProblems> {
     load(&sources(text), &resolve)
 }
 

@@ -28,30 +28,30 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use self::origins::Origin;
 pub use self::origins::Origins;
+use self::origins::SharedOrigin;
 
 /// The breaker of one route. Clones are the same.
 #[derive(Clone)]
-pub struct Breaker(Arc<Shared>);
+pub struct RouteBreaker(Arc<BreakerShared>);
 
-struct Shared {
+struct BreakerShared {
     /// For the log.
     route: String,
     blame: Mutex<Blame>,
     changed: Notify,
     /// What routes to the same host share.
-    origin: Arc<Origin>,
+    origin: Arc<SharedOrigin>,
 }
 
-impl Breaker {
+impl RouteBreaker {
     /// A closed breaker for a route, which the log names, of one to an origin of its own.
     pub fn new(route: &str, options: BlameOptions) -> Self {
         Self::at(route, options, Arc::default())
     }
 
-    fn at(route: &str, options: BlameOptions, origin: Arc<Origin>) -> Self {
-        let shared = Arc::new(Shared {
+    fn at(route: &str, options: BlameOptions, origin: Arc<SharedOrigin>) -> Self {
+        let shared = Arc::new(BreakerShared {
             route: route.to_owned(),
             blame: Mutex::new(Blame::new(options)),
             changed: Notify::new(),
@@ -108,7 +108,7 @@ impl Breaker {
     }
 }
 
-impl Shared {
+impl BreakerShared {
     fn blame(&self) -> MutexGuard<'_, Blame> {
         self.blame.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,15 +149,15 @@ impl Shared {
     }
 }
 
-impl Default for Breaker {
+impl Default for RouteBreaker {
     fn default() -> Self {
         Self::new("", BlameOptions::default())
     }
 }
 
-impl fmt::Debug for Breaker {
+impl fmt::Debug for RouteBreaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Breaker").field(&self.status()).finish()
+        f.debug_tuple("RouteBreaker").field(&self.status()).finish()
     }
 }
 
@@ -166,7 +166,7 @@ impl fmt::Debug for Breaker {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Permit {
-    shared: Arc<Shared>,
+    shared: Arc<BreakerShared>,
     call: Option<(Call, u64, std::time::Instant)>,
 }
 
@@ -192,9 +192,9 @@ impl Drop for Permit {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for BreakerShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("route", &self.route).finish_non_exhaustive()
+        f.debug_struct("BreakerShared").field("route", &self.route).finish_non_exhaustive()
     }
 }
 

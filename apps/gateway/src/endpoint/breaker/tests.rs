@@ -22,11 +22,11 @@ fn context(id: u32) -> Context {
     }
 }
 
-fn call(breaker: &Breaker, id: u32, outcome: CallOutcome) -> Judgement {
+fn call(breaker: &RouteBreaker, id: u32, outcome: CallOutcome) -> Judgement {
     breaker.enter(&context(id)).unwrap().end(outcome, &CODE, Timestamp::UNIX_EPOCH)
 }
 
-fn open(breaker: &Breaker, outcome: CallOutcome) {
+fn open(breaker: &RouteBreaker, outcome: CallOutcome) {
     for id in 0..5 {
         let _ = call(breaker, id, outcome);
     }
@@ -35,7 +35,7 @@ fn open(breaker: &Breaker, outcome: CallOutcome) {
 
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_are_let_through_when_the_pause_is_over() {
-    let breaker = Breaker::default();
+    let breaker = RouteBreaker::default();
     open(&breaker, CallOutcome::Failed);
     assert!(!breaker.admits());
     let before = Instant::now();
@@ -46,7 +46,7 @@ async fn those_who_wait_are_let_through_when_the_pause_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_are_let_through_when_it_closes() {
-    let breaker = Breaker::default();
+    let breaker = RouteBreaker::default();
     let late = breaker.enter(&context(9)).unwrap();
     open(&breaker, CallOutcome::Failed);
     let waiting = tokio::spawn({
@@ -61,7 +61,7 @@ async fn those_who_wait_are_let_through_when_it_closes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_dropped_lets_the_next_through() {
-    let breaker = Breaker::default();
+    let breaker = RouteBreaker::default();
     open(&breaker, CallOutcome::Ambiguous { fresh_connection: false });
     breaker.probe_now();
     assert_eq!(breaker.admit(FREE).await.get(), 1);

@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    endpoint::{Breaker, breaker::Permit},
-    route::Valve,
+    endpoint::{RouteBreaker, breaker::Permit},
+    route::RouteGate,
 };
 
 /// By which rules messages are judged.
@@ -35,14 +35,14 @@ impl Rules {
     pub(super) fn oracle(self, options: BlameOptions) -> Oracle {
         match self {
             Self::InARow => Oracle::InARow(Arc::default()),
-            _ => Oracle::Evidence(Breaker::new("lab", options), self),
+            _ => Oracle::Evidence(RouteBreaker::new("lab", options), self),
         }
     }
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Oracle {
-    Evidence(Breaker, Rules),
+    Evidence(RouteBreaker, Rules),
     InARow(Arc<InARow>),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Leave {
 impl Oracle {
     pub(super) fn gate(&self) -> Arc<dyn Gate> {
         match self {
-            Self::Evidence(breaker, _) => Arc::new(Valve::new(breaker.clone(), None)),
+            Self::Evidence(breaker, _) => Arc::new(RouteGate::new(breaker.clone(), None)),
             Self::InARow(in_a_row) => in_a_row.clone(),
         }
     }

@@ -22,7 +22,7 @@ use super::{
     server::{Seen, Server, answering, read_request},
     shown,
 };
-use crate::endpoint::{Breaker, Endpoint, EndpointOptions, Origins, Rate};
+use crate::endpoint::{Endpoint, EndpointOptions, Origins, RateLimit, RouteBreaker};
 
 const FREE: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
@@ -36,7 +36,7 @@ fn blame(failures: u32) -> BlameOptions {
 }
 
 fn endpoint(url: &str, failures: u32) -> Endpoint {
-    let breaker = Breaker::new("", blame(failures));
+    let breaker = RouteBreaker::new("", blame(failures));
     endpoint_with(EndpointOptions { breaker, ..options(url, LONG) })
 }
 
@@ -187,7 +187,7 @@ async fn beyond_its_rate_a_message_waits_or_is_postponed() {
     let (server, requests, _) = moody(200).await;
     let some = |number| NonZeroU32::new(number).unwrap();
     let mut options = options(&server.url(), SHORT);
-    options.rate = Some(Rate { each: Duration::from_millis(250), burst: some(2) });
+    options.rate = Some(RateLimit { each: Duration::from_millis(250), burst: some(2) });
     let endpoint = endpoint_with(options);
     assert_eq!(endpoint.longest(), 2 * SHORT);
     let ends = futures_util::future::join_all((0..5).map(|_| send(&endpoint))).await;

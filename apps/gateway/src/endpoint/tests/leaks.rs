@@ -13,7 +13,7 @@ use super::{
     Endpoint, FixedClock, LONG, SHORT, client, client_for, deliver, message, options,
     server::{Server, hung_up},
 };
-use crate::endpoint::{EndpointOptions, EndpointUrl, Network};
+use crate::endpoint::{EndpointOptions, EndpointUrl, NetworkRule};
 
 const CANARY: &str = "CANARY";
 
@@ -90,7 +90,7 @@ async fn a_canary_is_in_no_error_and_in_no_log() {
     );
     for url in urls {
         let url = format!("{url}hook/CANARY?token=CANARY").parse().unwrap();
-        for client in [client(), client_for(Network::default())] {
+        for client in [client(), client_for(NetworkRule::default())] {
             let endpoint = Endpoint::new(poisoned(&url), client.clone(), Arc::new(FixedClock));
             let shown = shown_after_delivery(&endpoint).await;
             assert!(!shown.contains(CANARY), "{shown}");

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 
-use super::{Client, ClientOptions, Endpoint, EndpointOptions, Network};
+use super::{ClientOptions, Endpoint, EndpointClient, EndpointOptions, NetworkRule};
 
 /// What the tests give a delivery. Long enough for a busy machine where the outcome does not depend on it.
 const SHORT: Duration = Duration::from_millis(300);
@@ -36,12 +36,12 @@ impl Clock for FixedClock {
     }
 }
 
-fn client_for(network: Network) -> Client {
-    Client::new(ClientOptions { network, ..ClientOptions::default() })
+fn client_for(network: NetworkRule) -> EndpointClient {
+    EndpointClient::new(ClientOptions { network, ..ClientOptions::default() })
 }
 
-fn client() -> Client {
-    client_for(Network::any())
+fn client() -> EndpointClient {
+    client_for(NetworkRule::any())
 }
 
 fn options(url: &str, timeout: Duration) -> EndpointOptions {

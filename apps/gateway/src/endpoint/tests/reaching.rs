@@ -10,7 +10,7 @@ use super::{
     server::{Server, answering},
     shown,
 };
-use crate::endpoint::{Endpoint, Network, TroubleKind, Unlisted};
+use crate::endpoint::{CallErrorKind, Endpoint, NetworkRule, Unlisted};
 
 /// Loopback by many names, all of which lead to 127.0.0.1 on this system.
 const LOOPBACK: [&str; 9] = [
@@ -28,7 +28,7 @@ const LOOPBACK: [&str; 9] = [
 fn endpoint(
     server: &Server,
     host: &str,
-    network: Network,
+    network: NetworkRule,
 ) -> (Endpoint, mpsc::UnboundedReceiver<Code>) {
     let (told, codes) = mpsc::unbounded_channel();
     let mut options = options(&format!("http://{host}:{}/", server.address.port()), LONG);
@@ -36,12 +36,12 @@ fn endpoint(
     (Endpoint::new(options, client_for(network), Arc::new(FixedClock)), codes)
 }
 
-fn network(allow: &[&str], deny: &[&str], unlisted: Unlisted) -> Network {
+fn network(allow: &[&str], deny: &[&str], unlisted: Unlisted) -> NetworkRule {
     let ranges = |list: &[&str]| list.iter().map(|range| range.parse().unwrap()).collect();
-    Network { allow: ranges(allow), deny: ranges(deny), unlisted }
+    NetworkRule { allow: ranges(allow), deny: ranges(deny), unlisted }
 }
 
-async fn check_denied(host: &str, network: &Network) {
+async fn check_denied(host: &str, network: &NetworkRule) {
     let (server, _requests) = answering(|| http::StatusCode::OK).await;
     let (endpoint, mut codes) = endpoint(&server, host, network.clone());
     assert!(!postponed(send(&endpoint).await).is_zero(), "{host}");
@@ -49,7 +49,7 @@ async fn check_denied(host: &str, network: &Network) {
     assert_eq!(server.connections().accepted, 0, "{host}");
 }
 
-async fn check_reached(host: &str, network: &Network) {
+async fn check_reached(host: &str, network: &NetworkRule) {
     let (server, _requests) = answering(|| http::StatusCode::OK).await;
     let (endpoint, _codes) = endpoint(&server, host, network.clone());
     assert_eq!(shown(&send(&endpoint).await), "done", "{host}");
@@ -58,14 +58,14 @@ async fn check_reached(host: &str, network: &Network) {
 #[tokio::test]
 async fn loopback_is_denied_by_whatever_name_where_private_addresses_are() {
     for host in LOOPBACK.into_iter().chain(["[::1]", "0.0.0.0", "[::]"]) {
-        check_denied(host, &Network::default()).await;
+        check_denied(host, &NetworkRule::default()).await;
     }
 }
 
 #[tokio::test]
 async fn the_same_names_lead_there_where_private_addresses_are_allowed() {
     for host in LOOPBACK {
-        check_reached(host, &Network::any()).await;
+        check_reached(host, &NetworkRule::any()).await;
     }
 }
 
@@ -90,19 +90,19 @@ async fn of_several_addresses_only_permitted_ones_are_dialled() {
 #[tokio::test]
 async fn a_name_that_does_not_exist_says_so() {
     let url = "http://nobody.invalid/CANARY".parse().unwrap();
-    let trouble = client_for(Network::any()).reach(&url).await.unwrap_err();
+    let error = client_for(NetworkRule::any()).reach(&url).await.unwrap_err();
     // Where the resolver itself is unreachable it may take longer than a connection may.
-    assert!(matches!(trouble.kind, TroubleKind::Dns | TroubleKind::ConnectTimeout), "{trouble:?}");
+    assert!(matches!(error.kind, CallErrorKind::Dns | CallErrorKind::ConnectTimeout), "{error:?}");
 }
 
 #[tokio::test]
 async fn reaching_an_endpoint_sends_nothing() {
     let (server, mut requests) = answering(|| http::StatusCode::OK).await;
-    let client = client_for(Network::any());
+    let client = client_for(NetworkRule::any());
     client.reach(&server.url().parse().unwrap()).await.unwrap();
     server.all_ended().await;
     assert_eq!(server.connections().accepted, 1);
     assert!(requests.try_recv().is_err());
-    let denied = client_for(Network::default()).reach(&server.url().parse().unwrap()).await;
+    let denied = client_for(NetworkRule::default()).reach(&server.url().parse().unwrap()).await;
     assert_eq!(denied.unwrap_err().kind.code().as_str(), "target.denied");
 }

@@ -13,8 +13,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use super::{Endpoint, FixedClock, LONG, Network, SHORT, options, send, server::Server, shown};
-use crate::endpoint::{Client, ClientOptions};
+use super::{Endpoint, FixedClock, LONG, NetworkRule, SHORT, options, send, server::Server, shown};
+use crate::endpoint::{ClientOptions, EndpointClient};
 
 /// A certificate for localhost and its key, made for these tests and used nowhere else.
 const PEM: &[u8] = include_bytes!("localhost.pem");
@@ -62,8 +62,8 @@ async fn check_within(
     tls: Option<Arc<ClientConfig>>,
     expected: &str,
 ) {
-    let client = Client::new(ClientOptions {
-        network: Network::any(),
+    let client = EndpointClient::new(ClientOptions {
+        network: NetworkRule::any(),
         connect_timeout,
         tls,
         ..ClientOptions::default()

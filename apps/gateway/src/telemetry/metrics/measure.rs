@@ -8,7 +8,7 @@ use std::{
 use bezoar::{Context, Refusal};
 use tower::{Layer, Service};
 
-use super::{RouteMetrics, this_try::Try};
+use super::{RouteMetrics, measured_try::MeasuredTry};
 
 /// Measures how long tries take and how many run.
 ///
@@ -55,7 +55,7 @@ where
     }
 
     fn call(&mut self, context: Context) -> Self::Future {
-        let this_try = Try::begin(&self.route, &context);
+        let this_try = MeasuredTry::begin(&self.route, &context);
         let trying = self.inner.call(context);
         Box::pin(async move {
             let outcome = trying.await;

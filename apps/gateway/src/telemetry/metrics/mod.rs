@@ -3,15 +3,15 @@
 //! What happens often costs an atomic addition: counts are kept in `queue.rs` and `route.rs`, and read only
 //! when somebody asks. Only durations go through the SDK, with their labels ready made.
 
-mod figures;
 mod instruments;
 mod measure;
+mod measured_try;
 mod named;
 mod observer;
 mod queue;
+mod queue_gauges;
 mod reasons;
 mod route;
-mod this_try;
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use self::{
 };
 use super::{TelemetryError, TelemetryOptions, otlp};
 
-pub use figures::QueueFigures;
 pub use measure::MeasureLayer;
 pub use observer::RouteObserver;
 pub use queue::QueueMetrics;
+pub use queue_gauges::QueueGauges;
 pub use route::{BreakerState, RouteMetrics};
 
 /// The media type of [`Metrics::render`].
@@ -41,10 +41,10 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What is counted and measured. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Shared>);
+pub struct Metrics(Arc<MetricsShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct MetricsShared {
     series: Arc<Series>,
     histograms: Histograms,
     provider: SdkMeterProvider,
@@ -95,7 +95,7 @@ impl Metrics {
         let provider = builder.with_view(instruments::room).build();
         let series = Arc::new(Series::default());
         let histograms = instruments::build(&provider, &series, clock.now());
-        Self(Arc::new(Shared { series, histograms, provider, registry, clock }))
+        Self(Arc::new(MetricsShared { series, histograms, provider, registry, clock }))
     }
 
     /// Whether anybody can read them; if not, there is no `/metrics`.
@@ -120,7 +120,7 @@ impl Metrics {
     }
 
     /// What is known of a queue at present.
-    pub fn set_queue(&self, name: &str, figures: &QueueFigures) {
+    pub fn set_queue(&self, name: &str, figures: &QueueGauges) {
         self.0.series.queues.at(name).show(Some(*figures));
     }
 

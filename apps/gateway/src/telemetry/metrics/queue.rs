@@ -11,7 +11,7 @@ use std::{
 use opentelemetry::KeyValue;
 
 use super::{
-    QueueFigures, Shared,
+    MetricsShared, QueueGauges,
     named::{Named, OTHER},
     reasons::Reasons,
 };
@@ -19,7 +19,7 @@ use super::{
 /// The metrics of one queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MetricsShared>,
     pub(super) series: Arc<QueueSeries>,
 }
 
@@ -41,19 +41,19 @@ pub(super) struct QueueSeries {
     pub(super) label: KeyValue,
     pub(super) accepted: AtomicU64,
     pub(super) refused: Reasons,
-    figures: Mutex<Option<QueueFigures>>,
+    figures: Mutex<Option<QueueGauges>>,
     is_other: bool,
 }
 
 impl QueueSeries {
     /// Figures of several queues under one name would be wrong, so the others have none.
-    pub(super) fn show(&self, figures: Option<QueueFigures>) {
+    pub(super) fn show(&self, figures: Option<QueueGauges>) {
         if !self.is_other {
             *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;
         }
     }
 
-    pub(super) fn figures(&self) -> Option<QueueFigures> {
+    pub(super) fn figures(&self) -> Option<QueueGauges> {
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,9 +16,9 @@ const PAIR_LIMIT: usize = 900;
 
 /// How many pairs there are already, of one instrument.
 #[derive(Debug, Default)]
-pub(super) struct Pairs(AtomicUsize);
+pub(super) struct ReasonPairs(AtomicUsize);
 
-impl Pairs {
+impl ReasonPairs {
     fn one_more(&self) -> bool {
         let below = |count| (count < PAIR_LIMIT).then_some(count + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_ok()
@@ -31,7 +31,7 @@ pub(super) struct Reasons(Mutex<BTreeMap<String, u64>>);
 
 impl Reasons {
     /// Counts a reason; a new one only while there is room.
-    pub(super) fn add(&self, reason: &str, count: u64, pairs: &Pairs) {
+    pub(super) fn add(&self, reason: &str, count: u64, pairs: &ReasonPairs) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = counts.contains_key(reason) || (reason != OTHER && pairs.one_more());
         let reason = if known { reason } else { OTHER };
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn reasons_beyond_the_limit_are_counted_together() {
-        let (reasons, pairs) = (Reasons::default(), Pairs::default());
+        let (reasons, pairs) = (Reasons::default(), ReasonPairs::default());
         for number in 0..PAIR_LIMIT + 5 {
             reasons.add(&number.to_string(), 1, &pairs);
         }

@@ -8,10 +8,10 @@ use std::sync::{
 use opentelemetry::KeyValue;
 
 use super::{
-    RouteObserver, Shared,
+    MetricsShared, RouteObserver,
+    measured_try::RESULTS,
     named::{Named, OTHER},
     reasons::Reasons,
-    this_try::RESULTS,
 };
 
 /// How a breaker stands.
@@ -28,7 +28,7 @@ pub enum BreakerState {
 /// The metrics of one route. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct RouteMetrics {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MetricsShared>,
     pub(super) series: Arc<RouteSeries>,
 }
 

@@ -8,7 +8,7 @@ use super::{
     exposition::parse,
     lab::{Lab, message},
 };
-use crate::telemetry::{BreakerState, Correlation, Metrics, QueueFigures};
+use crate::telemetry::{BreakerState, Correlation, Metrics, QueueGauges};
 
 fn samples(metrics: &Metrics) -> BTreeMap<String, f64> {
     parse(&metrics.render())
@@ -62,11 +62,11 @@ fn outcomes_that_are_not_stored_are_counted_too() {
 #[test]
 fn what_is_unknown_of_a_queue_is_absent_and_never_0() {
     let metrics = Metrics::local();
-    let known = QueueFigures {
+    let known = QueueGauges {
         ready: Some(7),
         dead: Some(0),
         oldest_ready: Some(Duration::from_millis(1_500)),
-        ..QueueFigures::default()
+        ..QueueGauges::default()
     };
     metrics.set_queue("lab", &known);
     let shown = samples(&metrics);
@@ -76,7 +76,7 @@ fn what_is_unknown_of_a_queue_is_absent_and_never_0() {
     let unknown = |series: &String| series.contains("delayed") || series.contains("oldest_dead");
     assert!(!shown.keys().any(unknown), "{shown:#?}");
 
-    metrics.set_queue("lab", &QueueFigures::default());
+    metrics.set_queue("lab", &QueueGauges::default());
     assert!(!samples(&metrics).keys().any(|series| series.contains("queue_messages")));
     metrics.set_queue("lab", &known);
     metrics.forget_queue("lab");
@@ -107,12 +107,12 @@ fn label_values_are_bounded() {
     let metrics = Metrics::local();
     for number in 0..3_000 {
         let name = format!("q{number}");
-        let ready = QueueFigures {
+        let ready = QueueGauges {
             ready: Some(1),
             delayed: Some(1),
             in_flight: Some(1),
             dead: Some(1),
-            ..QueueFigures::default()
+            ..QueueGauges::default()
         };
         metrics.set_queue(&name, &ready);
         metrics.queue(&name).accepted(1, Duration::ZERO);

@@ -29,21 +29,21 @@ impl TraceLayer {
 }
 
 impl<S> Layer<S> for TraceLayer {
-    type Service = Trace<S>;
+    type Service = TraceService<S>;
 
-    fn layer(&self, inner: S) -> Trace<S> {
-        Trace { inner, route: self.route.clone() }
+    fn layer(&self, inner: S) -> TraceService<S> {
+        TraceService { inner, route: self.route.clone() }
     }
 }
 
 /// What [`TraceLayer`] makes of a service.
 #[derive(Debug, Clone)]
-pub struct Trace<S> {
+pub struct TraceService<S> {
     inner: S,
     route: Arc<str>,
 }
 
-impl<S> Service<Context> for Trace<S>
+impl<S> Service<Context> for TraceService<S>
 where
     S: Service<Context, Response = (), Error = Refusal>,
     S::Future: Send + 'static,
@@ -62,15 +62,15 @@ where
             return Box::pin(self.inner.call(context));
         }
         let trying = span.in_scope(|| self.inner.call(context));
-        let ending = Ending(Some(span.clone()));
+        let ending = SpanEnd(Some(span.clone()));
         Box::pin(async move { ending.with(trying.await) }.instrument(span))
     }
 }
 
 /// Sees to it that a try which is cancelled, by a timeout or a lost lease, is not taken for a good one.
-struct Ending(Option<Span>);
+struct SpanEnd(Option<Span>);
 
-impl Ending {
+impl SpanEnd {
     fn with(mut self, outcome: Result<(), Refusal>) -> Result<(), Refusal> {
         if let Some(span) = self.0.take() {
             match &outcome {
@@ -90,7 +90,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for SpanEnd {
     fn drop(&mut self) {
         if let Some(span) = self.0.take() {
             ended(&span, Err("cancelled"));

@@ -21,7 +21,7 @@ use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
 use super::{
     QueueSeries, RouteSeries,
     named::{ByName, NAME_LIMIT},
-    reasons::{Pairs, Reasons},
+    reasons::{ReasonPairs, Reasons},
 };
 
 /// Everything that is counted.
@@ -29,8 +29,8 @@ use super::{
 pub(super) struct Series {
     pub(super) queues: ByName<QueueSeries>,
     pub(super) routes: ByName<RouteSeries>,
-    pub(super) refusals: Pairs,
-    pub(super) deaths: Pairs,
+    pub(super) refusals: ReasonPairs,
+    pub(super) deaths: ReasonPairs,
 }
 
 /// Everything that is measured.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use opentelemetry::metrics::Meter;
 
-use super::{super::QueueFigures, MESSAGES_IN_QUEUE, Series, count, count_reasons};
+use super::{super::QueueGauges, MESSAGES_IN_QUEUE, Series, count, count_reasons};
 
 pub(super) fn counters(meter: &Meter, series: &Arc<Series>) {
     let all = series.clone();
@@ -49,7 +49,7 @@ fn age(
     meter: &Meter,
     series: &Arc<Series>,
     (name, description): (&'static str, &'static str),
-    of: fn(&QueueFigures) -> Option<Duration>,
+    of: fn(&QueueGauges) -> Option<Duration>,
 ) {
     let all = series.clone();
     let _ = meter

@@ -1,4 +1,4 @@
-//! Figures as people write them. What is not known is "?", never 0.
+//! QueueStatus as people write them. What is not known is "?", never 0.
 
 use std::{fmt, time::Duration};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::words::{count, plural};
+use crate::humanize::{count, plural};
 
 /// How many reasons are told apart, and how many ranges of lines are told for each.
 const REASONS: usize = 20;
@@ -11,18 +11,18 @@ const OTHER: &str = "for other reasons";
 
 /// Lines by reason, in bounded memory.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
-    by_reason: BTreeMap<String, Places>,
+pub(super) struct FailedLines {
+    by_reason: BTreeMap<String, LineRanges>,
     count: u64,
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct LineRanges {
     ranges: Vec<(u64, u64)>,
     count: u64,
 }
 
-impl Failures {
+impl FailedLines {
     /// One line more; lines come in their order.
     pub(super) fn add(&mut self, line: u64, reason: &str) {
         self.count += 1;
@@ -44,7 +44,7 @@ impl Failures {
     }
 }
 
-impl Places {
+impl LineRanges {
     fn add(&mut self, line: u64) {
         self.count += 1;
         let has_room = self.ranges.len() < RANGES;
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn lines_are_told_in_ranges() {
-        let mut failures = Failures::default();
+        let mut failures = FailedLines::default();
         [3, 17, 18, 19, 1_204].iter().for_each(|line| failures.add(*line, "too large"));
         failures.add(20, "busy");
         assert_eq!(failures.lines(), ["line 20: busy", "lines 3, 17–19, 1,204: too large"]);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_million_failures_take_no_room() {
-        let mut failures = Failures::default();
+        let mut failures = FailedLines::default();
         (0..1_000_000).for_each(|line| failures.add(line * 2, &format!("reason {}", line % 1_000)));
         let lines = failures.lines();
         assert_eq!((lines.len(), failures.count()), (REASONS + 1, 1_000_000));

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 use bezoar::{Finding, QueueAdmin, QueueName, TransportError};
 
-use crate::{broker::Broker, config::Config, route::told};
+use crate::{broker::Broker, config::Config, route::describe};
 
 /// A queue of a broker, and what was found.
 #[derive(Debug)]
-pub struct Examined {
+pub struct CheckedQueue {
     /// By the name that it has here.
     pub queue: QueueName,
     /// What is wrong with it, or why that cannot be told.
@@ -19,11 +19,11 @@ pub struct Examined {
 /// # Errors
 ///
 /// If a broker is configured in a way that cannot work.
-pub async fn examine(config: &Config) -> Result<Vec<Examined>> {
+pub async fn check(config: &Config) -> Result<Vec<CheckedQueue>> {
     let mut examined = Vec::new();
     for (queue, broker) in queues(config)? {
-        let outcome = broker.validate(&queue).await.map_err(|error| told(&error));
-        examined.push(Examined { queue, outcome });
+        let outcome = broker.validate(&queue).await.map_err(|error| describe(&error));
+        examined.push(CheckedQueue { queue, outcome });
     }
     Ok(examined)
 }
@@ -37,7 +37,7 @@ pub async fn provision(config: &Config, only: Option<&QueueName>) -> Result<Vec<
     let mut done = Vec::new();
     for (queue, broker) in queues(config)? {
         if only.is_none_or(|only| *only == queue) {
-            let failed = |error: TransportError| anyhow::anyhow!("{queue}: {}", told(&error));
+            let failed = |error: TransportError| anyhow::anyhow!("{queue}: {}", describe(&error));
             broker.make(&queue).await.map_err(failed)?;
             done.push(queue);
         }

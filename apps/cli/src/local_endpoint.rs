@@ -11,22 +11,22 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
 /// What an endpoint answers with.
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type EndpointResponse = Response<Full<Bytes>>;
 
 /// An endpoint that answers until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct LocalEndpoint {
     /// Where it listens.
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
 }
 
-impl Endpoint {
+impl LocalEndpoint {
     /// Lets `handler` answer what arrives at `address`.
     pub(crate) async fn start<H, F>(address: SocketAddr, handler: H) -> Result<Self>
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-        F: Future<Output = Answer> + Send + 'static,
+        F: Future<Output = EndpointResponse> + Send + 'static,
     {
         let listener = TcpListener::bind(address)
             .await
@@ -41,7 +41,7 @@ impl Endpoint {
 async fn serve<H, F>(listener: TcpListener, handler: H)
 where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = EndpointResponse> + Send + 'static,
 {
     let mut connections = JoinSet::new();
     loop {

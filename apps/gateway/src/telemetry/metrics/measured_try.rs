@@ -9,14 +9,14 @@ use super::RouteMetrics;
 
 /// A try that is running; one that is dropped before it ended was cancelled.
 #[derive(Debug)]
-pub(super) struct Try {
+pub(super) struct MeasuredTry {
     route: RouteMetrics,
     age: Option<Duration>,
     started: Instant,
     result: TryResult,
 }
 
-impl Try {
+impl MeasuredTry {
     pub(super) fn begin(route: &RouteMetrics, context: &Context) -> Self {
         route.series.in_flight.fetch_add(1, Relaxed);
         Self {
@@ -38,7 +38,7 @@ impl Try {
     }
 }
 
-impl Drop for Try {
+impl Drop for MeasuredTry {
     fn drop(&mut self) {
         let RouteMetrics { shared, series } = &self.route;
         series.in_flight.fetch_sub(1, Relaxed);

@@ -8,7 +8,7 @@ use toml::{
 };
 
 use super::{
-    Origin, Problem, Refusal,
+    ConfigProblem, InvalidValue, Origin,
     excerpt::excerpt,
     human::size,
     tree::{Node, Value},
@@ -18,8 +18,8 @@ use super::{
 const FILE_LIMIT_BYTES: usize = 1024 * 1024;
 
 /// Reads TOML, or says everything that makes the text none.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Node, Vec<Problem>> {
-    let file = File { path: path.into(), text, starts: starts(text) };
+pub(super) fn parse(path: &Path, text: &str) -> Result<Node, Vec<ConfigProblem>> {
+    let file = TomlFile { path: path.into(), text, starts: starts(text) };
     if text.len() > FILE_LIMIT_BYTES {
         return Err(vec![file.too_large()]);
     }
@@ -33,14 +33,14 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Node, Vec<Problem>> {
     Err(problems)
 }
 
-struct File<'t> {
+struct TomlFile<'t> {
     path: Arc<Path>,
     text: &'t str,
     /// Where each line starts.
     starts: Vec<usize>,
 }
 
-impl File<'_> {
+impl TomlFile<'_> {
     fn table(&self, table: &DeTable<'_>) -> Value {
         let node = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
             let named = self.origin(key.span().start);
@@ -69,20 +69,20 @@ impl File<'_> {
         Node::new(value, origin)
     }
 
-    fn problem(&self, error: &toml::de::Error) -> Problem {
+    fn problem(&self, error: &toml::de::Error) -> ConfigProblem {
         let (line, column) = self.position(error.span().map_or(0, |span| span.start));
         let origin = Origin::File { path: self.path.clone(), line, column };
         let problem = format!("this is no TOML: {}", error.message());
-        let refusal = Refusal::new(problem, remedy(error.message()));
+        let invalid = InvalidValue::new(problem, remedy(error.message()));
         let excerpt = Some(excerpt(self.text, line, column));
-        Problem { excerpt, ..Problem::new("", origin, refusal) }
+        ConfigProblem { excerpt, ..ConfigProblem::new("", origin, invalid) }
     }
 
-    fn too_large(&self) -> Problem {
+    fn too_large(&self) -> ConfigProblem {
         let actual = size::rough(self.text.len() as u64);
         let limit = size::format(FILE_LIMIT_BYTES as u64);
         let problem = format!("the file has {actual}, at most {limit} are read");
-        Problem::new("", self.origin(0), Refusal::new(problem, "is it the right file?"))
+        ConfigProblem::new("", self.origin(0), InvalidValue::new(problem, "is it the right file?"))
     }
 
     fn origin(&self, offset: usize) -> Origin {
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Node, Vec<Problem>> {
+    fn read(text: &str) -> Result<Node, Vec<ConfigProblem>> {
         parse(Path::new("b.toml"), text)
     }
 

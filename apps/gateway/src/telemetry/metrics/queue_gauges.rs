@@ -6,7 +6,7 @@ use opentelemetry::KeyValue;
 
 /// What is known of a queue at one moment. What is unknown is not shown; never as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QueueFigures {
+pub struct QueueGauges {
     /// Messages that could be delivered now.
     pub ready: Option<u64>,
     /// Messages that wait for their time.
@@ -21,7 +21,7 @@ pub struct QueueFigures {
     pub oldest_dead: Option<Duration>,
 }
 
-impl QueueFigures {
+impl QueueGauges {
     /// The numbers that are known, by state.
     pub(super) fn messages(&self) -> impl Iterator<Item = (KeyValue, u64)> {
         let by_state = [

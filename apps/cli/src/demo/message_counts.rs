@@ -5,13 +5,13 @@ use std::fmt;
 use anyhow::Result;
 
 use crate::{
-    client::Client,
-    figures::{self, Figures},
+    client::ApiClient,
+    queue_status::{self, QueueStatus},
 };
 
 /// How many messages are where, in all queues together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct MessageCounts {
     pub(super) accepted: u64,
     pub(super) delivered: u64,
     /// Attempts that failed, and used up a retry.
@@ -25,12 +25,12 @@ pub(super) struct Account {
     pub(super) dead: u64,
 }
 
-impl Account {
+impl MessageCounts {
     /// Asks the gateway.
-    pub(super) async fn read(client: &Client) -> Result<Self> {
-        let queues: Vec<Figures> = figures::ask(client).await?.parse()?;
+    pub(super) async fn read(client: &ApiClient) -> Result<Self> {
+        let queues: Vec<QueueStatus> = queue_status::fetch(client).await?.parse()?;
         let metrics = client.get("/metrics").await?;
-        let sum = |of: fn(&Figures) -> Option<u64>| queues.iter().filter_map(of).sum::<u64>();
+        let sum = |of: fn(&QueueStatus) -> Option<u64>| queues.iter().filter_map(of).sum::<u64>();
         let moving = sum(|it| it.ready) + sum(|it| it.in_flight);
         Ok(Self {
             accepted: total(&metrics.text(), "bezoar_accepted_total"),
@@ -48,7 +48,7 @@ impl Account {
     }
 }
 
-impl fmt::Display for Account {
+impl fmt::Display for MessageCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { accepted, delivered, waiting, dead, .. } = self;
         write!(f, "accepted {accepted} = delivered {delivered} + waiting {waiting} + dead {dead}")
@@ -77,10 +77,15 @@ mod tests {
 
     #[test]
     fn it_adds_up_if_every_message_is_somewhere_once() {
-        let account =
-            Account { accepted: 9, delivered: 5, waiting: 3, dead: 1, ..Account::default() };
-        assert!(account.adds_up());
-        assert!(!Account { dead: 2, ..account }.adds_up());
-        assert_eq!(account.to_string(), "accepted 9 = delivered 5 + waiting 3 + dead 1");
+        let counts = MessageCounts {
+            accepted: 9,
+            delivered: 5,
+            waiting: 3,
+            dead: 1,
+            ..MessageCounts::default()
+        };
+        assert!(counts.adds_up());
+        assert!(!MessageCounts { dead: 2, ..counts }.adds_up());
+        assert_eq!(counts.to_string(), "accepted 9 = delivered 5 + waiting 3 + dead 1");
     }
 }

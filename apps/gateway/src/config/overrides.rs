@@ -1,7 +1,7 @@
 //! What the environment and flags set.
 
 use super::{
-    Origin, Problem, Refusal, keys,
+    ConfigProblem, InvalidValue, Origin, keys,
     path::{Path, Step},
 };
 
@@ -18,7 +18,7 @@ const CLIENT: [&str; 2] = ["BEZOAR_URL", "BEZOAR_TOKEN"];
 
 /// What `BEZOAR_…__…` variables set, in the order of keys. An empty one sets nothing. Others with the prefix
 /// are not ours (an orchestrator may add some); those that look like a slip are worth a warning.
-pub(super) fn environment(variables: &[(String, String)]) -> (Vec<Assignment>, Vec<Problem>) {
+pub(super) fn environment(variables: &[(String, String)]) -> (Vec<Assignment>, Vec<ConfigProblem>) {
     let (mut assignments, mut warnings) = (Vec::new(), Vec::new());
     for (name, text) in variables.iter().filter(|(_, text)| !text.is_empty()) {
         match name.strip_prefix(PREFIX) {
@@ -69,7 +69,7 @@ fn path(name: &str) -> Path {
 }
 
 /// A warning if a variable looks like a key written with single underscores, or without its table.
-fn slip(name: &str) -> Option<Problem> {
+fn slip(name: &str) -> Option<ConfigProblem> {
     let squeezed = |text: &str| -> String {
         let letters = text.chars().filter(char::is_ascii_alphabetic);
         letters.map(|letter| letter.to_ascii_lowercase()).collect()
@@ -80,8 +80,8 @@ fn slip(name: &str) -> Option<Problem> {
     let only = named.next().filter(|_| named.next().is_none());
     let key = values().find(|key| squeezed(key.path) == rest).or(only)?;
     let example = variable(&Path::parse(&key.path.replace("[]", "[0]")));
-    let refusal = Refusal::new("sets nothing", format!("did you mean {example}?"));
-    Some(Problem::new(name, Origin::Environment(name.to_owned()), refusal))
+    let invalid = InvalidValue::new("sets nothing", format!("did you mean {example}?"));
+    Some(ConfigProblem::new(name, Origin::Environment(name.to_owned()), invalid))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// How many requests a route may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct RateLimit {
     /// On average, one in each such time.
     pub each: Duration,
     /// At once, after a rest.
@@ -21,12 +21,12 @@ pub struct Rate {
 /// that has to be refilled.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    rate: Rate,
+    rate: RateLimit,
     full_at: Instant,
 }
 
 impl Bucket {
-    fn new(rate: Rate, now: Instant) -> Self {
+    fn new(rate: RateLimit, now: Instant) -> Self {
         Self { rate, full_at: now }
     }
 
@@ -49,7 +49,7 @@ impl Bucket {
 pub(super) struct Limiter(Mutex<Bucket>);
 
 impl Limiter {
-    pub(super) fn new(rate: Rate) -> Self {
+    pub(super) fn new(rate: RateLimit) -> Self {
         Self(Mutex::new(Bucket::new(rate, Instant::now())))
     }
 
@@ -70,9 +70,9 @@ mod tests {
 
     use super::*;
 
-    fn rate(per_second: u32, burst: u32) -> Rate {
+    fn rate(per_second: u32, burst: u32) -> RateLimit {
         let each = Duration::from_secs(1) / per_second;
-        Rate { each, burst: NonZeroU32::new(burst).unwrap() }
+        RateLimit { each, burst: NonZeroU32::new(burst).unwrap() }
     }
 
     const MILLI: Duration = Duration::from_millis(1);

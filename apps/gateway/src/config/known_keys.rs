@@ -1,11 +1,11 @@
 //! Whether what was written has the shape of a configuration: known keys, each of a type that it accepts.
 
 use super::{
-    Kind, Origin, Problem, Refusal,
+    ConfigProblem, InvalidValue, Kind, Origin,
     keys::{self, Key},
     path::{Path, Step},
     suggest::nearest,
-    tree::{Node, Table, Value},
+    tree::{Node, TomlTable, Value},
 };
 
 /// How many tables a list may have.
@@ -19,38 +19,42 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// Refuses unknown keys and values of a wrong type, and gives untyped text its type.
-pub(super) fn check(root: &mut Node, problems: &mut Vec<Problem>) {
+pub(super) fn check(root: &mut Node, problems: &mut Vec<ConfigProblem>) {
     if let Value::Table(table) = &mut root.value {
         check_table(table, &Path::default(), problems);
     }
 }
 
-fn check_table(table: &mut Table, path: &Path, problems: &mut Vec<Problem>) {
+fn check_table(table: &mut TomlTable, path: &Path, problems: &mut Vec<ConfigProblem>) {
     for (name, node) in table {
         let path = path.key(name);
         match keys::find(&path.pattern()) {
             Some(key) => check_node(node, key, &path, problems),
             None => {
-                problems.push(Problem::new(&path, node.named.clone(), unknown(&path, &node.named)));
+                problems.push(ConfigProblem::new(
+                    &path,
+                    node.named.clone(),
+                    unknown(&path, &node.named),
+                ));
                 node.value = Value::Refused;
             }
         }
     }
 }
 
-fn check_node(node: &mut Node, key: &Key, path: &Path, problems: &mut Vec<Problem>) {
+fn check_node(node: &mut Node, key: &Key, path: &Path, problems: &mut Vec<ConfigProblem>) {
     give_type(node, key.kind, path, problems);
-    let refusal = match &mut node.value {
+    let invalid = match &mut node.value {
         Value::Refused => return,
         other if !key.kind.accepts(other) => wrong_type(key, other),
         Value::List(list) if key.kind == Kind::Tables && list.len() > TABLES_LIMIT => {
-            Refusal::new(format!("is there {} times", list.len()), "at most 1000 are accepted")
+            InvalidValue::new(format!("is there {} times", list.len()), "at most 1000 are accepted")
         }
         Value::List(list) if key.kind == Kind::Tables => {
             return check_tables(list, key, path, problems);
         }
         Value::List(list) => {
-            if check_texts(list, key, path, problems) == Verdict::Refused {
+            if check_texts(list, key, path, problems) == ListCheck::Refused {
                 node.value = Value::Refused;
             }
             return;
@@ -64,19 +68,19 @@ fn check_node(node: &mut Node, key: &Key, path: &Path, problems: &mut Vec<Proble
         Value::Table(table) => return check_table(table, path, problems),
         _ => return,
     };
-    refuse(node, path, refusal, problems);
+    refuse(node, path, invalid, problems);
 }
 
-fn give_type(node: &mut Node, kind: Kind, path: &Path, problems: &mut Vec<Problem>) {
+fn give_type(node: &mut Node, kind: Kind, path: &Path, problems: &mut Vec<ConfigProblem>) {
     if let Value::Untyped(text) = &mut node.value {
         match kind.typed(std::mem::take(text), &node.origin) {
             Ok(value) => node.value = value,
-            Err(refusal) => refuse(node, path, refusal, problems),
+            Err(invalid) => refuse(node, path, invalid, problems),
         }
     }
 }
 
-fn check_tables(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Problem>) {
+fn check_tables(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<ConfigProblem>) {
     for (index, node) in list.iter_mut().enumerate() {
         let path = path.index(index);
         give_type(node, Kind::Table, &path, problems);
@@ -84,14 +88,14 @@ fn check_tables(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Pr
             Value::Table(table) => check_table(table, &path, problems),
             Value::Refused => (),
             other => {
-                let refusal = wrong_type(key, other);
-                refuse(node, &path, refusal, problems);
+                let invalid = wrong_type(key, other);
+                refuse(node, &path, invalid, problems);
             }
         }
     }
 }
 
-fn check_named(table: &mut Table, key: &Key, path: &Path, problems: &mut Vec<Problem>) {
+fn check_named(table: &mut TomlTable, key: &Key, path: &Path, problems: &mut Vec<ConfigProblem>) {
     for (name, node) in table {
         let path = path.key(name);
         give_type(node, Kind::Table, &path, problems);
@@ -101,51 +105,56 @@ fn check_named(table: &mut Table, key: &Key, path: &Path, problems: &mut Vec<Pro
             other => {
                 let problem = format!("is {}", other.kind());
                 let remedy = format!("write [{}.NAME] above its keys", key.path);
-                refuse(node, &path, Refusal::new(problem, remedy), problems);
+                refuse(node, &path, InvalidValue::new(problem, remedy), problems);
             }
         }
     }
 }
 
 #[derive(PartialEq, Eq)]
-enum Verdict {
+enum ListCheck {
     Accepted,
     Refused,
 }
 
 /// Lists of values have texts in them.
-fn check_texts(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Problem>) -> Verdict {
-    let mut verdict = Verdict::Accepted;
+fn check_texts(
+    list: &mut [Node],
+    key: &Key,
+    path: &Path,
+    problems: &mut Vec<ConfigProblem>,
+) -> ListCheck {
+    let mut check = ListCheck::Accepted;
     for (index, node) in list.iter_mut().enumerate() {
         give_type(node, Kind::Secret, path, problems); // any kind of text
         if !matches!(node.value, Value::Text(_)) {
-            let refusal = wrong_type(key, &node.value);
-            refuse(node, &path.index(index), refusal, problems);
-            verdict = Verdict::Refused;
+            let invalid = wrong_type(key, &node.value);
+            refuse(node, &path.index(index), invalid, problems);
+            check = ListCheck::Refused;
         }
     }
-    verdict
+    check
 }
 
-fn check_headers(table: &mut Table, path: &Path, problems: &mut Vec<Problem>) {
+fn check_headers(table: &mut TomlTable, path: &Path, problems: &mut Vec<ConfigProblem>) {
     for (name, node) in table {
         let path = path.key(name);
         give_type(node, Kind::Secret, &path, problems);
         if !matches!(node.value, Value::Text(_) | Value::Refused) {
             let problem = format!("is {}", node.value.kind());
-            let refusal = Refusal::new(problem, "write text, env:NAME or file:PATH");
-            refuse(node, &path, refusal, problems);
+            let invalid = InvalidValue::new(problem, "write text, env:NAME or file:PATH");
+            refuse(node, &path, invalid, problems);
         }
     }
 }
 
-fn refuse(node: &mut Node, path: &Path, refusal: Refusal, problems: &mut Vec<Problem>) {
-    problems.push(Problem::new(path, node.origin.clone(), refusal));
+fn refuse(node: &mut Node, path: &Path, invalid: InvalidValue, problems: &mut Vec<ConfigProblem>) {
+    problems.push(ConfigProblem::new(path, node.origin.clone(), invalid));
     node.value = Value::Refused;
 }
 
 /// The value is not repeated: it may be a secret.
-fn wrong_type(key: &Key, value: &Value) -> Refusal {
+fn wrong_type(key: &Key, value: &Value) -> InvalidValue {
     let problem = format!("is {}", value.kind());
     let remedy = match (key.kind, value) {
         (Kind::Tables, _) => format!("write [[{}]] above its keys", key.path),
@@ -158,17 +167,17 @@ fn wrong_type(key: &Key, value: &Value) -> Refusal {
         }
         (kind, _) => format!("write {}", kind.expected()),
     };
-    Refusal::new(problem, remedy)
+    InvalidValue::new(problem, remedy)
 }
 
-fn unknown(path: &Path, named: &Origin) -> Refusal {
+fn unknown(path: &Path, named: &Origin) -> InvalidValue {
     let pattern = path.pattern();
     if let Some((_, remedy)) = ELSEWHERE.iter().find(|(key, _)| *key == pattern) {
-        return Refusal::new("is not a key of this version", *remedy);
+        return InvalidValue::new("is not a key of this version", *remedy);
     }
     let parent: Path = path.steps().iter().take(path.steps().len() - 1).cloned().collect();
     let Some(Step::Key(name)) = path.steps().last() else {
-        return Refusal::new("is no key", "leave it out");
+        return InvalidValue::new("is no key", "leave it out");
     };
     let siblings: Vec<_> = keys::within(&parent.pattern()).map(|key| key.name()).collect();
     let elsewhere = || keys::keys().iter().find(|key| key.name() == name).map(|key| key.path);
@@ -181,13 +190,13 @@ fn unknown(path: &Path, named: &Origin) -> Refusal {
     } else {
         format!("known here: {}", siblings.join(", "))
     };
-    Refusal::new("is no key that is known", remedy)
+    InvalidValue::new("is no key that is known", remedy)
 }
 
 /// A key the way it is written where the mistake is.
 fn written(path: &Path, named: &Origin) -> String {
     match (named, path.steps().last()) {
-        (Origin::Environment(_), _) => super::overlay::variable(path),
+        (Origin::Environment(_), _) => super::overrides::variable(path),
         (Origin::File { .. }, Some(Step::Key(name))) => name.clone(),
         _ => path.to_string(),
     }
@@ -196,11 +205,11 @@ fn written(path: &Path, named: &Origin) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::file;
+    use crate::config::toml_file;
 
     fn problems(text: &str) -> Vec<String> {
         let mut found = Vec::new();
-        let Ok(mut root) = file::parse(std::path::Path::new("b.toml"), text) else {
+        let Ok(mut root) = toml_file::parse(std::path::Path::new("b.toml"), text) else {
             panic!("no TOML: {text}")
         };
         check(&mut root, &mut found);

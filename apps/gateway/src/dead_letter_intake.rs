@@ -23,30 +23,30 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// What takes dead letters in, by queue.
 #[derive(Debug, Default)]
-pub(crate) struct Intakes(Mutex<BTreeMap<QueueName, (Outcomes, Running)>>);
+pub(crate) struct Intakes(Mutex<BTreeMap<QueueName, (Outcomes, IntakeTask)>>);
 
 /// Something that goes on in the background, and that finishes what it has begun when it is told to stop or dropped.
 #[derive(Debug)]
-struct Running {
+struct IntakeTask {
     shutdown: Shutdown,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl IntakeTask {
     async fn stopped(mut self) {
         self.shutdown.drain();
         let _ = (&mut self.task).await;
     }
 }
 
-impl Drop for Running {
+impl Drop for IntakeTask {
     fn drop(&mut self) {
         self.shutdown.drain();
     }
 }
 
 impl Intakes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, (Outcomes, Running)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, (Outcomes, IntakeTask)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Intakes {
     }
 }
 
-fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> Running {
+fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> IntakeTask {
     let intake = Intake {
         broker: Arc::new(broker),
         queue: queue.clone(),
@@ -96,5 +96,5 @@ fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> Ru
     };
     let shutdown = app.shutdown.child();
     let task = tokio::spawn(intake.run(shutdown.clone()));
-    Running { shutdown, task }
+    IntakeTask { shutdown, task }
 }

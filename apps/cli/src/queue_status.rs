@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::{
-    client::{Client, ClientError, Reply},
-    words,
+    client::{ApiClient, ApiReply, ClientError},
+    humanize,
 };
 
 /// A queue at one moment; what is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct Figures {
+pub(crate) struct QueueStatus {
     pub(crate) queue: String,
     pub(crate) ready: Option<u64>,
     pub(crate) delayed: Option<u64>,
@@ -22,12 +22,12 @@ pub(crate) struct Figures {
     /// Why the broker cannot tell, if it cannot.
     #[serde(default)]
     trouble: Option<String>,
-    pub(crate) route: Option<Route>,
+    pub(crate) route: Option<RouteStatus>,
 }
 
 /// The route that empties a queue.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct Route {
+pub(crate) struct RouteStatus {
     pub(crate) name: String,
     to: String,
     /// Why, if it is.
@@ -58,26 +58,26 @@ pub(crate) enum Condition {
 }
 
 /// Asks for all queues.
-pub(crate) async fn ask(client: &Client) -> Result<Reply, ClientError> {
+pub(crate) async fn fetch(client: &ApiClient) -> Result<ApiReply, ClientError> {
     client.get("/v1/queues").await
 }
 
-impl Figures {
+impl QueueStatus {
     /// The age of the oldest message that could be delivered.
     pub(crate) fn oldest_ready(&self) -> String {
-        words::oldest(self.ready, self.oldest_ready_seconds)
+        humanize::oldest(self.ready, self.oldest_ready_seconds)
     }
 
     /// The age of the oldest dead letter.
     pub(crate) fn oldest_dead(&self) -> String {
-        words::oldest(self.dead, self.oldest_dead_seconds)
+        humanize::oldest(self.dead, self.oldest_dead_seconds)
     }
 
     /// Messages completed each second.
     pub(crate) fn per_second(&self) -> String {
         match &self.route {
-            Some(route) => route.per_second.map_or(words::UNKNOWN.to_owned(), words::rate),
-            None => words::NONE.to_owned(),
+            Some(route) => route.per_second.map_or(humanize::UNKNOWN.to_owned(), humanize::rate),
+            None => humanize::NONE.to_owned(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Figures {
     pub(crate) fn leads_to(&self) -> String {
         self.route
             .as_ref()
-            .map_or(words::NONE.to_owned(), |route| format!("{} → {}", route.name, route.to))
+            .map_or(humanize::NONE.to_owned(), |route| format!("{} → {}", route.name, route.to))
     }
 
     /// What the route is doing, in words. Before all else, that its broker cannot be worked with.
@@ -101,7 +101,7 @@ impl Figures {
     }
 }
 
-impl Route {
+impl RouteStatus {
     /// Whether it was told to take no messages.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.is_some()
@@ -115,14 +115,14 @@ impl Route {
             (None, Some("closed")) => (Condition::Fine, "running".to_owned()),
             (None, Some("open")) => (Condition::Down, self.breaker_in_words("open")),
             (None, Some(other)) => (Condition::HeldBack, self.breaker_in_words(other)),
-            (None, None) => (Condition::Fine, words::UNKNOWN.to_owned()),
+            (None, None) => (Condition::Fine, humanize::UNKNOWN.to_owned()),
         }
     }
 
     /// `breaker open (http.503) for 2 m, next probe in 8 s`
     fn breaker_in_words(&self, state: &str) -> String {
         let age =
-            |seconds: f64| words::age(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+            |seconds: f64| humanize::age(Duration::try_from_secs_f64(seconds).unwrap_or_default());
         let code = self.breaker_code.as_ref().map(|code| format!(" ({code})"));
         let open = self.breaker_open_seconds.map(|seconds| format!(" for {}", age(seconds)));
         let probe = match self.breaker_next_probe_seconds {
@@ -141,9 +141,9 @@ mod tests {
 
     #[track_caller]
     fn check(route: Value, condition: Condition, state: &str) {
-        let figures: Figures =
+        let status: QueueStatus =
             serde_json::from_value(json!({ "queue": "q", "route": route })).unwrap();
-        assert_eq!(figures.state(), (condition, state.to_owned()));
+        assert_eq!(status.state(), (condition, state.to_owned()));
     }
 
     fn route(paused: Value, breaker: Value) -> Value {
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_not_known() {
-        let figures: Figures = serde_json::from_value(json!({ "queue": "q" })).unwrap();
-        let ages = [figures.oldest_ready(), figures.oldest_dead()];
-        assert_eq!((figures.ready, ages), (None, ["?".to_owned(), "?".to_owned()]));
-        assert_eq!((figures.per_second().as_str(), figures.leads_to().as_str()), ("–", "–"));
+        let status: QueueStatus = serde_json::from_value(json!({ "queue": "q" })).unwrap();
+        let ages = [status.oldest_ready(), status.oldest_dead()];
+        assert_eq!((status.ready, ages), (None, ["?".to_owned(), "?".to_owned()]));
+        assert_eq!((status.per_second().as_str(), status.leads_to().as_str()), ("–", "–"));
     }
 }

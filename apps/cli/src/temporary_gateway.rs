@@ -11,16 +11,16 @@ use bezoar_gateway::{
 };
 use tempfile::TempDir;
 
-use crate::client::{Client, Connection};
+use crate::client::{ApiClient, Connection};
 
 /// A gateway that takes nothing from the user's files and environment, and leaves nothing behind.
 #[derive(Debug)]
-pub(crate) struct Sandbox {
+pub(crate) struct TemporaryGateway {
     gateway: Gateway,
     folder: TempDir,
 }
 
-impl Sandbox {
+impl TemporaryGateway {
     /// Starts one that listens on `listen`; the rest of its configuration is `toml`.
     pub(crate) async fn start(listen: SocketAddr, toml: String) -> Result<Self> {
         let folder = tempfile::Builder::new()
@@ -53,7 +53,7 @@ impl Sandbox {
     }
 
     /// A client like any other.
-    pub(crate) fn client(&self) -> Result<Client> {
+    pub(crate) fn client(&self) -> Result<ApiClient> {
         let token = token::read(&self.token_file()).context("cannot read the gateway's token")?;
         Connection::new(self.url(), token.into()).client()
     }

@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 const LIMIT_BYTES: u64 = 512 * 1024 * 1024;
 
 /// Where bodies come from. It may hold one, and so cannot be printed.
-pub(super) enum Source {
+pub(super) enum BodySource {
     File(PathBuf),
     /// Named with `-`.
     Stdin,
@@ -22,7 +22,7 @@ pub(super) enum Source {
     Text(SecretString),
 }
 
-impl Source {
+impl BodySource {
     /// What was asked for; nobody is asked to type a body.
     pub(super) fn choose(
         file: Option<PathBuf>,

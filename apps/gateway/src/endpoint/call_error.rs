@@ -8,16 +8,16 @@ use bezoar::{Code, Detail, Failure, FailureKind};
 ///
 /// Shown it is fixed words only: never a URL, a header or a byte of what was sent or received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// What sort of trouble.
-    pub kind: TroubleKind,
+pub struct CallError {
+    /// What sort of error.
+    pub kind: CallErrorKind,
     /// What the system said.
     pub detail: Detail,
 }
 
 /// What stands between us and a whole reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TroubleKind {
+pub enum CallErrorKind {
     /// The address may not be dialled.
     Denied,
     /// The name has no address.
@@ -44,7 +44,7 @@ pub enum TroubleKind {
     Truncated,
 }
 
-impl TroubleKind {
+impl CallErrorKind {
     /// The safe word.
     pub const fn code(self) -> Code {
         match self {
@@ -81,30 +81,30 @@ impl TroubleKind {
     }
 }
 
-impl Trouble {
-    pub(super) fn new(kind: TroubleKind, error: &(dyn Error + 'static)) -> Self {
+impl CallError {
+    pub(super) fn new(kind: CallErrorKind, error: &(dyn Error + 'static)) -> Self {
         let texts: Vec<_> = sources(error).map(ToString::to_string).collect();
         Self { kind, detail: Detail::truncated(texts.join(": ")) }
     }
 
-    pub(super) fn plain(kind: TroubleKind) -> Self {
+    pub(super) fn plain(kind: CallErrorKind) -> Self {
         Self { kind, detail: Detail::truncated(kind.words().to_owned()) }
     }
 
-    /// Trouble while connecting, by what the system says.
+    /// CallError while connecting, by what the system says.
     pub(super) fn connecting(error: &io::Error) -> Self {
         let kind = match error.kind() {
-            io::ErrorKind::ConnectionRefused => TroubleKind::Refused,
-            io::ErrorKind::TimedOut => TroubleKind::ConnectTimeout,
+            io::ErrorKind::ConnectionRefused => CallErrorKind::Refused,
+            io::ErrorKind::TimedOut => CallErrorKind::ConnectTimeout,
             io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::AddrNotAvailable => TroubleKind::Unreachable,
-            _ => TroubleKind::Connect,
+            | io::ErrorKind::AddrNotAvailable => CallErrorKind::Unreachable,
+            _ => CallErrorKind::Connect,
         };
         Self::new(kind, error)
     }
 
-    /// Trouble up to the head of the reply. The client wraps what our own connector said in an error of
+    /// CallError up to the head of the reply. The client wraps what our own connector said in an error of
     /// its own, so that it has to be looked for.
     pub(super) fn requesting(error: &hyper_util::client::legacy::Error) -> Self {
         if let Some(ours) = sources(error).find_map(|source| source.downcast_ref::<Self>()) {
@@ -112,23 +112,25 @@ impl Trouble {
         }
         let hyper = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
         let kind = match hyper {
-            Some(error) if error.is_parse_too_large() => TroubleKind::TooLarge,
-            Some(error) if error.is_parse() => TroubleKind::Malformed,
-            None if error.is_connect() => TroubleKind::Connect,
-            _ => TroubleKind::Reset,
+            Some(error) if error.is_parse_too_large() => CallErrorKind::TooLarge,
+            Some(error) if error.is_parse() => CallErrorKind::Malformed,
+            None if error.is_connect() => CallErrorKind::Connect,
+            _ => CallErrorKind::Reset,
         };
         Self::new(kind, error)
     }
 
-    /// Trouble within the body of the reply.
+    /// CallError within the body of the reply.
     pub(super) fn reading(error: &hyper::Error) -> Self {
         let io = sources(error).find_map(|source| source.downcast_ref::<io::Error>());
         let kind = match io.map(io::Error::kind) {
             Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => {
-                TroubleKind::Malformed
+                CallErrorKind::Malformed
             }
-            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => TroubleKind::Reset,
-            _ => TroubleKind::Truncated,
+            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+                CallErrorKind::Reset
+            }
+            _ => CallErrorKind::Truncated,
         };
         Self::new(kind, error)
     }
@@ -151,10 +153,10 @@ fn sources<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.words())
     }
 }
 
-impl Error for Trouble {}
+impl Error for CallError {}

@@ -8,22 +8,22 @@ use rustls::{
 };
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
-use super::{Trouble, TroubleKind};
+use super::{CallError, CallErrorKind};
 
 /// Whom to trust. What the system trusts is read when it is first asked for: that takes a while, and a gateway
 /// whose endpoints are all its neighbours never asks.
 #[derive(Debug, Clone)]
-pub(super) struct Trust(Arc<OnceCell<Arc<ClientConfig>>>);
+pub(super) struct TlsTrust(Arc<OnceCell<Arc<ClientConfig>>>);
 
-impl Trust {
+impl TlsTrust {
     pub(super) fn new(config: Option<Arc<ClientConfig>>) -> Self {
         Self(Arc::new(OnceCell::new_with(config)))
     }
 
-    pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, Trouble> {
+    pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, CallError> {
         let read = || async { spawn_blocking(system).await.map(Arc::new) };
         let config = self.0.get_or_try_init(read).await;
-        config.cloned().map_err(|stopped| Trouble::new(TroubleKind::Tls, &stopped))
+        config.cloned().map_err(|stopped| CallError::new(CallErrorKind::Tls, &stopped))
     }
 }
 

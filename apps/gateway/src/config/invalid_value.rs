@@ -3,21 +3,21 @@
 /// Why a value is not taken, and what would be. Fit to follow the name of what was set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {remedy}")]
-pub struct Refusal {
+pub struct InvalidValue {
     /// What is wrong: `is "30", which has no unit`.
     pub problem: String,
     /// What to do: `write "30s"`.
     pub remedy: String,
 }
 
-impl Refusal {
+impl InvalidValue {
     /// Says what is wrong and what to do.
     pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: remedy.into() }
     }
 
     /// `text` is no `what`.
-    pub(crate) fn no(what: &str, text: &str, remedy: impl Into<String>) -> Self {
+    pub(crate) fn not_a(what: &str, text: &str, remedy: impl Into<String>) -> Self {
         Self::new(format!("is {}, which is no {what}", quoted(text)), remedy)
     }
 }

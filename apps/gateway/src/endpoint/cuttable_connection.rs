@@ -25,10 +25,10 @@ use tokio::net::TcpStream;
 
 /// Cuts a connection. Clones cut the same one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Switch(Arc<State>);
+pub(super) struct ConnectionSwitch(Arc<SwitchState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SwitchState {
     cut: AtomicBool,
     /// Whether bytes are waiting that the other side does not take.
     stuck: AtomicBool,
@@ -37,7 +37,7 @@ struct State {
     task: AtomicWaker,
 }
 
-impl Switch {
+impl ConnectionSwitch {
     fn cut(&self) {
         self.0.cut.store(true, Ordering::Release);
         self.0.task.wake();
@@ -50,9 +50,9 @@ impl Switch {
 
 /// Cuts the connection of a request when it is dropped, unless that went well.
 #[derive(Debug)]
-pub(super) struct Hold(Option<CaptureConnection>);
+pub(super) struct ConnectionGuard(Option<CaptureConnection>);
 
-impl Hold {
+impl ConnectionGuard {
     pub(super) fn new(connection: CaptureConnection) -> Self {
         Self(Some(connection))
     }
@@ -63,12 +63,12 @@ impl Hold {
         Some(switch.0.requests.fetch_add(1, Ordering::AcqRel).saturating_add(1))
     }
 
-    fn switch(&self) -> Option<Switch> {
+    fn switch(&self) -> Option<ConnectionSwitch> {
         let mut extras = http::Extensions::new();
         if let Some(connected) = self.0.as_ref()?.connection_metadata().as_ref() {
             connected.get_extras(&mut extras);
         }
-        extras.remove::<Switch>()
+        extras.remove::<ConnectionSwitch>()
     }
 
     /// Leaves the connection to the next request.
@@ -77,7 +77,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if let Some(switch) = self.switch() {
             switch.cut();
@@ -87,14 +87,14 @@ impl Drop for Hold {
 
 /// A connection with a switch.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct CuttableConnection {
     stream: TokioIo<TcpStream>,
-    switch: Switch,
+    switch: ConnectionSwitch,
 }
 
-impl Wire {
+impl CuttableConnection {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream: TokioIo::new(stream), switch: Switch::default() }
+        Self { stream: TokioIo::new(stream), switch: ConnectionSwitch::default() }
     }
 
     /// An error once it was cut; until then the task will hear of it.
@@ -114,7 +114,7 @@ impl Wire {
     }
 }
 
-impl Read for Wire {
+impl Read for CuttableConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for CuttableConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -159,7 +159,7 @@ impl Write for Wire {
     }
 }
 
-impl Connection for Wire {
+impl Connection for CuttableConnection {
     fn connected(&self) -> Connected {
         Connected::new().extra(self.switch.clone())
     }

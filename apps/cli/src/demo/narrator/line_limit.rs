@@ -7,13 +7,13 @@ use std::{
 
 /// So many in each second.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct LineLimit {
     each_second: u64,
     /// The second, and how many were taken in it.
     taken: AtomicU64,
 }
 
-impl Budget {
+impl LineLimit {
     pub(super) fn new(each_second: u64) -> Self {
         Self { each_second, taken: AtomicU64::new(0) }
     }

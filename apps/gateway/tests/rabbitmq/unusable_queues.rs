@@ -40,7 +40,7 @@ async fn nothing_is_consumed_before_it_could_be_set_aside() {
     let row = lab.until(&client.name(), |row| row["route"]["trouble"].is_string()).await;
     assert!(row["route"]["trouble"].as_str().unwrap().contains("provision"), "{row}");
     let only = bezoar::QueueName::new(client.name()).unwrap();
-    bezoar_gateway::doctor::provision(&lab.config(&text), Some(&only)).await.unwrap();
+    bezoar_gateway::broker_topology::provision(&lab.config(&text), Some(&only)).await.unwrap();
     client.send("m-1", "hello").await;
     endpoint.requests(1).await;
     lab.until(&client.name(), |row| row["route"]["trouble"].is_null()).await;
@@ -59,7 +59,7 @@ async fn a_queue_that_is_deleted_under_its_route_is_said_to_be_gone_and_worked_o
     let row = lab.until(&client.name(), |row| row["route"]["trouble"].is_string()).await;
     assert!(row["route"]["trouble"].as_str().unwrap().contains("no queue"), "{row}");
     let text = client.config(endpoint.port, "");
-    bezoar_gateway::doctor::provision(&lab.config(&text), None).await.unwrap();
+    bezoar_gateway::broker_topology::provision(&lab.config(&text), None).await.unwrap();
     client.send("m-2", "after").await;
     assert_eq!(endpoint.requests(2).await[1].1, "after");
     lab.gateway.stop().await;
@@ -74,7 +74,8 @@ async fn a_queue_of_another_kind_is_a_finding_with_what_to_do() {
     client.channel.queue_declare(queue, durable, FieldTable::default()).await.unwrap();
     let text = client.config(endpoint.port, "");
     let lab = Lab::start(&text).await;
-    let examined = bezoar_gateway::doctor::examine(&lab.config(&text)).await.unwrap().remove(0);
+    let examined =
+        bezoar_gateway::broker_topology::check(&lab.config(&text)).await.unwrap().remove(0);
     let findings = examined.outcome.unwrap();
     let told: Vec<_> = findings.iter().map(|it| format!("{}; {}", it.problem, it.remedy)).collect();
     assert!(told.iter().any(|it| it.contains("x-dead-letter-exchange")), "{told:#?}");

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
-use super::{Trouble, TroubleKind};
+use super::{CallError, CallErrorKind};
 
 /// How many lookups of one name run at a time.
 const AT_A_TIME: usize = 4;
@@ -25,7 +25,7 @@ impl Lookups {
         &self,
         host: &str,
         port: u16,
-    ) -> Result<Vec<SocketAddr>, Trouble> {
+    ) -> Result<Vec<SocketAddr>, CallError> {
         // Held until the thread is done, even if nobody waits for it any more.
         let turn = self.turns(host).acquire_owned().await.expect("never closed");
         let name = (host.to_owned(), port);
@@ -34,8 +34,8 @@ impl Lookups {
             name.to_socket_addrs().map(Iterator::collect)
         });
         match looking.await {
-            Ok(found) => found.map_err(|error| Trouble::new(TroubleKind::Dns, &error)),
-            Err(stopped) => Err(Trouble::new(TroubleKind::Dns, &stopped)),
+            Ok(found) => found.map_err(|error| CallError::new(CallErrorKind::Dns, &error)),
+            Err(stopped) => Err(CallError::new(CallErrorKind::Dns, &stopped)),
         }
     }
 

@@ -9,22 +9,22 @@ use anyhow::{Error, Result, anyhow, bail};
 use serde_json::json;
 
 use super::{
-    delivered::{Delivered, Outcome},
-    failures::Failures,
-    lines::Lines,
-    progress::Progress,
+    batch_outcome::{BatchOutcome, LineOutcome},
+    failed_lines::FailedLines,
+    lines::LineBatch,
+    progress::SendProgress,
 };
 use crate::{
+    humanize::{count, duration, plural, rate},
     output,
-    words::{count, duration, plural, rate},
 };
 
 /// Counts, prints ids as they come, and tells how it ended.
-pub(super) struct Tally {
-    progress: Progress,
+pub(super) struct SendSummary {
+    progress: SendProgress,
     format: Format,
     accepted: u64,
-    failures: Failures,
+    failures: FailedLines,
     /// The last line that was taken on, from 1.
     last: u64,
     has_ended: bool,
@@ -42,20 +42,20 @@ enum Format {
     Nothing,
 }
 
-impl Tally {
-    pub(super) fn new(progress: Progress, json: bool) -> Self {
+impl SendSummary {
+    pub(super) fn new(progress: SendProgress, json: bool) -> Self {
         let format = match (json, io::stdout().is_terminal()) {
             (true, _) => Format::Json,
             (false, false) => Format::Ids,
             (false, true) => Format::Nothing,
         };
-        let failures = Failures::default();
+        let failures = FailedLines::default();
         let (accepted, last, has_ended, is_interrupted) = (0, 0, false, false);
         Self { progress, format, accepted, failures, last, has_ended, is_interrupted, stop: None }
     }
 
     /// These lines are now on their way.
-    pub(super) fn started(&mut self, lines: &Lines) {
+    pub(super) fn started(&mut self, lines: &LineBatch) {
         self.last = self.last.max(lines.last());
     }
 
@@ -91,21 +91,21 @@ impl Tally {
     }
 
     /// Takes note of what became of a batch.
-    pub(super) fn record(&mut self, delivered: Delivered) -> Result<()> {
-        for outcome in &delivered.outcomes {
+    pub(super) fn record(&mut self, outcome: BatchOutcome) -> Result<()> {
+        for outcome in &outcome.outcomes {
             match &outcome.result {
                 Ok(()) => self.accepted += 1,
-                Err(refusal) => self.failures.add(outcome.number, &refusal.detail),
+                Err(error) => self.failures.add(outcome.number, &error.detail),
             }
         }
-        if let Some(why) = delivered.stop {
+        if let Some(why) = outcome.stop {
             self.stop(why);
         }
-        self.progress.advance(delivered.bytes, self.accepted);
-        self.print(&delivered.outcomes)
+        self.progress.advance(outcome.bytes, self.accepted);
+        self.print(&outcome.outcomes)
     }
 
-    fn print(&mut self, outcomes: &[Outcome]) -> Result<()> {
+    fn print(&mut self, outcomes: &[LineOutcome]) -> Result<()> {
         let text: String = match self.format {
             Format::Json => outcomes.iter().map(as_json).collect(),
             Format::Ids => outcomes.iter().filter_map(as_id).collect(),
@@ -145,16 +145,16 @@ fn summary(accepted: u64, elapsed: Duration) -> String {
     }
 }
 
-fn as_json(outcome: &Outcome) -> String {
+fn as_json(outcome: &LineOutcome) -> String {
     let id = outcome.id.as_ref().map(|id| id.as_str());
     let line = match &outcome.result {
         Ok(()) => json!({ "line": outcome.number, "id": id }),
-        Err(refusal) => json!({ "line": outcome.number, "id": id, "error": refusal }),
+        Err(error) => json!({ "line": outcome.number, "id": id, "error": error }),
     };
     format!("{line}\n")
 }
 
-fn as_id(outcome: &Outcome) -> Option<String> {
+fn as_id(outcome: &LineOutcome) -> Option<String> {
     outcome.result.as_ref().ok()?;
     Some(format!("{}\n", outcome.id.as_ref()?))
 }

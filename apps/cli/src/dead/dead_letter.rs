@@ -2,18 +2,18 @@
 
 use serde::Deserialize;
 
-use crate::words;
+use crate::humanize;
 
 /// What is known at a glance.
 #[derive(Debug, Deserialize)]
-pub(super) struct Summary {
+pub(super) struct DeadLetterSummary {
     pub(super) id: i64,
     pub(super) queue: String,
     pub(super) message_id: String,
     pub(super) r#type: String,
     pub(super) correlation_id: Option<String>,
     pub(super) reason: String,
-    pub(super) error: Option<Error>,
+    pub(super) error: Option<LastError>,
     pub(super) attempts: Option<u64>,
     pub(super) replayed: Option<u64>,
     pub(super) body_bytes: Option<u64>,
@@ -25,10 +25,10 @@ pub(super) struct Summary {
     pub(super) edited_from: Option<i64>,
 }
 
-impl Summary {
+impl DeadLetterSummary {
     /// `open`, `taken by 7`
     pub(super) fn state(&self) -> String {
-        let state = self.state.as_deref().unwrap_or(words::UNKNOWN);
+        let state = self.state.as_deref().unwrap_or(humanize::UNKNOWN);
         match self.operation {
             Some(operation) => format!("{state} by {operation}"),
             None => state.to_owned(),
@@ -38,16 +38,16 @@ impl Summary {
 
 /// What the last attempt met with.
 #[derive(Debug, Deserialize)]
-pub(super) struct Error {
+pub(super) struct LastError {
     pub(super) kind: String,
     pub(super) code: String,
 }
 
 /// All that may be known without looking at the body.
 #[derive(Debug, Deserialize)]
-pub(super) struct Letter {
+pub(super) struct DeadLetterDetails {
     #[serde(flatten)]
-    pub(super) summary: Summary,
+    pub(super) summary: DeadLetterSummary,
     pub(super) reason_code: Option<String>,
     pub(super) time: Option<String>,
     pub(super) content_type: Option<String>,
@@ -56,11 +56,11 @@ pub(super) struct Letter {
     pub(super) released: Option<u64>,
     /// Failures that used up no retry.
     #[serde(default)]
-    pub(super) uncounted: Option<Uncounted>,
+    pub(super) uncounted: Option<UncountedFailures>,
     #[serde(default)]
     pub(super) history: Vec<FailedTry>,
     #[serde(default)]
-    pub(super) headers: Vec<Header>,
+    pub(super) headers: Vec<HeaderSize>,
     /// Its edited versions, and the one that it was made from.
     #[serde(default)]
     pub(super) lineage: Vec<i64>,
@@ -71,7 +71,7 @@ pub(super) struct Letter {
 
 /// Failures that used up no retry, in one summary.
 #[derive(Debug, Deserialize)]
-pub(super) struct Uncounted {
+pub(super) struct UncountedFailures {
     pub(super) count: u64,
     pub(super) suspected: u64,
     pub(super) first: String,
@@ -94,7 +94,7 @@ pub(super) struct FailedTry {
 
 /// A header without its value.
 #[derive(Debug, Deserialize)]
-pub(super) struct Header {
+pub(super) struct HeaderSize {
     pub(super) name: String,
     pub(super) bytes: u64,
 }

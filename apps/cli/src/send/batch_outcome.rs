@@ -1,0 +1,114 @@
+//! What became of a batch.
+
+use anyhow::Error;
+use bezoar::MessageId;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::lines::LineBatch;
+use crate::client::ClientError;
+
+/// Codes of lines that may be accepted a little later.
+const PASSING: [&str; 6] = [
+    "busy",
+    "throttled",
+    "outcome-unknown",
+    "store-unavailable",
+    "broker-unavailable",
+    "store-full",
+];
+
+/// Why a line was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LineError {
+    pub(super) code: String,
+    pub(super) detail: String,
+}
+
+/// What became of a line.
+#[derive(Debug)]
+pub(super) struct LineOutcome {
+    pub(super) number: u64,
+    /// None if the line was never made into a message.
+    pub(super) id: Option<MessageId>,
+    pub(super) result: Result<(), LineError>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct BatchOutcome {
+    /// In the order of the lines.
+    pub(super) outcomes: Vec<LineOutcome>,
+    /// How much of the input it took.
+    pub(super) bytes: u64,
+    /// Why it makes no sense to send more.
+    pub(super) stop: Option<Error>,
+}
+
+/// A line with the id that it keeps, however often it is sent.
+pub(super) struct PendingLine {
+    pub(super) number: u64,
+    pub(super) id: MessageId,
+    pub(super) body: Bytes,
+}
+
+impl BatchOutcome {
+    pub(super) fn too_long(lines: &LineBatch) -> Self {
+        let error =
+            LineError::new("too-large", "the line is too long; send it as a file of its own");
+        let outcome =
+            |number: &u64| LineOutcome { number: *number, id: None, result: Err(error.clone()) };
+        let outcomes = lines.too_long.iter().map(outcome).collect();
+        Self { outcomes, bytes: lines.bytes, stop: None }
+    }
+
+    /// Records what is settled, and returns what should be sent again.
+    pub(super) fn sort(
+        &mut self,
+        part: Vec<PendingLine>,
+        results: Vec<Result<(), LineError>>,
+    ) -> Vec<(PendingLine, LineError)> {
+        let unanswered =
+            Err(LineError::new("outcome-unknown", "the gateway did not say what became of it"));
+        let mut again = Vec::new();
+        for (item, result) in
+            part.into_iter().zip(results.into_iter().chain(std::iter::repeat(unanswered)))
+        {
+            match result {
+                Err(error) if PASSING.contains(&error.code.as_str()) => again.push((item, error)),
+                result => self.record(item, result),
+            }
+        }
+        again
+    }
+
+    pub(super) fn give_up(&mut self, part: Vec<PendingLine>, error: ClientError) {
+        let line_error = match error.is_open() {
+            true => {
+                LineError::new("outcome-unknown", &format!("{error}; it may have been accepted"))
+            }
+            false => LineError::new("not-accepted", &error.to_string()),
+        };
+        self.refuse(part.into_iter().map(|item| (item, line_error.clone())));
+        self.stop = Some(error.into());
+    }
+
+    pub(super) fn not_sent(&mut self, parts: Vec<Vec<PendingLine>>) {
+        let error = LineError::new("not-sent", "not sent, because what was sent before it failed");
+        self.refuse(parts.into_iter().flatten().map(|item| (item, error.clone())));
+    }
+
+    pub(super) fn refuse(&mut self, items: impl IntoIterator<Item = (PendingLine, LineError)>) {
+        items.into_iter().for_each(|(item, error)| self.record(item, Err(error)));
+    }
+
+    fn record(&mut self, item: PendingLine, result: Result<(), LineError>) {
+        self.outcomes.push(LineOutcome { number: item.number, id: Some(item.id), result });
+    }
+}
+
+impl LineError {
+    fn new(code: &str, detail: &str) -> Self {
+        Self { code: code.to_owned(), detail: detail.to_owned() }
+    }
+}

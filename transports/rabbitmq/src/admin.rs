@@ -6,7 +6,9 @@ use bezoar_core::{
     QueueAdmin, QueueName, TransportError,
 };
 
-use crate::{RabbitTransport, error::error, feed::RabbitFeed, topology};
+use crate::{
+    RabbitTransport, dead_letters::dead_letter_feed::RabbitDeadLetterFeed, error::error, topology,
+};
 
 #[async_trait]
 impl QueueAdmin for RabbitTransport {
@@ -15,7 +17,7 @@ impl QueueAdmin for RabbitTransport {
     }
 
     async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
-        self.examine(queue).await
+        self.check_topology(queue).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
@@ -26,17 +28,17 @@ impl QueueAdmin for RabbitTransport {
             ));
         };
         let names = management.queues("queues").await?;
-        let names = names.iter().filter(|name| !topology::is_inner(name));
+        let names = names.iter().filter(|name| !topology::is_internal(name));
         let mut names: Vec<_> = names.filter_map(|name| QueueName::new(name).ok()).collect();
         names.sort();
         Ok(names)
     }
 
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
-        let ready = self.inner.look(queue, queue.as_str(), "depth").await?;
-        let dead = self.look_beside(queue, topology::dead_queue(queue)).await?;
-        let quarantined = self.look_beside(queue, topology::quarantine_queue(queue)).await?;
-        let ready = Some(ready + quarantined.unwrap_or(0) + self.inner.waiting_here(queue));
+        let ready = self.inner.ready_count(queue, queue.as_str(), "depth").await?;
+        let dead = self.companion_count(queue, topology::dead_queue(queue)).await?;
+        let quarantined = self.companion_count(queue, topology::quarantine_queue(queue)).await?;
+        let ready = Some(ready + quarantined.unwrap_or(0) + self.inner.prefetched_count(queue));
         Ok(Depth { ready, dead, ..Depth::default() })
     }
 
@@ -68,20 +70,20 @@ impl QueueAdmin for RabbitTransport {
         &self,
         queue: &QueueName,
     ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
-        let feed = RabbitFeed::open(self.inner.clone(), queue.clone()).await?;
+        let feed = RabbitDeadLetterFeed::open(self.inner.clone(), queue.clone()).await?;
         Ok(Some(Box::new(feed)))
     }
 }
 
 impl RabbitTransport {
     /// How many messages a queue beside `queue` has, if it is there.
-    async fn look_beside(
+    async fn companion_count(
         &self,
         queue: &QueueName,
-        beside: Result<String, Invalid>,
+        companion: Result<String, Invalid>,
     ) -> Result<Option<u64>, TransportError> {
-        let Ok(beside) = beside else { return Ok(None) };
-        match self.inner.look(queue, &beside, "depth").await {
+        let Ok(companion) = companion else { return Ok(None) };
+        match self.inner.ready_count(queue, &companion, "depth").await {
             Ok(count) => Ok(Some(count)),
             Err(failed) if matches!(failed.kind, ErrorKind::QueueNotFound(_)) => Ok(None),
             Err(failed) => Err(failed),

@@ -16,11 +16,11 @@ pub(crate) fn error(kind: ErrorKind, operation: &'static str) -> TransportError 
     TransportError::new(kind, TRANSPORT, operation)
 }
 
-pub(crate) fn no_queue(queue: &QueueName, operation: &'static str) -> TransportError {
+pub(crate) fn queue_not_found(queue: &QueueName, operation: &'static str) -> TransportError {
     error(ErrorKind::QueueNotFound(queue.clone()), operation)
 }
 
-pub(crate) fn late(operation: &'static str, what: &'static str) -> TransportError {
+pub(crate) fn unavailable(operation: &'static str, what: &'static str) -> TransportError {
     error(ErrorKind::Unavailable, operation).with_source(what)
 }
 
@@ -31,7 +31,7 @@ pub(crate) const AWAY_PAUSE: Duration = Duration::from_millis(100);
 /// recovered from takes a missing queue for a passing trouble.
 pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> TransportError {
     let (kind, remedy) = match source.kind() {
-        _ if is_away(source) => (
+        _ if is_queue_down(source) => (
             ErrorKind::Throttled { retry_after: Some(AWAY_PAUSE) },
             "the queue is being made just now, or its node is away",
         ),
@@ -119,47 +119,51 @@ pub(crate) fn while_connecting(
 pub(crate) fn is_not_found(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
-        && !is_away(source)
+        && !is_queue_down(source)
 }
 
 /// Whether the user lacks a permission.
-pub(crate) fn is_refused(source: &lapin::Error) -> bool {
+pub(crate) fn is_access_refused(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)))
 }
 
 /// Whether the broker knows a queue that does not answer: a queue is there a moment before it works.
-fn is_away(source: &lapin::Error) -> bool {
+fn is_queue_down(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND))
             && amqp.get_message().as_str().contains("down or inaccessible"))
 }
 
 /// Whether the broker says that somebody else consumes alone.
-pub(crate) fn is_taken(source: &lapin::Error) -> bool {
-    is_refused(source)
+pub(crate) fn is_exclusively_consumed(source: &lapin::Error) -> bool {
+    is_access_refused(source)
         && matches!(source.kind(), Lapin::ProtocolError(amqp)
             if amqp.get_message().as_str().contains("exclusive"))
 }
 
 /// Whether a new channel fails with what ended an earlier one: lapin numbers channels anew after 2,047, and
 /// keeps the error with the number.
-pub(crate) fn is_stale(source: &lapin::Error) -> bool {
+pub(crate) fn is_stale_channel_error(source: &lapin::Error) -> bool {
     source.is_amqp_soft_error()
 }
 
 /// Whether a connection has no channel left.
-pub(crate) fn is_exhausted(source: &lapin::Error) -> bool {
+pub(crate) fn is_out_of_channels(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ChannelsLimitReached)
 }
 
 /// A trouble with one queue, which may be that it is not there.
-pub(crate) fn of_queue(
+pub(crate) fn for_queue(
     source: &lapin::Error,
     queue: &QueueName,
     operation: &'static str,
 ) -> TransportError {
-    if is_not_found(source) { no_queue(queue, operation) } else { from_lapin(source, operation) }
+    if is_not_found(source) {
+        queue_not_found(queue, operation)
+    } else {
+        from_lapin(source, operation)
+    }
 }
 
 /// The trouble with a message that lapin cannot read. It ends the connection, each time that it is sent.

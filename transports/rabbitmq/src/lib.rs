@@ -5,17 +5,15 @@
 //!
 //! | where | what |
 //! | --- | --- |
-//! | `topology.rs`, `delay.rs` | which exchanges, queues and bindings there are; how a delay finds its way (pure) |
-//! | `wire.rs`, `wire/` | a message as properties and headers, and back (pure) |
-//! | `options.rs`, `address.rs`, `tls.rs` | where the broker is, and how it is used |
-//! | `link.rs`, `quiet.rs`, `publisher.rs` | a connection that comes back, and logs nothing; publishing with confirms |
-//! | `subscription.rs`, `lane.rs`, `settle.rs` | receiving, pausing, settling |
-//! | `consumer.rs`, `quarantine.rs` | the consumers of a queue and its quarantine; which messages are suspects |
-//! | `line.rs`, `leases.rs` | a channel; what is held on it (pure) |
-//! | `ready.rs` | what is made sure of before consuming |
-//! | `dead.rs`, `look.rs`, `feed.rs`, `give_back.rs` | dead letters: on the broker, taken elsewhere, sent back |
-//! | `admin.rs`, `provision.rs`, `management.rs` | the operator's side; creating; the HTTP API |
-//! | `doctor.rs`, `findings.rs`, `routes.rs` | what is wrong with a queue: looking, judging, where bindings lead (pure) |
+//! | `options.rs`, `connection/` | the broker's address, TLS, and connecting again after a loss |
+//! | `topology/` | exchanges, queues and bindings; the delay topology; creating them; what must exist before consuming |
+//! | `publishing/` | publishing with confirms |
+//! | `consuming/` | subscriptions and their consumers, leases, settling, quarantine |
+//! | `dead_letters/` | the dead-letter feed, and replay |
+//! | `check/` | `validate`: what is wrong with a queue, its topology and its broker |
+//! | `wire/` | a message as AMQP properties and headers, and back (pure) |
+//! | `transport.rs`, `admin.rs` | the two contracts, implemented with the above |
+//! | `management.rs`, `error.rs` | the management HTTP API; lapin's errors as ours |
 //!
 //! # What to know
 //!
@@ -51,37 +49,20 @@
 //! # Ok(()) }
 //! ```
 
-mod address;
 mod admin;
-mod consumer;
-mod dead;
-mod delay;
-mod doctor;
+mod check;
+mod connection;
+mod consuming;
+mod dead_letters;
 mod error;
-mod feed;
-mod findings;
-mod give_back;
-mod lane;
-mod leases;
-mod line;
-mod link;
-mod look;
 mod management;
 mod options;
-mod provision;
-mod publisher;
-mod quarantine;
-mod quiet;
-mod ready;
-mod routes;
-mod settle;
-mod subscription;
-mod tls;
+mod publishing;
 mod topology;
 mod transport;
 mod wire;
 
+pub use connection::tls::Pem;
 pub use options::{DeadLettering, Options, QueueType};
-pub use tls::Pem;
 pub use topology::{Binding, Queue, Topology};
 pub use transport::RabbitTransport;

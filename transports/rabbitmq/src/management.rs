@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     Options,
-    error::{error, late},
+    error::{error, unavailable},
 };
 
 /// One queue per line, and a page at a time: an unpaged list of a large broker is heavy.
@@ -125,9 +125,9 @@ impl Management {
         match answer.status() {
             StatusCode::OK => {
                 let bytes = answer.bytes().await.map_err(failed)?;
-                serde_json::from_slice(&bytes)
-                    .map(Some)
-                    .map_err(|_| late(operation, "the management API did not answer in JSON"))
+                serde_json::from_slice(&bytes).map(Some).map_err(|_| {
+                    unavailable(operation, "the management API did not answer in JSON")
+                })
             }
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

@@ -6,7 +6,7 @@ use bezoar_core::{Clock, Invalid, SystemClock};
 use lapin::uri::AMQPUri;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{Pem, address, tls};
+use crate::{Pem, connection::address, connection::tls};
 
 /// Where the broker is and how it is used.
 #[derive(Debug, Clone)]

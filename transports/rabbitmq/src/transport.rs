@@ -19,46 +19,48 @@ use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use tokio::time::Instant;
 
 use crate::{
-    DeadLettering, Options, delay,
-    error::{PROVISION, TRANSPORT, error, is_not_found, no_queue, of_queue},
-    lane::Lane,
-    link::Link,
+    DeadLettering, Options,
+    connection::broker_connection::BrokerConnection,
+    consuming::consumer_pair::ConsumerPair,
+    consuming::subscription::RabbitSubscription,
+    error::{PROVISION, TRANSPORT, error, for_queue, is_not_found, queue_not_found},
     management::Management,
-    provision::bind,
-    publisher::{Outcome, Publication, Published, Publisher},
-    subscription::RabbitSubscription,
-    topology, wire,
+    publishing::publisher::{Outcome, Publication, Published, Publisher},
+    topology,
+    topology::delay_topology,
+    topology::provision::bind,
+    wire,
 };
 
 /// For how long a queue's ways back from the ladder of delays are taken for granted.
-const BOUND_FOR: Duration = Duration::from_secs(10);
+const BINDINGS_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// Queues on a RabbitMQ broker. Cheap to clone: all clones share their connections, at most
 /// four.
 #[derive(Debug, Clone)]
 pub struct RabbitTransport {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<TransportState>,
 }
 
 /// All but the options is shared with the other ways of using the same connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Inner {
+pub(crate) struct TransportState {
     pub(crate) options: Arc<Options>,
     /// Never publishes, so that an alarm does not block it.
-    pub(crate) consuming: Arc<Link>,
+    pub(crate) consuming: Arc<BrokerConnection>,
     pub(crate) publisher: Arc<Publisher>,
     /// For questions and declarations, whose refusal ends a channel; holds nothing.
-    pub(crate) asking: Arc<Link>,
+    pub(crate) requests: Arc<BrokerConnection>,
     /// For dead letters: one that cannot be read ends its connection, and must not end that of work queues.
-    pub(crate) dead: Arc<Link>,
+    pub(crate) dead: Arc<BrokerConnection>,
     pub(crate) management: Option<Arc<Management>>,
     /// Who we are to the broker.
     pub(crate) user: String,
-    pub(crate) ids: Arc<DeadLetterIds>,
+    pub(crate) ids: Arc<DeadLetterIdGenerator>,
     /// One look at a dead-letter queue at a time: what one holds another would miss.
     pub(crate) dead_turn: Arc<tokio::sync::Mutex<()>>,
-    bound: Arc<Mutex<HashMap<QueueName, Instant>>>,
-    lanes: Arc<Mutex<Vec<Weak<Lane>>>>,
+    bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
+    pairs: Arc<Mutex<Vec<Weak<ConsumerPair>>>>,
 }
 
 impl RabbitTransport {
@@ -74,33 +76,35 @@ impl RabbitTransport {
         let user = options.uri().map_err(invalid)?.authority.userinfo.username;
         let options = Arc::new(options);
         Ok(Self {
-            inner: Arc::new(Inner {
-                consuming: Arc::new(Link::new(options.clone(), "consuming")),
+            inner: Arc::new(TransportState {
+                consuming: Arc::new(BrokerConnection::new(options.clone(), "consuming")),
                 publisher: Arc::new(Publisher::new(options.clone())),
-                asking: Arc::new(Link::new(options.clone(), "asking")),
-                dead: Arc::new(Link::new(options.clone(), "dead letters")),
+                requests: Arc::new(BrokerConnection::new(options.clone(), "asking")),
+                dead: Arc::new(BrokerConnection::new(options.clone(), "dead letters")),
                 management: management.map(Arc::new),
                 user,
                 ids: Arc::default(),
                 dead_turn: Arc::default(),
-                bound: Arc::default(),
-                lanes: Arc::default(),
+                bindings_checked_at: Arc::default(),
+                pairs: Arc::default(),
                 options,
             }),
         })
     }
 
-    /// The same connections, with another way of setting aside.
+    /// The same connections, with another mode of dead-lettering.
     pub fn dead_lettering(&self, dead_lettering: DeadLettering) -> Self {
         let options = Options { dead_lettering, ..(*self.inner.options).clone() };
-        Self { inner: Arc::new(Inner { options: Arc::new(options), ..(*self.inner).clone() }) }
+        Self {
+            inner: Arc::new(TransportState { options: Arc::new(options), ..(*self.inner).clone() }),
+        }
     }
 
     /// Ends all connections; what is held returns to its queues. The next use connects again.
     pub async fn close(&self) {
         self.inner.consuming.close().await;
         self.inner.publisher.close().await;
-        self.inner.asking.close().await;
+        self.inner.requests.close().await;
         self.inner.dead.close().await;
     }
 
@@ -117,7 +121,7 @@ impl RabbitTransport {
             return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send"));
         }
         outgoing.check().map_err(invalid)?;
-        if outgoing.delay > delay::MAX {
+        if outgoing.delay > delay_topology::MAX {
             return Err(error(ErrorKind::Unsupported("delays of more than 75 days"), "send"));
         }
         let properties = wire::write(&outgoing.message).map_err(invalid)?;
@@ -129,7 +133,7 @@ impl RabbitTransport {
                 Ok(self.inner.delayed(direct, queue, outgoing.delay))
             }
             Destination::Topic { .. } if !outgoing.delay.is_zero() => {
-                Err(error(ErrorKind::Unsupported("delays on the way to a topic"), "send"))
+                Err(error(ErrorKind::Unsupported("delays on the route to a topic"), "send"))
             }
             Destination::Topic { name, key } => {
                 let key = lapin::types::ShortString::try_new(key.as_str()).map_err(|_| {
@@ -142,19 +146,19 @@ impl RabbitTransport {
     }
 }
 
-impl Inner {
-    /// The same publication, by way of the ladder if there is a delay.
+impl TransportState {
+    /// The same publication, routed through the delay queues if there is a delay.
     pub(crate) fn delayed(
         &self,
         direct: Publication,
         queue: &QueueName,
         after: Duration,
     ) -> Publication {
-        match delay::way(after, queue.as_str()) {
-            Some(way) => Publication {
+        match delay_topology::route(after, queue.as_str()) {
+            Some(route) => Publication {
                 exchange: "".into(),
-                key: topology::delay_queue(way.first).into(),
-                properties: wire::with_turns(direct.properties, &way.turns),
+                key: topology::delay_queue_name(route.first).into(),
+                properties: wire::with_bcc_keys(direct.properties, &route.hop_keys),
                 body: direct.body,
             },
             None => direct,
@@ -177,76 +181,82 @@ impl Inner {
         let outcomes = self.publisher.publish(batch, operation).await;
         if outcomes.iter().any(|it| matches!(it, Ok(Published::NotRouted))) {
             // Somebody has removed queues: the ways back may be gone with them.
-            self.bound.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+            self.bindings_checked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
         }
         outcomes
     }
 
-    /// The broker confirms what enters the ladder; that there is a way out is ours to know.
+    /// The broker confirms what enters the delay queues, but not that bindings lead back to `queue`: check them here.
     async fn bind_delays(
         &self,
         queue: &QueueName,
         operation: &'static str,
     ) -> Result<(), TransportError> {
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).get(queue).copied();
-        if bound.is_some_and(|at| at.elapsed() < BOUND_FOR) {
+        let bindings_checked_at = self
+            .bindings_checked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(queue)
+            .copied();
+        if bindings_checked_at.is_some_and(|at| at.elapsed() < BINDINGS_VALID_FOR) {
             return Ok(());
         }
-        let channel = self.asking.question(operation).await?;
-        for way in topology::ways_back(queue.as_str()) {
-            match self.asking.answered(bind(&channel, &way), operation).await? {
+        let channel = self.requests.request_channel(operation).await?;
+        for route in topology::delay_return_bindings(queue.as_str()) {
+            match self.requests.with_timeout(bind(&channel, &route), operation).await? {
                 Ok(()) => (),
                 Err(source) if is_not_found(&source) => {
-                    self.look(queue, queue.as_str(), operation).await?;
-                    let missing = format!("exchange {:?} is missing; {PROVISION}", way.from);
+                    self.ready_count(queue, queue.as_str(), operation).await?;
+                    let missing = format!("exchange {:?} is missing; {PROVISION}", route.from);
                     return Err(error(ErrorKind::Unusable, operation).with_source(missing));
                 }
-                Err(source) => return Err(of_queue(&source, queue, operation)),
+                Err(source) => return Err(for_queue(&source, queue, operation)),
             }
         }
-        self.asking.keep(channel);
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        bound.retain(|_, at| at.elapsed() < BOUND_FOR);
-        bound.insert(queue.clone(), Instant::now());
+        self.requests.reuse(channel);
+        let mut bindings_checked_at =
+            self.bindings_checked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        bindings_checked_at.retain(|_, at| at.elapsed() < BINDINGS_VALID_FOR);
+        bindings_checked_at.insert(queue.clone(), Instant::now());
         Ok(())
     }
 
     /// How many messages the queue `name` has ready; `queue` is what is not found if it is missing.
-    pub(crate) async fn look(
+    pub(crate) async fn ready_count(
         &self,
         queue: &QueueName,
         name: &str,
         operation: &'static str,
     ) -> Result<u64, TransportError> {
-        let channel = self.asking.question(operation).await?;
+        let channel = self.requests.request_channel(operation).await?;
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let look = channel.queue_declare(name.into(), passive, FieldTable::default());
-        let found = self.asking.answered(look, operation).await?;
-        self.asking.keep(channel);
-        let found = found.map_err(|source| of_queue(&source, queue, operation))?;
+        let declare = channel.queue_declare(name.into(), passive, FieldTable::default());
+        let found = self.requests.with_timeout(declare, operation).await?;
+        self.requests.reuse(channel);
+        let found = found.map_err(|source| for_queue(&source, queue, operation))?;
         Ok(found.message_count().into())
     }
 
-    pub(crate) fn register(&self, lane: &Arc<Lane>) {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|lane| lane.strong_count() > 0);
-        lanes.push(Arc::downgrade(lane));
+    pub(crate) fn register(&self, pair: &Arc<ConsumerPair>) {
+        let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        pairs.retain(|pair| pair.strong_count() > 0);
+        pairs.push(Arc::downgrade(pair));
     }
 
     /// How many messages of a queue were sent ahead to us and given to nobody.
-    pub(crate) fn waiting_here(&self, queue: &QueueName) -> u64 {
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let lanes: Vec<_> = lanes.iter().filter_map(Weak::upgrade).collect();
-        let of_queue = lanes.iter().filter(|lane| lane.queue == *queue);
-        of_queue.map(|lane| lane.waiting() as u64).sum()
+    pub(crate) fn prefetched_count(&self, queue: &QueueName) -> u64 {
+        let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        let pairs: Vec<_> = pairs.iter().filter_map(Weak::upgrade).collect();
+        let for_queue = pairs.iter().filter(|pair| pair.queue == *queue);
+        for_queue.map(|pair| pair.waiting() as u64).sum()
     }
 }
 
 /// Gives each dead letter an id that sorts by time.
 #[derive(Debug, Default)]
-pub(crate) struct DeadLetterIds(AtomicI64);
+pub(crate) struct DeadLetterIdGenerator(AtomicI64);
 
-impl DeadLetterIds {
+impl DeadLetterIdGenerator {
     /// Milliseconds, and a random part for what other processes set aside in the same one.
     pub(crate) fn next(&self, now: Timestamp) -> DeadLetterId {
         const RANDOM_BITS: u32 = 21;
@@ -267,7 +277,7 @@ impl Transport for RabbitTransport {
             subscriptions: true,
             sessions: false,
             ordering: true,
-            scheduled: Some(delay::MAX),
+            scheduled: Some(delay_topology::MAX),
             batching: true,
             transactions: false,
             native_dead_letters: true,
@@ -307,20 +317,19 @@ impl Transport for RabbitTransport {
         queue: &QueueName,
         options: SubscribeOptions,
     ) -> Result<Box<dyn Subscription>, TransportError> {
-        self.inner.look(queue, queue.as_str(), "subscribe").await?;
-        self.inner.ensure_set_aside(queue, "subscribe").await?;
-        let lane = Lane::new(self.inner.clone(), queue.clone(), options)
+        self.inner.ready_count(queue, queue.as_str(), "subscribe").await?;
+        self.inner.ensure_dead_lettering(queue, "subscribe").await?;
+        let pair = ConsumerPair::new(self.inner.clone(), queue.clone(), options)
             .map_err(|invalid| error(ErrorKind::Invalid(invalid), "subscribe"))?;
-        Ok(Box::new(RabbitSubscription::new(lane)))
+        Ok(Box::new(RabbitSubscription::new(pair)))
     }
 }
 
 fn not_routed(to: &Destination) -> TransportError {
     match to {
-        Destination::Queue(queue) => no_queue(queue, "send"),
-        Destination::Topic { name, .. } => {
-            no_queue(name, "send").with_source("no queue is bound to this exchange for this key")
-        }
+        Destination::Queue(queue) => queue_not_found(queue, "send"),
+        Destination::Topic { name, .. } => queue_not_found(name, "send")
+            .with_source("no queue is bound to this exchange for this key"),
         _ => error(ErrorKind::Other, "send"),
     }
 }
@@ -333,7 +342,7 @@ mod tests {
 
     #[test]
     fn ids_of_dead_letters_grow() {
-        let ids = DeadLetterIds::default();
+        let ids = DeadLetterIdGenerator::default();
         let given: Vec<_> = [5, 5, 4, 6].map(|time| ids.next(millis(time))).to_vec();
         assert!(given.is_sorted_by(|a, b| a < b), "{given:?}");
         assert!(ids.next(millis(253_402_200_000_000)).0 > 0, "in the year 9999 as well");

@@ -6,11 +6,12 @@ use bezoar_core::{Ledger, catalogue::OperationId};
 use lapin::types::AMQPValue;
 
 use super::{
-    history,
-    names::{ACQUIRED, DROPPED, FAILED, HISTORY, OURS, RELEASED, REPLAY, REPLAYED, UNCOUNTED},
-    size,
-    table::{Table, number, string, text},
-    uncounted,
+    header_names::{
+        ACQUIRED, DROPPED, FAILED, HISTORY, OURS, RELEASED, REPLAY, REPLAYED, UNCOUNTED,
+    },
+    header_size,
+    header_table::{Table, number, string, text},
+    history, uncounted,
 };
 
 /// What is kept free for the names of headers that had to be left out.
@@ -34,7 +35,7 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
         headers.insert(UNCOUNTED.into(), text(&uncounted::write(uncounted)));
     }
     make_room(headers);
-    let room = size::LIMIT_BYTES.saturating_sub(size::of_table(headers) + 64);
+    let room = header_size::LIMIT_BYTES.saturating_sub(header_size::of_table(headers) + 64);
     if let Some(history) = history_within(room, ledger) {
         headers.insert(HISTORY.into(), text(&history));
     }
@@ -44,9 +45,10 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
 /// may fill a frame to its last byte; a message that could not go on would be stuck for ever.
 fn make_room(headers: &mut Table) {
     let mut dropped = Vec::new();
-    while size::of_table(headers) + NOTE_BYTES > size::LIMIT_BYTES {
+    while header_size::of_table(headers) + NOTE_BYTES > header_size::LIMIT_BYTES {
         let theirs = headers.iter().filter(|(name, _)| !name.as_str().starts_with(OURS));
-        let Some((largest, _)) = theirs.max_by_key(|(_, value)| size::of_value(value)) else {
+        let Some((largest, _)) = theirs.max_by_key(|(_, value)| header_size::of_value(value))
+        else {
             break;
         };
         let largest = largest.clone();

@@ -11,10 +11,11 @@ use lapin::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    PERSISTENT, Raw, hex, ledger,
-    names::{CAUSATION_ID, HEADERS, ID, OURS, TIME, is_brokers, is_reserved},
-    size,
-    table::{Table, number, shown, string, text},
+    PERSISTENT, Raw,
+    header_names::{CAUSATION_ID, HEADERS, ID, OURS, TIME, is_broker_header, is_reserved},
+    header_size,
+    header_table::{Table, number, shown, string, text},
+    hex, ledger,
 };
 
 /// The type of a message whose sender gave none.
@@ -23,8 +24,8 @@ pub(super) const UNTYPED: &str = "untyped";
 /// The properties of a message of ours.
 pub(crate) fn write(message: &Message) -> Result<BasicProperties, Invalid> {
     let mut headers = headers(message)?;
-    let size = size::of_table(&headers);
-    let limit = size::LIMIT_BYTES - size::OURS_BYTES;
+    let size = header_size::of_table(&headers);
+    let limit = header_size::LIMIT_BYTES - header_size::OURS_BYTES;
     if size > limit {
         let problem = format!("take {size} bytes of a frame, at most {limit} are accepted");
         return Err(Invalid::new("headers", problem));
@@ -125,7 +126,9 @@ fn read_headers(headers: &Table) -> Headers {
         _ => Table::new(),
     };
     let outer = headers.iter().filter(|(name, _)| {
-        !name.as_str().starts_with(OURS) && !is_brokers(name.as_str()) && !name.as_str().is_empty()
+        !name.as_str().starts_with(OURS)
+            && !is_broker_header(name.as_str())
+            && !name.as_str().is_empty()
     });
     let both = outer.chain(&inner);
     both.map(|(name, value)| (name.to_string(), shown(value).into())).collect()

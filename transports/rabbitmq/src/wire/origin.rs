@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     PERSISTENT, Raw,
+    header_names::{EXCHANGE, HEADERS, ID, OURS, ROUTING_KEY, USER_ID},
+    header_table::{Table, shown, string, table_of, text},
     message::plain,
-    names::{EXCHANGE, HEADERS, ID, OURS, ROUTING_KEY, USER_ID},
-    onward::{carried, returned},
-    table::{Table, shown, string, table_of, text},
-    typed,
+    republish::{carried_headers, requeued},
+    typed_values,
 };
 
 /// The header of a message elsewhere that holds what else there was, as JSON.
@@ -27,14 +27,14 @@ const ADDED: [&str; 3] = [ORIGIN, EXCHANGE, ROUTING_KEY];
 
 /// Where a message goes back to, and how it was there.
 #[derive(Clone)]
-pub(crate) struct Returning {
+pub(crate) struct ReplayTarget {
     /// The exchange and the routing key that it came by, where they are known.
     pub(crate) came_by: Option<(ShortString, ShortString)>,
     /// For that exchange.
     pub(crate) properties: BasicProperties,
 }
 
-impl Returning {
+impl ReplayTarget {
     /// The properties for the queue itself, which remember the exchange.
     pub(crate) fn to_queue(&self) -> BasicProperties {
         let Some((exchange, key)) = &self.came_by else { return self.properties.clone() };
@@ -46,8 +46,8 @@ impl Returning {
 }
 
 /// The way back of a message that was set aside. `user` is who we are: the broker refuses another's id.
-pub(crate) fn returning(raw: &Raw, message: &Message, user: &str) -> Returning {
-    let mut properties = returned(raw, message);
+pub(crate) fn replay_target(raw: &Raw, message: &Message, user: &str) -> ReplayTarget {
+    let mut properties = requeued(raw, message);
     let mut headers = table_of(&properties);
     let (exchange, key) = (headers.remove(EXCHANGE), headers.remove(ROUTING_KEY));
     let came_by = exchange.zip(key).and_then(|(exchange, key)| short(&exchange).zip(short(&key)));
@@ -56,18 +56,18 @@ pub(crate) fn returning(raw: &Raw, message: &Message, user: &str) -> Returning {
         properties = properties.with_user_id(user.into());
     }
     let came_by = came_by.filter(|(exchange, _)| is_foreign(exchange.as_str()));
-    Returning { came_by, properties: properties.with_headers(headers.into()) }
+    ReplayTarget { came_by, properties: properties.with_headers(headers.into()) }
 }
 
 /// A letter from a dead-letter queue, with the exchange and key that its message was published with: those
 /// of the letter are only how the broker, or we, set it aside.
-pub(crate) fn as_sent(raw: Raw) -> Raw {
-    let (exchange, routing_key) = died_of(&raw).unwrap_or_default();
+pub(crate) fn with_original_route(raw: Raw) -> Raw {
+    let (exchange, routing_key) = route_from_x_death(&raw).unwrap_or_default();
     Raw { exchange, routing_key, ..raw }
 }
 
 /// Where a message that the broker itself set aside came from, by the latest entry of `x-death`.
-fn died_of(raw: &Raw) -> Option<(ShortString, ShortString)> {
+fn route_from_x_death(raw: &Raw) -> Option<(ShortString, ShortString)> {
     let headers = raw.properties.headers().as_ref()?.inner();
     let latest = headers.get("x-death")?.as_array()?.as_slice().first()?.as_field_table()?.inner();
     let key = latest.get("routing-keys")?.as_array()?.as_slice().first()?;
@@ -87,14 +87,16 @@ fn short(value: &AMQPValue) -> Option<ShortString> {
 /// The message for a store elsewhere. One that has nothing special stays as it is.
 pub(crate) fn pack(raw: &Raw, mut message: Message) -> Message {
     let Ok(plain) = plain(&message) else { return message };
-    let (mut outer, mut inner) = split(carried(raw, &message));
+    let (mut outer, mut inner) = split(carried_headers(raw, &message));
     let (plain_outer, plain_inner) = split(table_of(&plain));
     let came_by = outer.remove(EXCHANGE).zip(outer.remove(ROUTING_KEY));
     let odd = |from: Table, plain: &Table| -> Table {
         let is_odd = |name: &ShortString, value: &AMQPValue| {
             ADDED.contains(&name.as_str()) || plain.get(name.as_str()) != Some(value)
         };
-        from.into_iter().filter(|(name, it)| is_odd(name, it) && typed::is_writable(it)).collect()
+        from.into_iter()
+            .filter(|(name, it)| is_odd(name, it) && typed_values::is_writable(it))
+            .collect()
     };
     (outer, inner) = (odd(outer, &plain_outer), odd(inner, &plain_inner));
     let properties = different(&raw.properties, &plain);
@@ -103,8 +105,8 @@ pub(crate) fn pack(raw: &Raw, mut message: Message) -> Message {
     }
     let origin = json!({
         "properties": properties,
-        "headers": typed::write_table(&outer),
-        "own": typed::write_table(&inner),
+        "headers": typed_values::write_table(&outer),
+        "own": typed_values::write_table(&inner),
     });
     ADDED.iter().for_each(|name| drop(message.headers.remove(*name)));
     if let Some((exchange, key)) = came_by {
@@ -128,7 +130,7 @@ pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
         came_by = (take(EXCHANGE), take(ROUTING_KEY));
     }
     let (mut outer, inner) =
-        (typed::read_table(&origin["headers"]), typed::read_table(&origin["own"]));
+        (typed_values::read_table(&origin["headers"]), typed_values::read_table(&origin["own"]));
     outer.remove(ID); // it may have another by now, and is given the right one when it goes on
     for (name, value) in ADDED.iter().filter_map(|name| inner.get_key_value(*name)) {
         message.headers.insert(name.to_string(), shown(value).into());

@@ -6,7 +6,7 @@ use super::{super::read, *};
 /// As it lies in a dead-letter queue after the broker moved it there.
 fn died() -> Raw {
     let mut headers = Table::new();
-    for (number, value) in typed::tests::every_type().into_iter().enumerate() {
+    for (number, value) in typed_values::tests::every_type().into_iter().enumerate() {
         headers.insert(format!("h-{number:02}").into(), value.clone());
         headers.insert(format!("x-{number:02}").into(), value);
     }
@@ -37,12 +37,12 @@ fn died() -> Raw {
 }
 
 /// There and back.
-fn travelled(raw: Raw, edit: impl FnOnce(&mut Message)) -> Returning {
-    let raw = as_sent(raw);
+fn travelled(raw: Raw, edit: impl FnOnce(&mut Message)) -> ReplayTarget {
+    let raw = with_original_route(raw);
     let mut elsewhere = pack(&raw, read(&raw, millis(0)));
     edit(&mut elsewhere);
     let (raw, message) = unpack(&elsewhere).unwrap();
-    returning(&raw, &message, "lab")
+    replay_target(&raw, &message, "lab")
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_foreign_message_comes_back_as_it_was() {
 
 #[test]
 fn an_operator_sees_where_it_came_from() {
-    let raw = as_sent(died());
+    let raw = with_original_route(died());
     let elsewhere = pack(&raw, read(&raw, millis(0)));
     assert_eq!(elsewhere.headers[EXCHANGE].reveal(), "orders");
     assert_eq!(elsewhere.headers[ROUTING_KEY].reveal(), "new.eu");
@@ -82,7 +82,11 @@ fn an_edit_is_kept() {
     assert_eq!(headers["x-05"], text("edited"), "where it was");
     assert_eq!(headers["new"], text("added"));
     assert!(!headers.contains_key("h-06"));
-    assert_eq!(headers["h-07"], typed::tests::every_type()[7], "the others keep their types");
+    assert_eq!(
+        headers["h-07"],
+        typed_values::tests::every_type()[7],
+        "the others keep their types"
+    );
 }
 
 #[test]
@@ -100,6 +104,6 @@ fn what_we_sent_needs_nothing_and_a_senders_own_names_are_its_own() {
     let packed = pack(&raw(&forged), forged.clone());
     let (raw, again) = unpack(&packed).unwrap();
     assert_eq!(again, forged);
-    assert_eq!(returning(&raw, &again, "lab").came_by, None, "a header sends nothing anywhere");
+    assert_eq!(replay_target(&raw, &again, "lab").came_by, None, "a header sends nothing anywhere");
     assert!(unpack(&forged).unwrap_err().to_string().contains("bezoar-amqp"));
 }

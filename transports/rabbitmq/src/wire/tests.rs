@@ -6,9 +6,9 @@ use bezoar_core::{
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
 use super::{
+    header_names::{EXCHANGE, EXPIRATION, ROUTING_KEY, USER_ID},
+    header_table::{Table, string, table_of, text},
     message::UNTYPED,
-    names::{EXCHANGE, EXPIRATION, ROUTING_KEY, USER_ID},
-    table::{Table, string, table_of, text},
     *,
 };
 
@@ -50,7 +50,7 @@ fn foreign() -> Raw {
 #[test]
 fn a_foreign_message_goes_on_without_losing_a_property() {
     let message = read(&foreign(), millis(0));
-    let onward = raw(forward(&foreign(), &message));
+    let onward = raw(republished(&foreign(), &message));
     let (before, after) = (foreign().properties, onward.properties.clone());
     assert_eq!(after.content_encoding(), before.content_encoding());
     assert_eq!(after.reply_to(), before.reply_to());
@@ -71,7 +71,7 @@ fn a_foreign_message_goes_on_without_losing_a_property() {
     );
     assert!(!headers.contains_key("x-death") && !headers.contains_key("CC"), "and on these");
     assert_eq!(read(&onward, millis(9)), message, "and it is read as the same message");
-    assert_eq!(returned(&onward, &message).expiration(), before.expiration());
+    assert_eq!(requeued(&onward, &message).expiration(), before.expiration());
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_missing_id_is_derived_and_stays() {
     assert_eq!(first.id, again.id);
     assert!(first.id.as_str().starts_with("derived-"));
     assert_eq!(first.message_type.as_str(), UNTYPED);
-    let onward = raw(forward(&foreign(), &first));
+    let onward = raw(republished(&foreign(), &first));
     assert_eq!(read(&onward, millis(5)).id, first.id);
     assert!(onward.properties.message_id().is_none(), "no property is made up");
 }
@@ -98,7 +98,7 @@ fn headers_never_outgrow_a_frame() {
         message.ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &failure)]);
     }
     let properties = write(&message).unwrap();
-    assert!(size::of_table(&table_of(&properties)) <= size::LIMIT_BYTES);
+    assert!(header_size::of_table(&table_of(&properties)) <= header_size::LIMIT_BYTES);
     let read = read(&raw(properties), millis(0));
     assert_eq!(read.ledger.failed, HISTORY_LIMIT as u32, "every failure is counted");
     assert_eq!(read.ledger.last(), message.ledger.last(), "the last is remembered");
@@ -119,7 +119,7 @@ fn the_broker_says_why_it_set_a_message_aside() {
     let died =
         raw(BasicProperties::default()
             .with_headers(table([("x-death", AMQPValue::FieldArray(death))])));
-    let (reason, at) = brokers_reason(&died, millis(0));
+    let (reason, at) = broker_reason(&died, millis(0));
     assert_eq!((reason.code().as_str(), at.as_second()), ("expired", 1_700_000_000));
-    assert_eq!(brokers_reason(&raw(BasicProperties::default()), millis(7)).1, millis(7));
+    assert_eq!(broker_reason(&raw(BasicProperties::default()), millis(7)).1, millis(7));
 }

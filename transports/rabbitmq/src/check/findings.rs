@@ -1,0 +1,324 @@
+//! What is wrong with a queue that the broker described, and what to do about it (pure).
+
+use std::time::Duration;
+
+use bezoar_core::{Finding, Severity};
+use lapin::types::AMQPValue;
+use serde_json::Value;
+
+use crate::{QueueType, topology::Queue};
+
+/// How many deliveries a broker must allow at least: it counts those of neighbours when a worker dies.
+const LEAST_DELIVERIES: i64 = 100;
+/// How long RabbitMQ lets a consumer keep a message unless it is told otherwise.
+const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// The oldest version that is supported.
+const OLDEST: (u32, u32) = (3, 12);
+
+const DELETE_OR_CONFIGURE: &str =
+    "empty and delete it, then provision the queue; or configure what it has";
+
+pub(crate) fn finding(
+    severity: Severity,
+    problem: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
+    Finding { severity, problem: problem.into(), remedy: remedy.into() }
+}
+
+const MISSING: &str = "there is no";
+
+pub(crate) fn missing(what: &str, name: &str) -> Finding {
+    let remedy = "provision the queue";
+    finding(Severity::Error, format!("{MISSING} {what} {name:?}"), remedy)
+}
+
+pub(crate) fn is_missing(finding: &Finding) -> bool {
+    finding.problem.starts_with(MISSING)
+}
+
+pub(crate) fn no_delay_topology() -> Finding {
+    let problem =
+        "there are no exchanges and queues for delays: no message can be tried again later";
+    finding(Severity::Error, problem.to_owned(), "provision the queue")
+}
+
+/// What a queue is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueRole {
+    Work,
+    Dead,
+}
+
+/// A queue as the management API describes it.
+pub(crate) struct DescribedQueue<'a> {
+    name: &'a str,
+    role: QueueRole,
+    seen: &'a Value,
+}
+
+impl<'a> DescribedQueue<'a> {
+    pub(crate) fn new(name: &'a str, role: QueueRole, seen: &'a Value) -> Self {
+        Self { name, role, seen }
+    }
+
+    /// Everything that is not as it should be.
+    pub(crate) fn findings(&self, wanted: &Queue, handler: Option<Duration>) -> Vec<Finding> {
+        let mut findings = self.durability();
+        findings.extend(self.argument_differences(wanted));
+        findings.extend(self.delivery_limit());
+        findings.extend(self.message_losses());
+        if self.role == QueueRole::Work {
+            findings.extend(self.strategy());
+            findings.extend(handler.and_then(|handler| self.consumer_timeout(handler)));
+        }
+        findings
+    }
+
+    /// Exchange and key that its dead letters go to, if it has any.
+    pub(crate) fn dead_letter_exchange(&self) -> Option<(String, Option<String>)> {
+        let text = |name| self.effective(name).and_then(Value::as_str).map(str::to_owned);
+        Some((text("dead-letter-exchange")?, text("dead-letter-routing-key")))
+    }
+
+    fn is_quorum(&self) -> bool {
+        self.seen["type"] == QueueType::Quorum.as_str()
+    }
+
+    fn argument(&self, name: &str) -> Option<&'a Value> {
+        self.seen["arguments"].get(name)
+    }
+
+    fn policy(&self, name: &str) -> Option<&'a Value> {
+        self.seen["effective_policy_definition"].get(name)
+    }
+
+    /// An argument wins over a policy, except that the lower of two numbers holds.
+    fn effective(&self, name: &str) -> Option<&'a Value> {
+        let (argument, policy) = (self.argument(&format!("x-{name}")), self.policy(name));
+        match (argument.and_then(Value::as_i64), policy.and_then(Value::as_i64)) {
+            (Some(argument), Some(lower)) if lower < argument => policy,
+            _ => argument.or(policy),
+        }
+    }
+
+    /// Who says so, for a finding.
+    fn says(&self, name: &str) -> String {
+        match (self.argument(&format!("x-{name}")), self.effective(name)) {
+            (argument, effective) if argument == effective => format!("argument x-{name}"),
+            _ => format!("policy {} with {name}", shown(self.seen.get("policy"))),
+        }
+    }
+
+    fn durability(&self) -> Vec<Finding> {
+        let name = self.name;
+        let mut findings = Vec::new();
+        if self.seen["durable"] == false {
+            let problem =
+                format!("queue {name:?} is not durable: a restart of the broker loses it");
+            findings.push(finding(Severity::Error, problem, DELETE_OR_CONFIGURE));
+        }
+        if self.seen["auto_delete"] == true {
+            let problem = format!("queue {name:?} is deleted when its last consumer leaves");
+            findings.push(finding(Severity::Error, problem, DELETE_OR_CONFIGURE));
+        }
+        findings
+    }
+
+    /// Each argument that is another; provisioning would be refused.
+    fn argument_differences(&self, wanted: &Queue) -> Vec<Finding> {
+        let wanted = wanted.arguments.inner();
+        let there = self.seen["arguments"].as_object().cloned().unwrap_or_default();
+        let mut names: Vec<&str> = wanted.keys().map(|name| name.as_str()).collect();
+        names.extend(there.keys().map(String::as_str));
+        names.sort_unstable();
+        names.dedup();
+        let argument_difference = |name: &str| {
+            let (there, wanted) = (there.get(name), wanted.get(name).map(plain));
+            let same = there == wanted.as_ref() || self.is_default(name, there, wanted.as_ref());
+            (!same).then(|| {
+                argument_difference(self.name, name, &shown(there), &shown(wanted.as_ref()))
+            })
+        };
+        names.into_iter().filter_map(argument_difference).collect()
+    }
+
+    /// A queue without a type has the broker's default one, which is told elsewhere.
+    fn is_default(&self, name: &str, there: Option<&Value>, wanted: Option<&Value>) -> bool {
+        name == "x-queue-type" && there.is_none() && wanted == self.seen.get("type")
+    }
+
+    fn delivery_limit(&self) -> Option<Finding> {
+        if !self.is_quorum() {
+            return None;
+        }
+        let limit = self.effective("delivery-limit").and_then(Value::as_i64);
+        let remedy = "set delivery-limit to 1000000: attempts are counted elsewhere, durably";
+        let problem = match limit {
+            None => "has no delivery limit: RabbitMQ 4.0 and later take 20".to_owned(),
+            Some(limit) if (0..LEAST_DELIVERIES).contains(&limit) => {
+                format!("has a delivery limit of {limit} by {}", self.says("delivery-limit"))
+            }
+            Some(_) => return None,
+        };
+        let problem = format!(
+            "queue {:?} {problem}; over it the broker drops or sets aside by itself, and a worker that \
+             dies takes its neighbours' deliveries along",
+            self.name
+        );
+        Some(finding(Severity::Warning, problem, remedy))
+    }
+
+    /// Whether what expires or is rejected could be lost on its way.
+    fn strategy(&self) -> Option<Finding> {
+        let name = self.name;
+        if self.dead_letter_exchange().is_none() {
+            let problem =
+                format!("queue {name:?} has no dead-letter exchange: what is rejected is lost");
+            return Some(finding(Severity::Error, problem, DELETE_OR_CONFIGURE));
+        }
+        let at_most_once = |why: &str| {
+            format!(
+                "queue {name:?} {why}: what expires or is rejected may be lost between its queues"
+            )
+        };
+        if !self.is_quorum() {
+            let (problem, remedy) =
+                (at_most_once("is classic"), "use quorum queues, or set aside by publish");
+            return Some(finding(Severity::Note, problem, remedy));
+        }
+        let is = |name, value: &str| self.effective(name).is_some_and(|it| it == value);
+        if !is("dead-letter-strategy", "at-least-once") {
+            let problem = at_most_once("has no dead-letter-strategy=at-least-once");
+            return Some(finding(Severity::Warning, problem, DELETE_OR_CONFIGURE));
+        }
+        if !is("overflow", "reject-publish") {
+            let problem = at_most_once(
+                "has an overflow other than reject-publish, which silently defeats at-least-once",
+            );
+            return Some(finding(Severity::Warning, problem, "set overflow to reject-publish"));
+        }
+        None
+    }
+
+    /// What deletes messages, or the queue with them.
+    fn message_losses(&self) -> Vec<Finding> {
+        let (name, dead) = (self.name, self.role == QueueRole::Dead);
+        let losing = [
+            ("expires", Severity::Error, "is deleted when nobody uses it for a while"),
+            (
+                "message-ttl",
+                if dead { Severity::Error } else { Severity::Warning },
+                if dead { "loses messages that wait too long" } else { "sets aside what waits" },
+            ),
+            ("max-length", Severity::Warning, "holds only so many messages"),
+            ("max-length-bytes", Severity::Warning, "holds only so many bytes"),
+        ];
+        let found = losing.into_iter().filter(|(key, ..)| self.effective(key).is_some());
+        let describe = |(key, severity, what): (&str, Severity, &str)| {
+            let value = shown(self.effective(key));
+            let problem = format!("queue {name:?} {what}: {} is {value}", self.says(key));
+            finding(severity, problem, format!("remove {key}, or live with it"))
+        };
+        found.map(describe).collect()
+    }
+
+    fn consumer_timeout(&self, handler: Duration) -> Option<Finding> {
+        let set = self.effective("consumer-timeout").and_then(Value::as_u64);
+        let timeout = set.map_or(CONSUMER_TIMEOUT, Duration::from_millis);
+        // It may lie ahead for as long as another takes.
+        if handler * 2 < timeout {
+            return None;
+        }
+        let whose = if set.is_some() { "its" } else { "the broker's usual" };
+        let problem = format!(
+            "a handler of queue {:?} may take {handler:?}, as long may the next message wait for it, and {whose} \
+             consumer timeout is {timeout:?}: the broker would take messages away and end the channel",
+            self.name
+        );
+        let remedy = "shorten the handler's timeout, or raise consumer_timeout on the broker";
+        Some(finding(Severity::Warning, problem, remedy))
+    }
+}
+
+/// An argument that is another than wanted.
+pub(crate) fn argument_difference(
+    queue: &str,
+    argument: &str,
+    there: &str,
+    wanted: &str,
+) -> Finding {
+    let severity = match argument {
+        "x-queue-type" | "x-dead-letter-exchange" | "x-dead-letter-routing-key" | "durable" => {
+            Severity::Error
+        }
+        _ => Severity::Note,
+    };
+    let problem = format!(
+        "queue {queue:?} has other arguments: {argument} is {there} there, {wanted} is wanted, and \
+         provisioning is refused"
+    );
+    finding(severity, problem, DELETE_OR_CONFIGURE)
+}
+
+/// Which argument the broker says is another: its name, its value there, the one that was wanted.
+pub(crate) fn read_refusal(text: &str) -> Option<(String, String, String)> {
+    let (_, rest) = text.split_once("inequivalent arg '")?;
+    let (argument, rest) = rest.split_once('\'')?;
+    let (_, rest) = rest.split_once("received ")?;
+    let (wanted, there) = rest.split_once(" but current is ")?;
+    Some((argument.to_owned(), there.trim_end_matches(['"', ')']).to_owned(), wanted.to_owned()))
+}
+
+/// A broker that is too old.
+pub(crate) fn old_version(overview: &Value) -> Option<Finding> {
+    let version = overview["rabbitmq_version"].as_str()?;
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
+    if (major, minor) >= OLDEST {
+        return None;
+    }
+    let problem = format!("RabbitMQ {version} is older than 3.12, the oldest that is supported");
+    Some(finding(Severity::Note, problem, "upgrade the broker"))
+}
+
+/// Nodes that are short of something, cut off, or down.
+pub(crate) fn node_findings(nodes: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for node in nodes.as_array().into_iter().flatten() {
+        let name = shown(node.get("name"));
+        for (alarm, what) in [("mem_alarm", "memory"), ("disk_free_alarm", "disk space")] {
+            if node[alarm] == true {
+                let problem =
+                    format!("node {name} is short of {what}: the broker blocks all who publish");
+                let remedy = format!("free {what} on the node, or raise its limit");
+                findings.push(finding(Severity::Error, problem, remedy));
+            }
+        }
+        if node["running"] == false {
+            let problem = format!("node {name} is not running");
+            findings.push(finding(Severity::Warning, problem, "start it"));
+        }
+        if node["partitions"].as_array().is_some_and(|others| !others.is_empty()) {
+            let problem = format!("node {name} is cut off from others of its cluster");
+            findings.push(finding(Severity::Error, problem, "heal the partition"));
+        }
+    }
+    findings
+}
+
+fn plain(value: &AMQPValue) -> Value {
+    match value {
+        AMQPValue::LongString(text) => text.to_string().into(),
+        AMQPValue::LongLongInt(number) => (*number).into(),
+        _ => Value::Null,
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "none".to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+use bezoar_core::QueueName;
+use serde_json::json;
+
+use super::*;
+use crate::Topology;
+
+fn wanted(role: QueueRole) -> Queue {
+    let queue = QueueName::new("q").unwrap();
+    let topology = Topology::for_queue(&queue, QueueType::Quorum).unwrap();
+    let name = if role == QueueRole::Work { "q" } else { "q.dead" };
+    topology.queues.into_iter().find(|queue| queue.name == name).unwrap()
+}
+
+/// A queue as `provision` makes it, and as the broker would describe it.
+fn sound(role: QueueRole) -> Value {
+    let arguments = wanted(role).arguments;
+    let arguments = arguments.into_iter().map(|(name, value)| (name.to_string(), plain(value)));
+    json!({
+        "name": "q", "type": "quorum", "durable": true, "auto_delete": false, "policy": "p",
+        "arguments": Value::Object(arguments.collect()), "effective_policy_definition": {},
+    })
+}
+
+fn findings(role: QueueRole, change: impl FnOnce(&mut Value)) -> Vec<Finding> {
+    let mut seen = sound(role);
+    change(&mut seen);
+    let queue = DescribedQueue::new("q", role, &seen);
+    queue.findings(&wanted(role), Some(Duration::from_secs(60)))
+}
+
+/// The one finding that is more than a note.
+fn worst(role: QueueRole, change: impl FnOnce(&mut Value)) -> (Severity, String) {
+    let findings = findings(role, change);
+    let found: Vec<_> = findings.iter().filter(|it| it.severity > Severity::Note).collect();
+    assert_eq!(found.len(), 1, "{findings:?}");
+    (found[0].severity, found[0].problem.clone())
+}
+
+#[test]
+fn a_sound_queue_has_no_findings() {
+    assert_eq!(findings(QueueRole::Work, |_| ()), []);
+    assert_eq!(findings(QueueRole::Dead, |_| ()), []);
+}
+
+#[test]
+fn each_fault_is_found_and_named() {
+    type Change = fn(&mut Value);
+    let cases: [(QueueRole, Change, Severity, &str); 9] = [
+        (QueueRole::Work, |it| it["durable"] = false.into(), Severity::Error, "not durable"),
+        (QueueRole::Dead, |it| it["auto_delete"] = true.into(), Severity::Error, "is deleted when"),
+        (
+            QueueRole::Work,
+            |it| it["arguments"]["x-dead-letter-strategy"] = Value::Null,
+            Severity::Warning,
+            "no dead-letter-strategy",
+        ),
+        (
+            QueueRole::Work,
+            |it| it["arguments"]["x-overflow"] = "drop-head".into(),
+            Severity::Warning,
+            "silently defeats",
+        ),
+        (
+            QueueRole::Work,
+            |it| it["effective_policy_definition"]["delivery-limit"] = 5.into(),
+            Severity::Warning,
+            "limit of 5 by policy \"p\"",
+        ),
+        (
+            QueueRole::Work,
+            |it| it["arguments"]["x-delivery-limit"] = 5.into(),
+            Severity::Warning,
+            "limit of 5 by argument",
+        ),
+        (
+            QueueRole::Dead,
+            |it| it["effective_policy_definition"]["message-ttl"] = 5.into(),
+            Severity::Error,
+            "loses messages",
+        ),
+        (
+            QueueRole::Work,
+            |it| it["effective_policy_definition"]["consumer-timeout"] = 60_000.into(),
+            Severity::Warning,
+            "consumer timeout is 60s",
+        ),
+        (
+            QueueRole::Work,
+            |it| it["arguments"]["x-dead-letter-routing-key"] = "other".into(),
+            Severity::Error,
+            "x-dead-letter-routing-key is \"other\" there, \"q\" is wanted",
+        ),
+    ];
+    for (role, change, severity, words) in cases {
+        let (found, problem) = worst(role, change);
+        assert_eq!(found, severity, "{problem}");
+        assert!(problem.contains(words), "{problem}");
+    }
+}
+
+#[test]
+fn a_policy_that_an_argument_outdoes_changes_nothing() {
+    let overridden = findings(QueueRole::Work, |it| {
+        it["effective_policy_definition"] = json!({"overflow": "drop-head", "delivery-limit": 2_000_000, "dead-letter-exchange": "x"});
+    });
+    assert_eq!(overridden, []);
+}
+
+#[test]
+fn a_refusal_of_the_broker_is_read() {
+    let text = "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': \
+                received none but current is the value '5' of type 'long'";
+    let read = read_refusal(text).unwrap();
+    let expected = ("x-message-ttl", "the value '5' of type 'long'", "none");
+    assert_eq!((read.0.as_str(), read.1.as_str(), read.2.as_str()), expected);
+    assert_eq!(read_refusal("something else"), None);
+}
+
+#[test]
+fn versions_and_nodes_are_judged() {
+    for (version, old) in [("3.10.8", true), ("3.12.0", false), ("4.0.5", false), ("?", true)] {
+        let found = old_version(&json!({ "rabbitmq_version": version }));
+        assert_eq!(found.is_some(), old, "{version}");
+    }
+    let nodes = json!([
+        {"name": "a", "running": true, "mem_alarm": true, "disk_free_alarm": false, "partitions": []},
+        {"name": "b", "running": false},
+    ]);
+    let found = node_findings(&nodes);
+    assert!(found[0].problem.contains("memory") && found[0].severity == Severity::Error);
+    assert!(found[1].problem.contains("not running") && found.len() == 2, "{found:?}");
+}

@@ -1,0 +1,179 @@
+//! The leases on one channel (pure; `consumer_channel.rs` talks to the broker).
+//!
+//! Every tag that the broker has sent is *open* until it is acknowledged or rejected. An open tag is prefetched
+//! (waiting to be handed out), leased (it has its message here, so that a copy can be made from it), or being settled.
+//! Only tags below the lowest open one may be acknowledged together. A lease has no deadline: it ends with its channel.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use bezoar_core::{Delivery, Message, Receipt};
+
+use crate::wire::Raw;
+
+/// A prefetched message: arrived, and not handed out yet.
+#[derive(Debug)]
+pub(crate) struct PrefetchedMessage {
+    pub(crate) tag: u64,
+    pub(crate) raw: Box<Raw>,
+    /// Its ledger does not count the coming delivery yet.
+    pub(crate) message: Message,
+}
+
+/// The leases on a channel. A receipt of another channel has another epoch and matches nothing here.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    epoch: i64,
+    waiting: VecDeque<PrefetchedMessage>,
+    /// All tags that are neither acknowledged nor rejected; with the message if it is leased.
+    open: BTreeMap<u64, Option<Box<Raw>>>,
+}
+
+/// An acknowledgement to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ack {
+    pub(crate) tag: u64,
+    /// Acknowledges every tag up to this one.
+    pub(crate) multiple: bool,
+}
+
+impl Leases {
+    pub(crate) fn new(epoch: i64) -> Self {
+        Self { epoch, ..Self::default() }
+    }
+
+    pub(crate) fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether any tag is open.
+    pub(crate) fn holds(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Opens a tag whose message is not handed out from here.
+    pub(crate) fn note(&mut self, tag: u64) {
+        self.open.insert(tag, None);
+    }
+
+    pub(crate) fn arrive(&mut self, arrived: PrefetchedMessage) {
+        self.note(arrived.tag);
+        self.waiting.push_back(arrived);
+    }
+
+    /// Hands out messages until there are `max`, or until their bodies would exceed `max_bytes`.
+    pub(crate) fn hand_out(&mut self, some: &mut Vec<Delivery>, max: usize, max_bytes: usize) {
+        let mut bytes: usize = some.iter().map(|it| it.message.body.len()).sum();
+        while some.len() < max
+            && let Some(next) = self.waiting.front()
+            && (some.is_empty() || bytes + next.message.body.len() <= max_bytes)
+            && let Some(PrefetchedMessage { tag, raw, mut message }) = self.waiting.pop_front()
+        {
+            bytes += message.body.len();
+            self.hold(tag, raw);
+            let redelivered = message.ledger.may_have_run();
+            message.ledger.acquire();
+            let receipt = Receipt::Numbered { key: tag.cast_signed(), token: self.epoch };
+            let message = Arc::new(message);
+            some.push(Delivery { message, receipt, lease_until: None, redelivered });
+        }
+    }
+
+    /// Takes all prefetched messages.
+    pub(crate) fn take_waiting(&mut self) -> Vec<PrefetchedMessage> {
+        self.waiting.drain(..).collect()
+    }
+
+    /// Ends a lease; its tag stays open until it is acknowledged. `None` for a stale receipt.
+    pub(crate) fn take(&mut self, receipt: &Receipt) -> Option<(u64, Box<Raw>)> {
+        let tag = self.tag(receipt)?;
+        self.open.get_mut(&tag)?.take().map(|raw| (tag, raw))
+    }
+
+    /// Leases a tag: for the first time, or again after a failed settlement.
+    pub(crate) fn hold(&mut self, tag: u64, raw: Box<Raw>) {
+        if let Some(held) = self.open.get_mut(&tag) {
+            *held = Some(raw);
+        }
+    }
+
+    /// Whether the lease of this receipt is held.
+    pub(crate) fn is_held(&self, receipt: &Receipt) -> bool {
+        let open = self.tag(receipt).and_then(|tag| self.open.get(&tag));
+        open.is_some_and(Option::is_some)
+    }
+
+    fn tag(&self, receipt: &Receipt) -> Option<u64> {
+        match *receipt {
+            Receipt::Numbered { key, token } if token == self.epoch => Some(key.cast_unsigned()),
+            _ => None,
+        }
+    }
+
+    /// How to acknowledge these tags: together below the lowest tag that stays open, the others one by one.
+    pub(crate) fn acks(&mut self, mut tags: Vec<u64>) -> Vec<Ack> {
+        tags.retain(|tag| self.open.remove(tag).is_some());
+        tags.sort_unstable();
+        let lowest = self.open.first_key_value().map_or(u64::MAX, |(tag, _)| *tag);
+        let together = tags.partition_point(|tag| *tag < lowest);
+        let apart = tags[together..].iter().map(|tag| Ack { tag: *tag, multiple: false });
+        let first = tags[..together].last().map(|tag| Ack { tag: *tag, multiple: together > 1 });
+        first.into_iter().chain(apart).collect()
+    }
+
+    /// Closes a tag that was rejected or requeued.
+    pub(crate) fn forget(&mut self, tag: u64) {
+        self.open.remove(&tag);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_open(tags: &[u64]) -> Leases {
+        let mut leases = Leases::new(1);
+        tags.iter().for_each(|tag| leases.note(*tag));
+        leases
+    }
+
+    #[track_caller]
+    fn check(open: &[u64], done: &[u64], expected: &[(u64, bool)]) {
+        let acks = with_open(open).acks(done.to_vec());
+        let acks: Vec<_> = acks.iter().map(|ack| (ack.tag, ack.multiple)).collect();
+        assert_eq!(acks, expected);
+    }
+
+    #[test]
+    fn only_what_is_below_the_lowest_open_tag_is_acknowledged_together() {
+        check(&[1, 2, 3], &[3, 1, 2], &[(3, true)]);
+        check(&[1, 2, 3], &[1, 2], &[(2, true)]);
+        check(&[1, 2, 3], &[2, 3], &[(2, false), (3, false)]);
+        check(&[1, 2, 3, 4], &[1, 2, 4], &[(2, true), (4, false)]);
+        check(&[7], &[7], &[(7, false)]);
+        check(&[], &[7], &[]);
+        check(&[2, 5, 9], &[5, 2, 3], &[(5, true)]);
+    }
+
+    #[test]
+    fn a_tag_is_acknowledged_once() {
+        let mut leases = with_open(&[1, 2]);
+        assert_eq!(leases.acks(vec![1]).len(), 1);
+        assert_eq!(leases.acks(vec![1]), []);
+        leases.forget(2);
+        assert!(!leases.holds());
+    }
+
+    #[test]
+    fn a_receipt_of_another_channel_finds_nothing() {
+        let mut leases = with_open(&[1]);
+        assert!(leases.take(&Receipt::Numbered { key: 1, token: 2 }).is_none());
+        assert!(!leases.is_held(&Receipt::Numbered { key: 1, token: 1 }), "not handed out");
+    }
+}

@@ -1,0 +1,9 @@
+//! Receiving and settling: from the broker's deliveries to leases, and back.
+
+pub(crate) mod consumer_channel;
+pub(crate) mod consumer_pair;
+pub(crate) mod leases;
+pub(crate) mod quarantine;
+pub(crate) mod queue_consumer;
+pub(crate) mod settle;
+pub(crate) mod subscription;

@@ -1,0 +1,278 @@
+//! Settling deliveries.
+//!
+//! Completing acknowledges the message. A retry, a release or a dead letter first stores a copy (confirmed and routed),
+//! and then acknowledges the original. If the copy was certainly not stored, the delivery stays leased: settling the
+//! same receipt again works once the topology or the permission is repaired. If nobody knows whether the copy was
+//! stored, the original is requeued, flagged as redelivered. Copies for the dead-letter exchange are published on a
+//! channel of their own: a missing exchange closes the channel, and would take the other copies down with it.
+
+use std::{sync::Arc, time::Duration};
+
+use bezoar_core::{Delivery, ErrorKind, Message, QueueName, Reason, Settlement, TransportError};
+use lapin::types::ShortString;
+use tokio::time::sleep;
+
+use crate::{
+    DeadLettering,
+    consuming::consumer_pair::ConsumerPair,
+    consuming::queue_consumer::Source,
+    error::{PROVISION, error, queue_not_found},
+    publishing::publisher::{Outcome, Publication, Published},
+    topology::DEAD_EXCHANGE,
+    wire::{self, Raw},
+};
+
+/// The pause before a message is delivered again that could otherwise loop without a pause: one whose copy may or may
+/// not be stored, and a suspect that is released.
+const SUSPECT_PAUSE: Duration = Duration::from_secs(1);
+
+type SettleResult = Result<(), TransportError>;
+
+/// One delivery of a batch.
+struct BatchItem {
+    /// Its index in the batch.
+    at: usize,
+    delivery: Delivery,
+    settlement: Settlement,
+}
+
+/// A leased delivery, and what to do before it is acknowledged.
+struct HeldDelivery {
+    at: usize,
+    tag: u64,
+    raw: Box<Raw>,
+    step: SettleStep,
+}
+
+enum SettleStep {
+    /// Nothing to do first.
+    Ack,
+    /// Store a copy first.
+    Copy(Box<Publication>),
+    /// Reject it: the broker dead-letters it.
+    Reject,
+}
+
+pub(crate) async fn settle(
+    pair: Arc<ConsumerPair>,
+    batch: Vec<(Delivery, Settlement)>,
+) -> Vec<SettleResult> {
+    let mut results: Vec<SettleResult> =
+        batch.iter().map(|_| Err(error(ErrorKind::LeaseLost, "settle"))).collect();
+    let parts = batch.into_iter().enumerate();
+    let parts = parts.map(|(at, (delivery, settlement))| BatchItem { at, delivery, settlement });
+    let is_quarantined =
+        |part: &BatchItem| pair.source_of(&part.delivery.receipt) == Source::Quarantine;
+    let (quarantined, ordinary): (Vec<_>, Vec<_>) = parts.partition(is_quarantined);
+    settle_from(&pair, Source::Work, ordinary, &mut results).await;
+    if !quarantined.is_empty() {
+        settle_from(&pair, Source::Quarantine, quarantined, &mut results).await;
+        // The quarantine consumer starts again only when nothing of it is leased.
+        pair.arrived.notify_waiters();
+    }
+    results
+}
+
+/// Settles the deliveries of one channel. The result of a stale receipt stays `LeaseLost`.
+async fn settle_from(
+    pair: &Arc<ConsumerPair>,
+    source: Source,
+    parts: Vec<BatchItem>,
+    results: &mut [SettleResult],
+) {
+    let channel = &pair.consumer(source).channel;
+    if channel.live_channel().is_none() {
+        return;
+    }
+    let (epoch, taken) = channel.leases(|leases| {
+        let taken: Vec<_> = parts.iter().map(|it| leases.take(&it.delivery.receipt)).collect();
+        (leases.epoch(), taken)
+    });
+    let mut held = Vec::new();
+    for (BatchItem { at, delivery, settlement }, taken) in parts.into_iter().zip(taken) {
+        if let Some((tag, raw)) = taken {
+            results[at] = Ok(());
+            let settlement = delay_suspects(source, settlement);
+            let step = step(pair, &raw, delivery.message, settlement);
+            held.push(HeldDelivery { at, tag, raw, step });
+        }
+    }
+    store_copies(pair, &mut held, results).await;
+    let (stored, failed): (Vec<_>, Vec<_>) =
+        held.into_iter().partition(|it| results[it.at].is_ok());
+    keep_or_return(pair, source, epoch, failed, results);
+    let is_reject = |it: &HeldDelivery| matches!(it.step, SettleStep::Reject);
+    let (rejected, done): (Vec<_>, Vec<_>) = stored.into_iter().partition(is_reject);
+    let answers = [
+        (channel.reject(epoch, &tags(&rejected)).await, rejected),
+        (channel.ack(epoch, tags(&done)).await, done),
+    ];
+    for (answer, of) in answers {
+        if let Err(failed) = answer {
+            // The original may be redelivered even though its copy is stored.
+            of.iter().for_each(|it| results[it.at] = Err(unknown(&failed)));
+        }
+    }
+}
+
+/// A released suspect goes through its work queue into quarantine again; the pause prevents a hot loop.
+fn delay_suspects(source: Source, settlement: Settlement) -> Settlement {
+    match settlement {
+        Settlement::Release { after } if source == Source::Quarantine => {
+            Settlement::Release { after: after.max(SUSPECT_PAUSE) }
+        }
+        other => other,
+    }
+}
+
+fn tags(of: &[HeldDelivery]) -> Vec<u64> {
+    of.iter().map(|it| it.tag).collect()
+}
+
+fn unknown(failed: &TransportError) -> TransportError {
+    error(ErrorKind::OutcomeUnknown, "settle").with_source(failed.to_string())
+}
+
+fn step(
+    pair: &ConsumerPair,
+    raw: &Raw,
+    mut message: Arc<Message>,
+    settlement: Settlement,
+) -> SettleStep {
+    if settlement == Settlement::Complete {
+        return SettleStep::Ack;
+    }
+    settlement.record(&mut Arc::make_mut(&mut message).ledger);
+    match settlement {
+        Settlement::Complete => SettleStep::Ack,
+        Settlement::Retry { after, .. }
+        | Settlement::Release { after }
+        | Settlement::Uncounted { after, .. } => {
+            SettleStep::Copy(Box::new(retry_copy(pair, raw, &message, after)))
+        }
+        Settlement::DeadLetter { .. }
+            if pair.inner.options.dead_lettering == DeadLettering::Reject =>
+        {
+            SettleStep::Reject
+        }
+        Settlement::DeadLetter { reason, .. } => {
+            SettleStep::Copy(Box::new(dead_letter_copy(pair, raw, &message, &reason)))
+        }
+    }
+}
+
+fn retry_copy(pair: &ConsumerPair, raw: &Raw, message: &Message, after: Duration) -> Publication {
+    let properties = match after.is_zero() {
+        true => wire::requeued(raw, message),
+        false => wire::republished(raw, message),
+    };
+    let direct = pair.publication(Source::Work, raw, properties);
+    pair.inner.delayed(direct, &pair.queue, after)
+}
+
+fn dead_letter_copy(
+    pair: &ConsumerPair,
+    raw: &Raw,
+    message: &Message,
+    reason: &Reason,
+) -> Publication {
+    let now = pair.inner.options.clock.now();
+    let stamp = (pair.inner.ids.next(now), now, reason);
+    let properties = wire::dead_lettered(raw, message, stamp);
+    Publication {
+        exchange: DEAD_EXCHANGE.into(),
+        ..pair.publication(Source::Work, raw, properties)
+    }
+}
+
+/// Stores the copies, and records which could not be stored.
+async fn store_copies(
+    pair: &ConsumerPair,
+    held: &mut [HeldDelivery],
+    results: &mut [SettleResult],
+) {
+    // Once the copy is stored, the original only needs its ack.
+    let copy = |it: &mut HeldDelivery| match std::mem::replace(&mut it.step, SettleStep::Ack) {
+        SettleStep::Copy(copy) => Some((it.at, *copy)),
+        other => {
+            it.step = other;
+            None
+        }
+    };
+    let copies = held.iter_mut().filter_map(copy);
+    let (dead, again): (Vec<_>, Vec<_>) =
+        copies.partition(|(_, it)| !it.exchange.as_str().is_empty());
+    let (dead, again) = tokio::join!(store_some(pair, dead), store_some(pair, again));
+    for (at, outcome) in dead.into_iter().chain(again) {
+        results[at] = outcome;
+    }
+}
+
+/// Stores copies for one exchange; returns the result for each index of the batch.
+async fn store_some(
+    pair: &ConsumerPair,
+    copies: Vec<(usize, Publication)>,
+) -> Vec<(usize, SettleResult)> {
+    if copies.is_empty() {
+        return Vec::new();
+    }
+    let (places, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
+    let ways: Vec<_> = copies.iter().map(|it| (it.exchange.clone(), it.key.clone())).collect();
+    let outcomes = pair.inner.publish_to(&pair.queue, copies, "settle").await;
+    let done = |((exchange, key), outcome): ((ShortString, ShortString), Outcome)| match outcome {
+        Ok(Published::Stored) => Ok(()),
+        Ok(Published::NotRouted) => Err(not_routed(&pair.queue, exchange.as_str(), key.as_str())),
+        Err(failed) if failed.kind == ErrorKind::Unusable && exchange.as_str() == DEAD_EXCHANGE => {
+            let missing = format!("exchange {DEAD_EXCHANGE:?} is missing; {PROVISION}");
+            Err(failed.with_source(missing))
+        }
+        Err(failed) => Err(failed),
+    };
+    places.into_iter().zip(ways.into_iter().zip(outcomes).map(done)).collect()
+}
+
+fn not_routed(queue: &QueueName, exchange: &str, key: &str) -> TransportError {
+    let missing = match exchange {
+        "" if key == queue.as_str() => return queue_not_found(queue, "settle"),
+        "" => format!("queue {key:?} is missing; {PROVISION}"),
+        _ => format!("exchange {exchange:?} has no binding for {key:?}; {PROVISION}"),
+    };
+    error(ErrorKind::Unusable, "settle").with_source(missing)
+}
+
+/// Keeps the lease if the copy was certainly not stored. If it may be stored, requeues the original, flagged.
+fn keep_or_return(
+    pair: &Arc<ConsumerPair>,
+    source: Source,
+    epoch: i64,
+    failed: Vec<HeldDelivery>,
+    results: &[SettleResult],
+) {
+    let mut requeued = Vec::new();
+    pair.consumer(source).channel.leases_of_epoch(epoch, |leases| {
+        for HeldDelivery { at, tag, raw, .. } in failed {
+            match results[at].as_ref().is_err_and(must_return) {
+                true => requeued.push(tag),
+                false => leases.hold(tag, raw),
+            }
+        }
+    });
+    if !requeued.is_empty() {
+        let pair = pair.clone();
+        tokio::spawn(async move {
+            sleep(SUSPECT_PAUSE).await;
+            pair.consumer(source).channel.nack(epoch, &requeued).await;
+        });
+    }
+}
+
+/// Whether settling it again is pointless: its copy may be stored already, or can never be.
+fn must_return(failed: &TransportError) -> bool {
+    matches!(
+        failed.kind,
+        ErrorKind::OutcomeUnknown
+            | ErrorKind::TooLarge { .. }
+            | ErrorKind::Invalid(_)
+            | ErrorKind::Unsupported(_)
+    )
+}

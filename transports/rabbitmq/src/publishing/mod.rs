@@ -1,0 +1,4 @@
+//! Publishing with confirms.
+
+pub(crate) mod publisher;
+mod returned_messages;

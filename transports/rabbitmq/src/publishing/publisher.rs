@@ -1,0 +1,262 @@
+//! Publishing with pipelined confirms.
+//!
+//! A batch has a channel for itself until all its confirms are in. lapin hands a returned message to
+//! whichever confirm comes next, so returns are only matched within a batch, by what was returned.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bezoar_core::{ErrorKind, TransportError};
+use bytes::Bytes;
+use futures_util::{
+    FutureExt,
+    future::{MaybeDone, maybe_done},
+};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection,
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+    types::ShortString,
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    Options,
+    connection::broker_connection::BrokerConnection,
+    error::{error, from_lapin, is_access_refused, is_not_found},
+    publishing::returned_messages::{Confirmed, SentRecord, with_returns},
+};
+
+/// How many batches are published at once. Who sends messages one by one needs as many as there are on their
+/// way: a broker that syncs for a moment must not hold up the next.
+const CHANNELS: usize = 32;
+/// How many confirms are waited for together.
+const WINDOW: usize = 1_000;
+/// How often to look whether an alarm has ended.
+const BLOCKED_PAUSE: Duration = Duration::from_millis(50);
+
+/// A message on its way to an exchange.
+#[derive(Clone)]
+pub(crate) struct Publication {
+    pub(crate) exchange: ShortString,
+    pub(crate) key: ShortString,
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: Bytes,
+}
+
+/// What the broker did with a publication that it has confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// It is in a queue, stored.
+    Stored,
+    /// No queue was there to take it.
+    NotRouted,
+}
+
+pub(crate) type Outcome = Result<Published, TransportError>;
+
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub(crate) link: BrokerConnection,
+    options: Arc<Options>,
+    permits: Semaphore,
+    free: Mutex<Vec<ConfirmChannel>>,
+}
+
+/// A channel in confirm mode, and its connection.
+#[derive(Debug)]
+struct ConfirmChannel {
+    connection: Arc<Connection>,
+    channel: Channel,
+    /// Whether something was published on it before.
+    used: bool,
+}
+
+impl Publisher {
+    pub(crate) fn new(options: Arc<Options>) -> Self {
+        Self {
+            link: BrokerConnection::new(options.clone(), "publishing"),
+            options,
+            permits: Semaphore::new(CHANNELS),
+            free: Mutex::default(),
+        }
+    }
+
+    /// Publishes, and waits until the broker has stored each. One result per publication, in order.
+    ///
+    /// Dropping the future leaves each publication sent as a whole or not at all.
+    pub(crate) async fn publish(
+        &self,
+        mut batch: Vec<Publication>,
+        operation: &'static str,
+    ) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(batch.len());
+        while !batch.is_empty() {
+            let later = batch.split_off(batch.len().min(WINDOW));
+            let window = std::mem::replace(&mut batch, later);
+            let count = window.len();
+            match self.publish_window(window, operation).await {
+                Ok(done) => outcomes.extend(done),
+                Err(failed) => outcomes.extend((0..count).map(|_| Err(failed.again()))),
+            }
+        }
+        outcomes
+    }
+
+    async fn publish_window(
+        &self,
+        window: Vec<Publication>,
+        operation: &'static str,
+    ) -> Result<Vec<Outcome>, TransportError> {
+        let deadline = Instant::now() + self.options.confirm_timeout;
+        let Ok(permit) = timeout_at(deadline, self.permits.acquire()).await else {
+            return Err(error(ErrorKind::Throttled { retry_after: None }, operation)
+                .with_source("too much waits to be published"));
+        };
+        let _permit = permit.expect("the semaphore is never closed");
+        let mut confirm_channel = self.confirm_channel(deadline, operation).await?;
+        unblocked(&confirm_channel.connection, deadline, operation).await?;
+        let (records, properties): (Vec<_>, Vec<_>) =
+            window.into_iter().map(SentRecord::split).unzip();
+        let confirmed = confirm_channel.store(&records, properties, deadline, operation).await;
+        if !confirmed.iter().any(|it| matches!(&it.result, Err(failed) if breaks(failed))) {
+            confirm_channel.used = true;
+            self.lock_free().push(confirm_channel);
+        }
+        Ok(with_returns(&records, confirmed))
+    }
+
+    async fn confirm_channel(
+        &self,
+        deadline: Instant,
+        operation: &'static str,
+    ) -> Result<ConfirmChannel, TransportError> {
+        while let Some(confirm_channel) = self.lock_free().pop() {
+            if confirm_channel.channel.status().connected() {
+                return Ok(confirm_channel);
+            }
+        }
+        let connection = self.link.connection(operation).await?;
+        // A blocked connection does not answer, not even when asked for a channel.
+        unblocked(&connection, deadline, operation).await?;
+        let channel = self.link.channel(operation).await?;
+        let select = channel.confirm_select(ConfirmSelectOptions::default());
+        let selected = self.link.with_timeout(select, operation).await?;
+        selected.map_err(|source| from_lapin(&source, operation))?;
+        Ok(ConfirmChannel { connection, channel, used: false })
+    }
+
+    fn lock_free(&self) -> std::sync::MutexGuard<'_, Vec<ConfirmChannel>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) async fn close(&self) {
+        self.lock_free().clear();
+        self.link.close().await;
+    }
+}
+
+impl ConfirmChannel {
+    /// Writes all, in order, and waits for their confirms. What has none at the deadline is unknown.
+    async fn store(
+        &self,
+        records: &[SentRecord],
+        properties: Vec<BasicProperties>,
+        deadline: Instant,
+        operation: &'static str,
+    ) -> Vec<Confirmed> {
+        let store =
+            |(it, properties)| Box::pin(maybe_done(self.store_one(it, properties, operation)));
+        let mut storing: Vec<_> = records.iter().zip(properties).map(store).collect();
+        // Each is written when it is first looked at.
+        poll_each(&mut storing);
+        // Backwards: the last is mostly confirmed last, and who waits for it is woken once and not for each.
+        let waiting = async {
+            for it in storing.iter_mut().rev() {
+                it.as_mut().await;
+            }
+        };
+        if timeout_at(deadline, waiting).await.is_err() {
+            // A confirm that has come and was not looked at may carry the return of one that was.
+            poll_each(&mut storing);
+        }
+        let unavailable = || {
+            error(ErrorKind::OutcomeUnknown, operation)
+                .with_source("the broker did not confirm it in time")
+        };
+        let stored = storing.iter_mut().map(|it| it.as_mut().take_output());
+        let stored = stored.map(|stored| stored.unwrap_or_else(|| unavailable().into()));
+        match self.used && records.len() > 1 {
+            true => stored.map(Confirmed::or_unknown).collect(),
+            false => stored.collect(),
+        }
+    }
+
+    async fn store_one(
+        &self,
+        it: &SentRecord,
+        properties: BasicProperties,
+        operation: &'static str,
+    ) -> Confirmed {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let (exchange, key) = (it.exchange.clone(), it.key.clone());
+        let written =
+            self.channel.basic_publish(exchange, key, options, &it.body, properties).await;
+        match written {
+            Ok(confirm) => confirmation(confirm.await, operation),
+            Err(source) => from_lapin(&source, operation).into(),
+        }
+    }
+}
+
+/// Goes on with each as far as it goes without waiting.
+fn poll_each<F: Future>(some: &mut [Pin<Box<MaybeDone<F>>>]) {
+    for it in some {
+        let _ = it.as_mut().now_or_never();
+    }
+}
+
+/// Waits until the broker takes messages again: an alarm is no reason to connect anew.
+async fn unblocked(
+    connection: &Connection,
+    deadline: Instant,
+    operation: &'static str,
+) -> Result<(), TransportError> {
+    while connection.status().blocked() {
+        if Instant::now() >= deadline {
+            return Err(error(ErrorKind::Throttled { retry_after: None }, operation)
+                .with_source("the broker blocks publishers: it is short of memory or disk"));
+        }
+        sleep(BLOCKED_PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Whether the channel cannot be used again: it is gone, or an old confirm may still come.
+fn breaks(failed: &TransportError) -> bool {
+    !matches!(failed.kind, ErrorKind::Full)
+}
+
+fn confirmation(confirmed: lapin::Result<Confirmation>, operation: &'static str) -> Confirmed {
+    match confirmed {
+        Ok(Confirmation::Ack(returned)) => Confirmed { result: Ok(()), returned },
+        Ok(Confirmation::Nack(returned)) => {
+            let refused = error(ErrorKind::Full, operation)
+                .with_source("the broker refused it; the queue is full, or has lost its majority");
+            Confirmed { result: Err(refused), returned }
+        }
+        Ok(Confirmation::NotRequested) => error(ErrorKind::OutcomeUnknown, operation).into(),
+        Err(source) if is_not_found(&source) => error(ErrorKind::Unusable, operation)
+            .with_source(format!("exchange not found ({source})"))
+            .into(),
+        Err(source) if is_access_refused(&source) => from_lapin(&source, operation).into(),
+        Err(source) => {
+            error(ErrorKind::OutcomeUnknown, operation).with_source(source.to_string()).into()
+        }
+    }
+}

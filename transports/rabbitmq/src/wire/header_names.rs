@@ -1,0 +1,55 @@
+//! The headers that have a meaning to us or to the broker.
+
+pub(super) const OURS: &str = "bezoar-";
+pub(super) const ID: &str = "bezoar-id";
+pub(super) const TIME: &str = "bezoar-time";
+pub(super) const CAUSATION_ID: &str = "bezoar-causation-id";
+pub(super) const HEADERS: &str = "bezoar-headers";
+pub(super) const ACQUIRED: &str = "bezoar-acquired";
+pub(super) const FAILED: &str = "bezoar-failed";
+pub(super) const RELEASED: &str = "bezoar-released";
+pub(super) const REPLAYED: &str = "bezoar-replayed";
+pub(super) const REPLAY: &str = "bezoar-replay";
+pub(super) const UNCOUNTED: &str = "bezoar-uncounted";
+pub(super) const HISTORY: &str = "bezoar-history";
+pub(super) const DROPPED: &str = "bezoar-dropped-headers";
+pub(super) const EXCHANGE: &str = "bezoar-exchange";
+pub(super) const ROUTING_KEY: &str = "bezoar-routing-key";
+pub(super) const EXPIRATION: &str = "bezoar-expiration";
+pub(super) const USER_ID: &str = "bezoar-user-id";
+pub(super) const DEAD_ID: &str = "bezoar-dead-id";
+pub(super) const DEAD_AT: &str = "bezoar-dead-at";
+pub(super) const REASON_CODE: &str = "bezoar-reason-code";
+pub(super) const REASON: &str = "bezoar-reason";
+
+/// What is said of a message anew each time it goes on.
+pub(super) const RENEWED: &[&str] = &[
+    ACQUIRED,
+    FAILED,
+    RELEASED,
+    REPLAYED,
+    REPLAY,
+    UNCOUNTED,
+    HISTORY,
+    DEAD_ID,
+    DEAD_AT,
+    REASON_CODE,
+    REASON,
+];
+/// Headers that make the broker send copies elsewhere.
+pub(super) const COPIES: &[&str] = &["CC", "BCC"];
+
+/// Names that the broker or we give a meaning to; a sender's own go into a table of their own.
+pub(super) fn is_reserved(name: &str) -> bool {
+    let begins = |prefix: &str| {
+        name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    begins(OURS) || begins("x-") || COPIES.contains(&name)
+}
+
+/// What the broker adds by itself.
+pub(super) fn is_broker_header(name: &str) -> bool {
+    matches!(name, "x-death" | "x-delivery-count" | "x-acquired-count")
+        || name.starts_with("x-first-death-")
+        || name.starts_with("x-last-death-")
+}

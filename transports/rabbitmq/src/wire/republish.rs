@@ -1,0 +1,125 @@
+//! A message that goes on: as it came, with what is known of it now.
+
+use bezoar_core::Message;
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable, ShortString},
+};
+
+use super::{
+    PERSISTENT, Raw,
+    header_names::{
+        COPIES, EXCHANGE, EXPIRATION, HEADERS, ID, RENEWED, ROUTING_KEY, TIME, USER_ID,
+        is_broker_header,
+    },
+    header_table::{Table, table_of, text},
+    ledger,
+};
+
+/// The properties of a message that goes on: as it came, with what is known of it now.
+pub(crate) fn republished(raw: &Raw, message: &Message) -> BasicProperties {
+    let mut headers = carried_headers(raw, message);
+    ledger::write(&mut headers, &message.ledger);
+    inert_properties(&raw.properties).with_headers(headers.into())
+}
+
+/// The properties of a message that goes straight back to its queue: its expiration is its own again.
+pub(crate) fn requeued(raw: &Raw, message: &Message) -> BasicProperties {
+    let properties = republished(raw, message);
+    let kept = properties.headers().as_ref().and_then(|headers| headers.inner().get(EXPIRATION));
+    let expiration = kept.and_then(AMQPValue::as_long_string);
+    match expiration.and_then(|it| valid_expiration(it.as_bytes())) {
+        Some(expiration) => {
+            let mut headers = table_of(&properties);
+            headers.remove(EXPIRATION);
+            properties.with_headers(headers.into()).with_expiration(expiration)
+        }
+        None => properties,
+    }
+}
+
+/// The same with more routing keys. The broker keeps them for its own use, and takes the header away.
+pub(crate) fn with_bcc_keys(properties: BasicProperties, hop_keys: &[String]) -> BasicProperties {
+    let mut headers = table_of(&properties);
+    let hop_keys: Vec<_> = hop_keys.iter().map(|turn| text(turn)).collect();
+    headers.insert("BCC".into(), AMQPValue::FieldArray(hop_keys.into()));
+    properties.with_headers(headers.into())
+}
+
+/// What the broker takes for an expiration. Anything else would close the channel, each time anew.
+fn valid_expiration(text: &[u8]) -> Option<ShortString> {
+    let millis: u32 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(millis.to_string().into())
+}
+
+/// The headers that a message keeps, and what was said in properties that it cannot keep.
+pub(super) fn carried_headers(raw: &Raw, message: &Message) -> Table {
+    let properties = &raw.properties;
+    let is_kept = |name: &str| !RENEWED.contains(&name) && !is_broker_header(name);
+    let all = properties.headers().iter().flat_map(FieldTable::inner);
+    let kept = all.filter(|(name, _)| is_kept(name.as_str()));
+    let mut headers: Table = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    hide_copies(&mut headers);
+    let mut keep = |name: &str, value: AMQPValue| {
+        headers.entry(name.into()).or_insert(value);
+    };
+    keep(TIME, AMQPValue::LongLongInt(message.time.as_millisecond()));
+    if properties.message_id().as_ref().map(ShortString::as_str) != Some(message.id.as_str()) {
+        keep(ID, text(message.id.as_str()));
+    }
+    if let Some(expiration) = properties.expiration() {
+        keep(EXPIRATION, text(expiration.as_str()));
+    }
+    if let Some(user) = properties.user_id() {
+        keep(USER_ID, text(user.as_str()));
+    }
+    if !raw.exchange.as_str().is_empty() && !raw.exchange.as_str().starts_with("bezoar.") {
+        // What it says of this itself is worth less: it comes from there now.
+        headers.insert(EXCHANGE.into(), text(raw.exchange.as_str()));
+        headers.insert(ROUTING_KEY.into(), text(raw.routing_key.as_str()));
+    }
+    headers
+}
+
+/// Otherwise each time a message goes on, copies would go where the first ones went.
+fn hide_copies(headers: &mut Table) {
+    let found: Vec<_> = COPIES.iter().filter_map(|name| headers.remove_entry(*name)).collect();
+    if found.is_empty() {
+        return;
+    }
+    let mut inner = match headers.remove(HEADERS) {
+        Some(AMQPValue::FieldTable(inner)) => inner.inner().clone(),
+        _ => Table::new(),
+    };
+    inner.extend(found);
+    headers.insert(HEADERS.into(), AMQPValue::FieldTable(inner.into()));
+}
+
+/// All properties but those that the broker acts upon: one that expires would be lost in a dead-letter queue,
+/// one with another's user id is refused.
+pub(super) fn inert_properties(properties: &BasicProperties) -> BasicProperties {
+    type Setter = fn(BasicProperties, ShortString) -> BasicProperties;
+    let texts: [(&Option<ShortString>, Setter); 8] = [
+        (properties.content_type(), BasicProperties::with_content_type),
+        (properties.content_encoding(), BasicProperties::with_content_encoding),
+        (properties.correlation_id(), BasicProperties::with_correlation_id),
+        (properties.reply_to(), BasicProperties::with_reply_to),
+        (properties.message_id(), BasicProperties::with_message_id),
+        (properties.kind(), BasicProperties::with_type),
+        (properties.app_id(), BasicProperties::with_app_id),
+        (properties.cluster_id(), BasicProperties::with_cluster_id),
+    ];
+    let mut kept = BasicProperties::default().with_delivery_mode(PERSISTENT);
+    for (value, with) in texts {
+        if let Some(value) = value {
+            kept = with(kept, value.clone());
+        }
+    }
+    if let Some(timestamp) = properties.timestamp() {
+        kept = kept.with_timestamp(*timestamp);
+    }
+    if let Some(priority) = properties.priority() {
+        kept = kept.with_priority(*priority);
+    }
+    kept
+}

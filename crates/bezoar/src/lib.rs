@@ -45,9 +45,9 @@ pub use bezoar_ops as ops;
 #[cfg(feature = "rabbitmq")]
 pub use bezoar_rabbitmq as rabbitmq;
 pub use bezoar_runtime::{
-    AttemptNumber, Context, CorrelationIds, Defect, Event, Failed, FromMessage, FromRef, Gate,
-    Handler, HandlerService, Host, Json, Log, Observer, Outcome, Polling, Postponed, Publisher,
-    Refusal, Router, Shutdown, State, Uncounted, Worker,
+    AttemptNumber, Context, CorrelationIds, Defect, Event, FailureError, FromMessage, FromRef,
+    Gate, Handler, HandlerError, HandlerResult, HandlerService, Host, Json, Log, Observer, Polling,
+    Postpone, Publisher, Router, Shutdown, State, UncountedError, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;

@@ -89,7 +89,8 @@ impl Harness {
         let queue = worker.queue().clone();
         bezoar.admin().provision(&queue).await.expect("memory has room for a queue");
         let (changed, shutdown) = (Arc::new(Notify::new()), Shutdown::default());
-        let worker = worker.deterministic(clock, 0).observer(Arc::new(Bell(changed.clone())));
+        let worker =
+            worker.deterministic(clock, 0).observer(Arc::new(NotifyOnEvent(changed.clone())));
         let host = Host::new().worker(bezoar.transport().clone(), worker);
         let running = tokio::spawn(host.run(shutdown.clone()));
         Self { bezoar, queue, changed, shutdown, running }
@@ -162,9 +163,9 @@ impl Harness {
 }
 
 #[derive(Debug)]
-struct Bell(Arc<Notify>);
+struct NotifyOnEvent(Arc<Notify>);
 
-impl Observer for Bell {
+impl Observer for NotifyOnEvent {
     fn message(&self, _: &QueueName, _: &Message, _: &Event<'_>) {
         self.0.notify_waiters();
     }

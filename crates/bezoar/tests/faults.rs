@@ -13,7 +13,7 @@ use std::{
 
 use bezoar::{
     Bezoar, Clock, Context, DeadLetterPage, Depth, Event, Failure, Gate, Host, Message, MessageId,
-    MessageType, Observer, Outgoing, Postponed, QueueAdmin, QueueName, Reason, RetryPolicy, Router,
+    MessageType, Observer, Outgoing, Postpone, QueueAdmin, QueueName, Reason, RetryPolicy, Router,
     Shutdown, State, Worker,
     memory::{MemoryTransport, Options},
     testing::{Harness, VirtualClock},
@@ -175,8 +175,8 @@ async fn a_try_that_failed_counts_even_if_the_next_one_is_postponed() {
     let service = tower::service_fn(move |_: Context| {
         let failing = calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         async move {
-            let failed: tower::BoxError = bezoar::Failed(Failure::transient("down")).into();
-            let postponed: tower::BoxError = Postponed(SECOND).into();
+            let failed: tower::BoxError = bezoar::FailureError(Failure::transient("down")).into();
+            let postponed: tower::BoxError = Postpone(SECOND).into();
             Err::<(), _>(if failing { failed } else { postponed })
         }
     });

@@ -337,7 +337,7 @@ async fn a_postponed_message_returns_later_without_an_attempt() {
             let done = done.clone();
             async move {
                 if CALLS.fetch_add(1, Ordering::SeqCst) == 0 {
-                    return Err(bezoar::Postponed(60 * SECOND));
+                    return Err(bezoar::Postpone(60 * SECOND));
                 }
                 let ledger = &context.message.ledger;
                 assert_eq!((ledger.acquired, ledger.released, ledger.failed), (2, 1, 0));

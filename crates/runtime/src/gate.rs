@@ -24,10 +24,10 @@ pub trait Gate: Debug + Send + Sync + 'static {
 
 /// Always open.
 #[derive(Debug)]
-pub(crate) struct Open;
+pub(crate) struct AlwaysOpen;
 
 #[async_trait]
-impl Gate for Open {
+impl Gate for AlwaysOpen {
     async fn admit(&self, free: NonZeroU32) -> NonZeroU32 {
         free
     }

@@ -43,7 +43,7 @@ pub trait Handler<P>: Clone + Send + Sync + 'static {
     note = "return `()` or `Result<(), E>`, where `E` is `Failure`, a `String`, or any error that is \
             `Send + Sync + 'static`: `Box<dyn Error + Send + Sync>`, not `Box<dyn Error>`"
 )]
-pub trait Outcome {
+pub trait HandlerResult {
     /// As a result.
     ///
     /// # Errors
@@ -52,14 +52,14 @@ pub trait Outcome {
     fn into_result(self) -> Result<(), Failure>;
 }
 
-impl Outcome for () {
+impl HandlerResult for () {
     fn into_result(self) -> Result<(), Failure> {
         Ok(())
     }
 }
 
 #[diagnostic::do_not_recommend] // so that the message above appears, not one about `Into`
-impl<E: Into<Failure>> Outcome for Result<(), E> {
+impl<E: Into<Failure>> HandlerResult for Result<(), E> {
     fn into_result(self) -> Result<(), Failure> {
         self.map_err(Into::into)
     }

@@ -21,11 +21,11 @@ mod settler;
 mod shutdown;
 mod worker;
 
-pub use context::{Context, Failed, Postponed, Refusal, Uncounted};
+pub use context::{Context, FailureError, HandlerError, Postpone, UncountedError};
 pub use events::{CorrelationIds, Event, Log, Observer};
 pub use extract::{AttemptNumber, FromMessage, FromRef, Json, State};
 pub use gate::Gate;
-pub use handler::{Handler, Outcome};
+pub use handler::{Handler, HandlerResult};
 pub use host::{Defect, Host};
 pub use publisher::Publisher;
 pub use router::Router;

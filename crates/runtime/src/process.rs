@@ -18,8 +18,8 @@ use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::{
-    Context, Event, Failed, HandlerService, Postponed, Refusal, Shutdown, Uncounted, Worker,
-    lease_keeper::Held, settler::Settled,
+    Context, Event, FailureError, HandlerError, HandlerService, Postpone, Shutdown, UncountedError,
+    Worker, lease_keeper::Held, settler::Settled,
 };
 
 /// For how long a message is handed back whose service was not ready in time.
@@ -109,15 +109,15 @@ impl Process {
             let (at, duration, result) = self.try_once(context.clone()).await;
             let failure = match (result, last_failure.take()) {
                 (Ok(()), _) => return Settlement::Complete,
-                (Err(Refusal::Failed(Failed(failure))), _) => failure,
-                (Err(Refusal::Postponed(Postponed(after))), None) => {
+                (Err(HandlerError::Failed(FailureError(failure))), _) => failure,
+                (Err(HandlerError::Postponed(Postpone(after))), None) => {
                     return Settlement::Release { after };
                 }
-                (Err(Refusal::Uncounted(uncounted)), None) => {
+                (Err(HandlerError::Uncounted(uncounted)), None) => {
                     return self.decide_uncounted(&context, &uncounted, at, duration);
                 }
                 // What failed has failed, even if there is no trying again at present.
-                (Err(Refusal::Postponed(_) | Refusal::Uncounted(_)), Some(failure)) => {
+                (Err(HandlerError::Postponed(_) | HandlerError::Uncounted(_)), Some(failure)) => {
                     return self.decide(&context, &failure, tries);
                 }
             };
@@ -134,10 +134,10 @@ impl Process {
 
     /// Runs the handler: when it started, how long it took, how it ended. Time spent waiting for a layer to
     /// be ready, such as a limit, is not the handler's.
-    async fn try_once(&self, context: Context) -> (Timestamp, Duration, Result<(), Refusal>) {
+    async fn try_once(&self, context: Context) -> (Timestamp, Duration, Result<(), HandlerError>) {
         let mut service = self.worker.service.clone();
         let ready = self.in_time(async { service.ready().await.map(|_| ()) }).await;
-        let ready = ready.unwrap_or(Err(Refusal::Postponed(Postponed(NOT_READY))));
+        let ready = ready.unwrap_or(Err(HandlerError::Postponed(Postpone(NOT_READY))));
         let (at, started) = (self.worker.clock.now(), Instant::now());
         let result = match ready {
             Ok(()) => self.call(service, context).await,
@@ -146,22 +146,29 @@ impl Process {
         (at, started.elapsed(), result)
     }
 
-    async fn call(&self, mut service: HandlerService, context: Context) -> Result<(), Refusal> {
+    async fn call(
+        &self,
+        mut service: HandlerService,
+        context: Context,
+    ) -> Result<(), HandlerError> {
         let called = self.in_time(async move { service.call(context).await }).await;
         called.unwrap_or_else(|| {
             let failure = Failure::transient("the handler took too long");
-            Err(Refusal::Failed(Failed(failure.with_code(Code::TIMEOUT))))
+            Err(HandlerError::Failed(FailureError(failure.with_code(Code::TIMEOUT))))
         })
     }
 
     /// What comes of it, `None` if that takes too long. A panic is a failure like any other.
     async fn in_time(
         &self,
-        work: impl Future<Output = Result<(), Refusal>>,
-    ) -> Option<Result<(), Refusal>> {
+        work: impl Future<Output = Result<(), HandlerError>>,
+    ) -> Option<Result<(), HandlerError>> {
         let work = AssertUnwindSafe(work).catch_unwind();
         let ended = timeout(self.worker.timeout, work).await.ok()?;
-        Some(ended.unwrap_or_else(|panic| Err(Refusal::Failed(Failed(panicked(&*panic))))))
+        Some(
+            ended
+                .unwrap_or_else(|panic| Err(HandlerError::Failed(FailureError(panicked(&*panic))))),
+        )
     }
 
     fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Settlement {
@@ -176,7 +183,7 @@ impl Process {
     fn decide_uncounted(
         &self,
         context: &Context,
-        Uncounted { failure, suspected }: &Uncounted,
+        UncountedError { failure, suspected }: &UncountedError,
         at: Timestamp,
         duration: Duration,
     ) -> Settlement {

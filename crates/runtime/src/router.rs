@@ -6,7 +6,7 @@ use bezoar_core::{Code, Failure};
 use futures_util::future::BoxFuture;
 use tower::Service;
 
-use crate::{Context, Failed, FromMessage, Handler, Outcome};
+use crate::{Context, FailureError, FromMessage, Handler, HandlerResult};
 
 type Handled = BoxFuture<'static, Result<(), Failure>>;
 type Route<S> = Arc<dyn Fn(&Context, &S) -> Handled + Send + Sync>;
@@ -49,7 +49,7 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
     /// Messages of this type go to `handler`; one given earlier for the same type is replaced.
     pub fn on<P, H>(mut self, message_type: impl Into<String>, handler: H) -> Self
     where
-        H: Handler<P, Future: Send + 'static, Output: Outcome>,
+        H: Handler<P, Future: Send + 'static, Output: HandlerResult>,
         P: FromMessage<S> + 'static,
     {
         let table = Arc::make_mut(&mut self.table);
@@ -60,7 +60,7 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
     /// Messages of every other type go to `handler`.
     pub fn fallback<P, H>(mut self, handler: H) -> Self
     where
-        H: Handler<P, Future: Send + 'static, Output: Outcome>,
+        H: Handler<P, Future: Send + 'static, Output: HandlerResult>,
         P: FromMessage<S> + 'static,
     {
         Arc::make_mut(&mut self.table).fallback = Some(erase(handler));
@@ -80,7 +80,7 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
 
 fn erase<P, S, H>(handler: H) -> Route<S>
 where
-    H: Handler<P, Future: Send + 'static, Output: Outcome>,
+    H: Handler<P, Future: Send + 'static, Output: HandlerResult>,
     P: FromMessage<S>,
 {
     Arc::new(move |context, state| match P::from_message(context, state) {
@@ -104,16 +104,16 @@ impl<S> Clone for Router<S> {
 
 impl<S: Clone + Send + Sync + 'static> Service<Context> for Router<S> {
     type Response = ();
-    type Error = Failed;
-    type Future = BoxFuture<'static, Result<(), Failed>>;
+    type Error = FailureError;
+    type Future = BoxFuture<'static, Result<(), FailureError>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failed>> {
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), FailureError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, context: Context) -> Self::Future {
         let handled = self.route(&context);
-        Box::pin(async move { handled.await.map_err(Failed) })
+        Box::pin(async move { handled.await.map_err(FailureError) })
     }
 }
 

@@ -15,12 +15,12 @@ use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    Context, CorrelationIds, Event, Gate, Log, Observer, Refusal, gate::Open,
+    Context, CorrelationIds, Event, Gate, HandlerError, Log, Observer, gate::AlwaysOpen,
     quarantine::Quarantine,
 };
 
 /// Everything that a message passes through on its way to its handler.
-pub type HandlerService = BoxCloneSyncService<Context, (), Refusal>;
+pub type HandlerService = BoxCloneSyncService<Context, (), HandlerError>;
 
 /// How many messages are sent ahead for each that is in hand.
 const AHEAD: NonZeroU32 = NonZeroU32::new(2).unwrap();
@@ -78,10 +78,10 @@ impl Worker {
         T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
         T::Future: Send,
     {
-        let refusal = |error: T::Error| Refusal::from(error.into());
+        let handler_error = |error: T::Error| HandlerError::from(error.into());
         Ok(Self {
             queue: QueueName::new(queue)?,
-            service: BoxCloneSyncService::new(service.map_err(refusal)),
+            service: BoxCloneSyncService::new(service.map_err(handler_error)),
             policy: RetryPolicy::default(),
             uncounted: UncountedPolicy::default(),
             immediate_retries: 0,
@@ -91,7 +91,7 @@ impl Worker {
             concurrency: NonZeroU32::MIN,
             subscribe: SubscribeOptions::default(),
             polling: Polling::default(),
-            gate: Arc::new(Open),
+            gate: Arc::new(AlwaysOpen),
             correlation: CorrelationIds::Shown,
             log: Some(Log::default()),
             observers: Vec::new(),
@@ -109,8 +109,8 @@ impl Worker {
         T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
         T::Future: Send,
     {
-        let refusal = |error: T::Error| Refusal::from(error.into());
-        self.service = BoxCloneSyncService::new(layer.layer(self.service).map_err(refusal));
+        let handler_error = |error: T::Error| HandlerError::from(error.into());
+        self.service = BoxCloneSyncService::new(layer.layer(self.service).map_err(handler_error));
         self
     }
 
@@ -120,7 +120,7 @@ impl Worker {
         self
     }
 
-    /// What becomes of a message whose failures use up no retry; see [`Uncounted`](crate::Uncounted).
+    /// What becomes of a message whose failures use up no retry; see [`UncountedError`](crate::UncountedError).
     pub fn uncounted(mut self, policy: UncountedPolicy) -> Self {
         self.uncounted = policy;
         self

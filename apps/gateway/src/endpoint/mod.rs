@@ -42,8 +42,8 @@
 //!
 //! Half a reply is never the last word: where the status says done, give up or gone and the rest does not
 //! come, the message is retried. Who is to blame is decided by [`Blame`](bezoar::blame::Blame): a failure that
-//! uses up no retry is [`Uncounted`](bezoar::Uncounted). While the breaker is open messages are
-//! [`Postponed`](bezoar::Postponed).
+//! uses up no retry is an [`UncountedError`](bezoar::UncountedError). While the breaker is open, messages are
+//! postponed ([`Postpone`](bezoar::Postpone)).
 //!
 //! A request on a kept connection that ends without an answer is sent once more on a new one, with
 //! `bezoar-redelivered: true`.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bezoar::{
-    Clock, Code, Context, Failed, Failure, Postponed, Uncounted,
+    Clock, Code, Context, Failure, FailureError, Postpone, UncountedError,
     blame::{CallOutcome, Judgement},
 };
 use futures_util::future::BoxFuture;
@@ -35,8 +35,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Delivers messages to an endpoint by HTTP. Clones are the same.
 ///
-/// `Ok` means that the endpoint took it. An error is a [`Failed`], which counts as an attempt, an [`Uncounted`],
-/// which failed and uses up no retry, or a [`Postponed`], where nothing was tried. Dropping the future ends the request and closes its connection.
+/// `Ok` means that the endpoint took it. An error is a [`FailureError`], which counts as an attempt, an [`UncountedError`],
+/// which failed and uses up no retry, or a [`Postpone`], where nothing was tried. Dropping the future ends the request and closes its connection.
 #[derive(Clone)]
 pub struct Endpoint(Arc<EndpointInner>);
 
@@ -88,7 +88,7 @@ impl EndpointInner {
     async fn deliver(&self, context: &Context) -> Result<(), BoxError> {
         self.breaker.check()?;
         if let Some(limiter) = &self.limiter {
-            limiter.turn(self.timeout).await.map_err(Postponed)?;
+            limiter.turn(self.timeout).await.map_err(Postpone)?;
         }
         let permit = self.breaker.enter(context)?;
         let meaning = self.exchange(context).await;
@@ -122,7 +122,7 @@ impl EndpointInner {
             Meaning::Denied(code) => {
                 drop(permit); // it says nothing about whether the endpoint works
                 self.pause(code);
-                Err(Postponed(UNTIL_PAUSED).into())
+                Err(Postpone(UNTIL_PAUSED).into())
             }
         }
     }
@@ -137,9 +137,9 @@ impl EndpointInner {
 /// What the worker is told of a failure.
 pub(super) fn refusal(judgement: Judgement, failure: Failure) -> BoxError {
     match judgement {
-        Judgement::Counts => Failed(failure).into(),
-        Judgement::Uncounted { suspected } => Uncounted { failure, suspected }.into(),
-        Judgement::PauseRoute => Postponed(UNTIL_PAUSED).into(),
+        Judgement::Counts => FailureError(failure).into(),
+        Judgement::Uncounted { suspected } => UncountedError { failure, suspected }.into(),
+        Judgement::PauseRoute => Postpone(UNTIL_PAUSED).into(),
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use bezoar::{
-    Code, Context, Postponed,
+    Code, Context, Postpone,
     blame::{
         Admission, Blame, BlameOptions, BreakerState, BreakerStatus, Call, CallOutcome, Judgement,
         MessageFacts, Moment,
@@ -93,17 +93,17 @@ impl RouteBreaker {
     }
 
     /// Whether a call may be made, or how long its message should wait. Nothing changes by asking.
-    pub(super) fn check(&self) -> Result<(), Postponed> {
+    pub(super) fn check(&self) -> Result<(), Postpone> {
         match self.0.blame().admit(now()) {
-            Admission::Wait(time) => Err(Postponed(time)),
+            Admission::Wait(time) => Err(Postpone(time)),
             Admission::UpTo(_) | Admission::WaitForCall => Ok(()),
         }
     }
 
     /// Lets a message through, or says how long it should wait.
-    pub(crate) fn enter(&self, context: &Context) -> Result<Permit, Postponed> {
+    pub(crate) fn enter(&self, context: &Context) -> Result<Permit, Postpone> {
         let (message, now) = (facts(context), now());
-        let call = self.0.blame().enter(message, now).map_err(Postponed)?;
+        let call = self.0.blame().enter(message, now).map_err(Postpone)?;
         Ok(Permit { shared: self.0.clone(), call: Some((call, message.key, now)) })
     }
 }

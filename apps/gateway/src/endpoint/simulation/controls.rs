@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar::{
-    Code, Context, Gate, Postponed,
+    Code, Context, Gate, Postpone,
     blame::{BlameOptions, BreakerState, CallOutcome, Judgement},
 };
 use jiff::Timestamp;
@@ -63,7 +63,7 @@ impl Oracle {
     pub(super) fn enter(&self, context: &Context) -> Result<Leave, Duration> {
         match self {
             Self::Evidence(breaker, _) => {
-                breaker.enter(context).map(Leave::Evidence).map_err(|Postponed(wait)| wait)
+                breaker.enter(context).map(Leave::Evidence).map_err(|Postpone(wait)| wait)
             }
             Self::InARow(in_a_row) => in_a_row.enter(),
         }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use bezoar::{
-    Clock, Context, Event, Message, MessageId, MessageType, Observer, Postponed, QueueName, Reason,
+    Clock, Context, Event, Message, MessageId, MessageType, Observer, Postpone, QueueName, Reason,
     UncountedPolicy, Worker,
     blame::BlameOptions,
     testing::{Harness, VirtualClock},
@@ -185,7 +185,7 @@ async fn deliver(
     clock: &VirtualClock,
     log: &Log,
 ) -> Result<(), BoxError> {
-    let permit = oracle.enter(context).map_err(Postponed)?;
+    let permit = oracle.enter(context).map_err(Postpone)?;
     log.report().requests += 1;
     let (outcome, failure) = simulated.call(Nature::of(&context.message)).await;
     let code = failure.as_ref().map_or(super::service::OK, |failure| failure.code.clone());

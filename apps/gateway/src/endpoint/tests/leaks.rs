@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use bezoar::{CorrelationId, Refusal};
+use bezoar::{CorrelationId, HandlerError};
 use tracing::level_filters::LevelFilter;
 
 use super::{
@@ -45,9 +45,9 @@ async fn shown_after_delivery(endpoint: &Endpoint) -> String {
         .with_header(CANARY, CANARY)
         .with_correlation_id(CorrelationId::new("c-1").unwrap());
     let mut text = format!("{endpoint:?} ");
-    let Err(refusal) = deliver(endpoint, message).await else { return text };
-    write!(text, "{refusal} {refusal:?} ").unwrap();
-    if let Refusal::Failed(failed) = &refusal {
+    let Err(error) = deliver(endpoint, message).await else { return text };
+    write!(text, "{error} {error:?} ").unwrap();
+    if let HandlerError::Failed(failed) = &error {
         write!(text, "{failed} {failed:?} {:?}", failed.0).unwrap();
     }
     text

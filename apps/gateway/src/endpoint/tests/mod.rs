@@ -14,8 +14,8 @@ mod tls;
 use std::{sync::Arc, time::Duration};
 
 use bezoar::{
-    Clock, Context, Failed, Failure, Message, MessageId, MessageType, Postponed, QueueName,
-    Refusal, Uncounted,
+    Clock, Context, Failure, FailureError, HandlerError, Message, MessageId, MessageType, Postpone,
+    QueueName, UncountedError,
 };
 use jiff::Timestamp;
 use tokio::time::timeout;
@@ -76,43 +76,43 @@ fn context(message: Message) -> Context {
 }
 
 /// Delivers, and panics if that takes much longer than any deadline in these tests.
-async fn deliver(endpoint: &Endpoint, message: Message) -> Result<(), Refusal> {
+async fn deliver(endpoint: &Endpoint, message: Message) -> Result<(), HandlerError> {
     let mut endpoint = endpoint.clone();
     let delivered = async { endpoint.ready().await?.call(context(message)).await };
     let delivered = timeout(2 * LONG, delivered).await.expect("a delivery has a deadline");
-    delivered.map_err(Refusal::from)
+    delivered.map_err(HandlerError::from)
 }
 
-async fn send(endpoint: &Endpoint) -> Result<(), Refusal> {
+async fn send(endpoint: &Endpoint) -> Result<(), HandlerError> {
     deliver(endpoint, message(b"hello".to_vec())).await
 }
 
 /// Another message than all others with this number.
-async fn send_numbered(endpoint: &Endpoint, number: u32) -> Result<(), Refusal> {
+async fn send_numbered(endpoint: &Endpoint, number: u32) -> Result<(), HandlerError> {
     deliver(endpoint, numbered(number, b"hello".to_vec())).await
 }
 
-fn failure(delivered: Result<(), Refusal>) -> Failure {
+fn failure(delivered: Result<(), HandlerError>) -> Failure {
     match delivered {
-        Err(Refusal::Failed(Failed(failure))) => failure,
-        Err(Refusal::Uncounted(Uncounted { failure, .. })) => failure,
+        Err(HandlerError::Failed(FailureError(failure))) => failure,
+        Err(HandlerError::Uncounted(UncountedError { failure, .. })) => failure,
         other => panic!("{other:?}"),
     }
 }
 
-fn postponed(delivered: Result<(), Refusal>) -> Duration {
+fn postponed(delivered: Result<(), HandlerError>) -> Duration {
     match delivered {
-        Err(Refusal::Postponed(Postponed(after))) => after,
+        Err(HandlerError::Postponed(Postpone(after))) => after,
         other => panic!("{other:?}"),
     }
 }
 
 /// "done", "postponed", or kind and code, and whether that uses up a retry.
-fn shown(delivered: &Result<(), Refusal>) -> String {
+fn shown(delivered: &Result<(), HandlerError>) -> String {
     match delivered {
         Ok(()) => "done".to_owned(),
-        Err(Refusal::Postponed(_)) => "postponed".to_owned(),
-        Err(Refusal::Failed(failed)) => failed.to_string(),
-        Err(Refusal::Uncounted(uncounted)) => uncounted.to_string(),
+        Err(HandlerError::Postponed(_)) => "postponed".to_owned(),
+        Err(HandlerError::Failed(failed)) => failed.to_string(),
+        Err(HandlerError::Uncounted(uncounted)) => uncounted.to_string(),
     }
 }

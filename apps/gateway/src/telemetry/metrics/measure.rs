@@ -5,7 +5,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use bezoar::{Context, Refusal};
+use bezoar::{Context, HandlerError};
 use tower::{Layer, Service};
 
 use super::{RouteMetrics, measured_try::MeasuredTry};
@@ -43,14 +43,14 @@ pub struct Measure<S> {
 
 impl<S> Service<Context> for Measure<S>
 where
-    S: Service<Context, Response = (), Error = Refusal>,
+    S: Service<Context, Response = (), Error = HandlerError>,
     S::Future: Send + 'static,
 {
     type Response = ();
-    type Error = Refusal;
-    type Future = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+    type Error = HandlerError;
+    type Future = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send>>;
 
-    fn poll_ready(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<(), Refusal>> {
+    fn poll_ready(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<(), HandlerError>> {
         self.inner.poll_ready(task)
     }
 

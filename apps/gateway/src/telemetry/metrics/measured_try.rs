@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use bezoar::{Clock, Context, Refusal};
+use bezoar::{Clock, Context, HandlerError};
 use tokio::time::Instant;
 
 use super::RouteMetrics;
@@ -27,13 +27,15 @@ impl MeasuredTry {
         }
     }
 
-    pub(super) fn ended(mut self, outcome: &Result<(), Refusal>) {
+    pub(super) fn ended(mut self, outcome: &Result<(), HandlerError>) {
         self.result = match outcome {
             Ok(()) => TryResult::Ok,
-            Err(Refusal::Failed(failed)) if failed.0.kind.is_retryable() => TryResult::Retryable,
-            Err(Refusal::Failed(_)) => TryResult::Permanent,
-            Err(Refusal::Uncounted(_)) => TryResult::Uncounted,
-            Err(Refusal::Postponed(_)) => TryResult::Postponed,
+            Err(HandlerError::Failed(failed)) if failed.0.kind.is_retryable() => {
+                TryResult::Retryable
+            }
+            Err(HandlerError::Failed(_)) => TryResult::Permanent,
+            Err(HandlerError::Uncounted(_)) => TryResult::Uncounted,
+            Err(HandlerError::Postponed(_)) => TryResult::Postponed,
         };
     }
 }

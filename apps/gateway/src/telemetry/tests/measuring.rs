@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar::{Clock, Context, Message, Postponed, QueueName, Refusal};
+use bezoar::{Clock, Context, HandlerError, Message, Postpone, QueueName};
 use jiff::{SignedDuration, Timestamp};
 use tower::{Layer, Service, service_fn};
 
@@ -10,7 +10,7 @@ use super::{exposition::parse, lab::message};
 use crate::telemetry::{MeasureLayer, Metrics, TelemetryOptions};
 
 /// One try of a message that was accepted at `time`.
-async fn try_once(metrics: &Metrics, time: Timestamp, outcome: fn() -> Result<(), Refusal>) {
+async fn try_once(metrics: &Metrics, time: Timestamp, outcome: fn() -> Result<(), HandlerError>) {
     let endpoint = service_fn(|_: Context| async move { outcome() });
     let mut service = MeasureLayer::new(metrics.route("results")).layer(endpoint);
     let context = Context {
@@ -25,7 +25,7 @@ async fn try_once(metrics: &Metrics, time: Timestamp, outcome: fn() -> Result<()
 #[tokio::test]
 async fn what_was_only_held_back_was_no_try() {
     let metrics = Metrics::local();
-    let held_back = || Err(Refusal::Postponed(Postponed(Duration::ZERO)));
+    let held_back = || Err(HandlerError::Postponed(Postpone(Duration::ZERO)));
     try_once(&metrics, Timestamp::UNIX_EPOCH, held_back).await;
     let measured = |series: &String| series.contains("delivery_") || series.contains("endpoint");
     assert!(!parse(&metrics.render()).keys().any(measured));

@@ -6,7 +6,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use bezoar::{Code, Context, Failed, Failure, Postponed, Refusal, Uncounted};
+use bezoar::{Code, Context, Failure, FailureError, HandlerError, Postpone, UncountedError};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span};
 
@@ -45,14 +45,14 @@ pub struct TraceService<S> {
 
 impl<S> Service<Context> for TraceService<S>
 where
-    S: Service<Context, Response = (), Error = Refusal>,
+    S: Service<Context, Response = (), Error = HandlerError>,
     S::Future: Send + 'static,
 {
     type Response = ();
-    type Error = Refusal;
-    type Future = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+    type Error = HandlerError;
+    type Future = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send>>;
 
-    fn poll_ready(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<(), Refusal>> {
+    fn poll_ready(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<(), HandlerError>> {
         self.inner.poll_ready(task)
     }
 
@@ -71,17 +71,17 @@ where
 struct SpanEnd(Option<Span>);
 
 impl SpanEnd {
-    fn with(mut self, outcome: Result<(), Refusal>) -> Result<(), Refusal> {
+    fn with(mut self, outcome: Result<(), HandlerError>) -> Result<(), HandlerError> {
         if let Some(span) = self.0.take() {
             match &outcome {
                 Ok(()) => ended(&span, Ok(())),
                 Err(
-                    Refusal::Failed(Failed(failure))
-                    | Refusal::Uncounted(Uncounted { failure, .. }),
+                    HandlerError::Failed(FailureError(failure))
+                    | HandlerError::Uncounted(UncountedError { failure, .. }),
                 ) => {
                     ended(&span, Err(word(failure)));
                 }
-                Err(Refusal::Postponed(Postponed(_))) => {
+                Err(HandlerError::Postponed(Postpone(_))) => {
                     span.record("bezoar.postponed", true);
                 }
             }

@@ -10,7 +10,7 @@ use std::{
 use bezoar::{
     Bezoar, Clock, Code, Depth, Destination, ErrorKind, MessageId, Outgoing, QueueAdmin, QueueName,
     Shutdown, Transport, TransportError,
-    catalogue::{Act, Catalogue, Filter},
+    catalogue::{AuditedAction, Catalogue, Filter},
     ops::Conductor,
 };
 use http::StatusCode;
@@ -130,13 +130,14 @@ impl App {
     }
 
     /// What exports name this store by. It is made once.
-    pub(crate) async fn origin(&self, act: &Act) -> Result<String, Problem> {
+    pub(crate) async fn origin(&self, action: &AuditedAction) -> Result<String, Problem> {
         const SETTING: &str = "origin";
         if let Some(origin) = self.catalogue.setting(SETTING).await? {
             return Ok(origin);
         }
         let origin = MessageId::generate(self.now(), &mut rand::rng()).to_string();
-        let made = Act { target: "this store's name in exports".to_owned(), ..act.clone() };
+        let made =
+            AuditedAction { target: "this store's name in exports".to_owned(), ..action.clone() };
         self.catalogue.set(SETTING, Some(&origin), &made).await?;
         Ok(origin)
     }

@@ -11,7 +11,7 @@ use bezoar::{
     Event, Gate, Host, Message, Observer, QueueAdmin, QueueName, Shutdown, Transport,
     TransportError, Worker,
     blame::{BreakerState, BreakerStatus},
-    catalogue::{Act, Catalogue, Verb},
+    catalogue::{AuditedAction, Catalogue, Verb},
 };
 use jiff::Timestamp;
 use tokio::{
@@ -197,17 +197,17 @@ async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, gate: Arc<R
     loop {
         let _ = paused.wait_for(|why| *why != Some(GONE)).await; // it may be known from before a restart
         let _ = paused.wait_for(|why| *why == Some(GONE)).await;
-        let act = Act {
-            who: "gateway".to_owned(),
-            from: String::new(),
+        let action = AuditedAction {
+            actor: "gateway".to_owned(),
+            address: String::new(),
             verb: Verb::Pause,
             target: format!("route {route}"),
-            why: GONE.to_owned(),
+            reason: GONE.to_owned(),
         };
         // Not once somebody has resumed it: that was stored meanwhile, and is the last word.
         let is_gone = || *gate.paused.borrow() == Some(GONE);
         while is_gone()
-            && let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &act).await
+            && let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &action).await
         {
             tracing::warn!(route, %error, "cannot store that the route is paused; trying again");
             sleep(PAUSES.1).await;

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bezoar_core::catalogue::{Catalogue, CatalogueError, Next, Operation, OperationId, Task};
+use bezoar_core::catalogue::{
+    Catalogue, CatalogueError, NextStep, Operation, OperationId, OperationKind,
+};
 use bezoar_runtime::Shutdown;
 use tokio::{sync::Notify, time::sleep};
 
@@ -56,7 +58,7 @@ impl Conductor {
 
     /// Remembers since when they wait, and forgets all others.
     fn note_waiting(&self, running: &[Operation]) {
-        let waits = |operation: &&Operation| operation.next() == Next::AwaitCanary;
+        let waits = |operation: &&Operation| operation.next() == NextStep::AwaitCanary;
         let ids: Vec<_> = running.iter().filter(waits).map(|operation| operation.id).collect();
         let mut waiting = self.waiting();
         waiting.retain(|id, _| ids.contains(id));
@@ -112,9 +114,9 @@ impl Conductor {
         paces: &mut HashMap<OperationId, Pace>,
     ) -> Result<Duration, CatalogueError> {
         match operation.next() {
-            Next::AwaitCanary | Next::AwaitOutcomes => Ok(LOOK),
-            Next::Stop => self.stop(operation).await,
-            Next::Go(left) => {
+            NextStep::AwaitCanary | NextStep::AwaitOutcomes => Ok(LOOK),
+            NextStep::Stop => self.stop(operation).await,
+            NextStep::Go(left) => {
                 let most = u32::try_from(left).unwrap_or(u32::MAX).min(STEP);
                 let Some(per_second) = rate(operation) else {
                     let advance = self.catalogue.advance(operation.id, most).await?;
@@ -142,8 +144,8 @@ impl Conductor {
 }
 
 fn rate(operation: &Operation) -> Option<f64> {
-    match operation.task {
-        Task::Replay { per_second, .. } => per_second.filter(|rate| *rate > 0.0),
-        Task::Discard => None,
+    match operation.kind {
+        OperationKind::Replay { per_second, .. } => per_second.filter(|rate| *rate > 0.0),
+        OperationKind::Discard => None,
     }
 }

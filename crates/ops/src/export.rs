@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar_core::{
     Code, ContentType, CorrelationId, DeadLetterId, Detail, FailedTry, FailureKind, Invalid,
     Ledger, Message, MessageId, MessageType, QueueName, Reason, UncountedSummary,
-    catalogue::{CauseId, Entry, EntryState, Record},
+    catalogue::{CauseId, DeadLetterRecord, DeadLetterState, DeadLetterSummary},
     millis,
 };
 use jiff::Timestamp;
@@ -117,8 +117,8 @@ struct Try {
 /// # Errors
 ///
 /// [`ExportError`], which does not happen with what a catalogue returns.
-pub fn write_line(origin: &str, record: &Record) -> Result<String, ExportError> {
-    let Record { entry, message, reason, .. } = record;
+pub fn write_line(origin: &str, record: &DeadLetterRecord) -> Result<String, ExportError> {
+    let DeadLetterRecord { entry, message, reason, .. } = record;
     let line = Line {
         form: FORM.to_owned(),
         stamp: format!("{origin}/{}", entry.id),
@@ -195,7 +195,7 @@ fn written(failed: &FailedTry) -> Try {
 /// # Errors
 ///
 /// [`ImportError`], without anything of the line in it.
-pub fn read_line(line: &str) -> Result<(String, Record), ImportError> {
+pub fn read_line(line: &str) -> Result<(String, DeadLetterRecord), ImportError> {
     let line: Line =
         serde_json::from_str(line).map_err(|error| ImportError::Form(error.column()))?;
     if line.form != FORM {
@@ -209,12 +209,12 @@ pub fn read_line(line: &str) -> Result<(String, Record), ImportError> {
     message.ledger.uncounted = line.uncounted.map(read_uncounted).transpose()?;
     let mut entry = entry(&message, QueueName::new(&line.queue)?, &reason, line.at)?;
     entry.state = match line.state.as_str() {
-        "edited" => EntryState::Edited,
-        "unapproved" => EntryState::Unapproved,
-        _ => EntryState::Open,
+        "edited" => DeadLetterState::Edited,
+        "unapproved" => DeadLetterState::Unapproved,
+        _ => DeadLetterState::Open,
     };
     let (lineage, operations) = (Vec::new(), Vec::new());
-    Ok((line.stamp, Record { entry, message, reason, lineage, operations }))
+    Ok((line.stamp, DeadLetterRecord { entry, message, reason, lineage, operations }))
 }
 
 /// Everybody sees a reason in lists.
@@ -259,9 +259,9 @@ fn entry(
     queue: QueueName,
     reason: &Reason,
     at: Timestamp,
-) -> Result<Entry, ImportError> {
+) -> Result<DeadLetterSummary, ImportError> {
     let last = message.ledger.last();
-    Ok(Entry {
+    Ok(DeadLetterSummary {
         id: DeadLetterId(0),
         queue,
         message_id: message.id.clone(),
@@ -276,7 +276,7 @@ fn entry(
         attempts: message.ledger.failed,
         replayed: message.ledger.replayed,
         body_bytes: message.body.len() as u64,
-        state: EntryState::Open,
+        state: DeadLetterState::Open,
         edited_from: None,
     })
 }
@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Record {
+    fn record() -> DeadLetterRecord {
         let id = MessageId::new("m-1").unwrap();
         let mut message = Message::new(
             id,
@@ -307,7 +307,7 @@ mod tests {
         let reason = Reason::new(Reason::EXHAUSTED, "max retries (3) exhausted");
         let queue = QueueName::new("lab").unwrap();
         let entry = entry(&message, queue, &reason, millis(3_000)).unwrap();
-        Record { entry, message, reason, lineage: Vec::new(), operations: Vec::new() }
+        DeadLetterRecord { entry, message, reason, lineage: Vec::new(), operations: Vec::new() }
     }
 
     #[test]

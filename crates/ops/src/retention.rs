@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{
     Clock,
-    catalogue::{Act, Catalogue, CatalogueError, Count, Filter, Verb},
+    catalogue::{AuditedAction, Catalogue, CatalogueError, Count, Filter, Verb},
 };
 use bezoar_runtime::Shutdown;
 use jiff::Timestamp;
@@ -87,7 +87,7 @@ impl Retention {
         catalogue: &dyn Catalogue,
         end: Timestamp,
     ) -> Result<u64, CatalogueError> {
-        let act = Act {
+        let action = AuditedAction {
             target: format!("dead letters of before {end}"),
             ..act(&format!(
                 "kept for {:?}",
@@ -96,7 +96,7 @@ impl Retention {
         };
         let mut removed = 0;
         loop {
-            let step = catalogue.expire(end, STEP, &act).await?;
+            let step = catalogue.expire(end, STEP, &action).await?;
             removed += u64::from(step);
             if step < STEP {
                 return Ok(removed);
@@ -157,21 +157,21 @@ impl Warnings {
         let text = |time: Option<Timestamp>| time.map_or("-".to_owned(), |time| time.to_string());
         let (end, since) = self.announced.unzip();
         let value = [self.allowed, end, since].map(text).join(" ");
-        let act = Act {
+        let action = AuditedAction {
             target: format!("dead letters of before {} will be removed", text(end)),
             ..act("announced")
         };
-        catalogue.set(Self::SETTING, Some(&value), &act).await
+        catalogue.set(Self::SETTING, Some(&value), &action).await
     }
 }
 
-fn act(why: &str) -> Act {
-    Act {
-        who: "retention".to_owned(),
-        from: "bezoar".to_owned(),
+fn act(why: &str) -> AuditedAction {
+    AuditedAction {
+        actor: "retention".to_owned(),
+        address: "bezoar".to_owned(),
         verb: Verb::Expire,
         target: String::new(),
-        why: why.to_owned(),
+        reason: why.to_owned(),
     }
 }
 

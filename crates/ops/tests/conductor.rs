@@ -8,8 +8,8 @@ use bezoar_core::{
     Destination, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
     QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
     catalogue::{
-        Act, Catalogue, Filter, Ids, Listing, Operation, OperationState, Order, Pick, Plan, Task,
-        Verb,
+        AuditedAction, Catalogue, Filter, ListRequest, Operation, OperationCommand, OperationKind,
+        OperationPlan, OperationState, ReplayIds, Selection, Verb,
     },
     millis,
 };
@@ -65,10 +65,12 @@ impl Lab {
     }
 
     async fn replay(&self, canary: u32, per_second: Option<f64>) -> Operation {
-        let task = Task::Replay { canary, per_second, stop_after: None, ids: Ids::Same };
-        let plan = Plan { task, pick: Pick::Matching(Filter::default()), expect: None };
+        let kind =
+            OperationKind::Replay { canary, per_second, stop_after: None, ids: ReplayIds::Same };
+        let plan =
+            OperationPlan { kind, selection: Selection::Matching(Filter::default()), expect: None };
         let planned = self.store.plan(&plan, &act()).await.unwrap();
-        self.store.order(planned.id, Order::Run, &act()).await.unwrap()
+        self.store.command(planned.id, OperationCommand::Run, &act()).await.unwrap()
     }
 
     fn conduct(&self) -> Shutdown {
@@ -96,13 +98,13 @@ fn queue() -> QueueName {
     QueueName::new("lab").unwrap()
 }
 
-fn act() -> Act {
-    Act {
-        who: "test".to_owned(),
-        from: "here".to_owned(),
+fn act() -> AuditedAction {
+    AuditedAction {
+        actor: "test".to_owned(),
+        address: "here".to_owned(),
         verb: Verb::Replay,
         target: "all".to_owned(),
-        why: "mended".to_owned(),
+        reason: "mended".to_owned(),
     }
 }
 
@@ -164,7 +166,7 @@ async fn what_is_too_old_is_removed_after_a_warning_and_written_down() {
     let lab = Lab::with_dead(3).await;
     let (day, keep) = (Duration::from_secs(86_400), Duration::from_secs(10 * 86_400));
     let retention = Retention { keep, warn: 2 * day };
-    let (all, first) = (Filter::default(), Listing { before: None, limit: 1 });
+    let (all, first) = (Filter::default(), ListRequest { before: None, limit: 1 });
     let died = lab.store.list(&all, &first).await.unwrap()[0].at;
     let look = async |days: u32| {
         let now = died
@@ -181,7 +183,7 @@ async fn what_is_too_old_is_removed_after_a_warning_and_written_down() {
 #[tokio::test]
 async fn nothing_is_removed_that_was_not_announced_long_enough_before() {
     let lab = Lab::with_dead(3).await;
-    let (all, first) = (Filter::default(), Listing { before: None, limit: 1 });
+    let (all, first) = (Filter::default(), ListRequest { before: None, limit: 1 });
     let died = lab.store.list(&all, &first).await.unwrap()[0].at;
     let day = Duration::from_secs(86_400);
     let retention = Retention { keep: 10 * day, warn: 2 * day };

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
-    catalogue::{Tally, replay_of},
+    catalogue::{CauseCounts, ReplayCounts, replay_of},
     lease::Moved,
     queue_signals::QueueSignals,
     row,
@@ -22,8 +22,10 @@ pub(crate) struct Session {
     queues: HashMap<QueueName, i64>,
     /// What this transaction adds to each queue's counters: waiting, dead.
     counts: HashMap<i64, (i64, i64)>,
-    /// What this transaction adds to causes and operations.
-    pub(crate) tally: Tally,
+    /// What this transaction adds to the counters of causes.
+    pub(crate) causes: CauseCounts,
+    /// What this transaction adds to the outcomes of replays.
+    pub(crate) replays: ReplayCounts,
     /// Queues in which this transaction made messages ready.
     woken: Vec<QueueName>,
     pub(crate) moved: Moved,
@@ -70,8 +72,9 @@ impl Session {
 
     /// Writes the counters once per queue, cause, operation and transaction, not once per message.
     pub(crate) fn write_counts(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        self.tally.write(connection, self.now)?;
         let now = self.now_millis();
+        self.causes.write(connection, now)?;
+        self.replays.write(connection, now)?;
         let sql = "UPDATE bezoar_queues
                    SET waiting = waiting + ?2, dead = dead + ?3, clock = max(clock, ?4) WHERE id = ?1";
         for (queue, (waiting, dead)) in self.counts.drain().filter(|(_, counts)| *counts != (0, 0))
@@ -96,21 +99,26 @@ impl Session {
         } else {
             connection.prepare_cached("ROLLBACK TO act")?.execute([])?;
             self.counts.clear();
-            self.tally.clear();
+            self.clear_catalogue();
             self.woken.truncate(woken);
         }
         connection.prepare_cached("RELEASE act")?.execute([])?;
         Ok(outcome)
     }
 
+    fn clear_catalogue(&mut self) {
+        self.causes.clear();
+        self.replays.clear();
+    }
+
     pub(crate) fn committed(&mut self, signals: &QueueSignals) {
-        self.tally.clear();
+        self.clear_catalogue();
         self.woken.drain(..).for_each(|queue| signals.notify(&queue));
     }
 
     pub(crate) fn rolled_back(&mut self) {
         self.counts.clear();
-        self.tally.clear();
+        self.clear_catalogue();
         self.woken.clear();
         self.queues.clear(); // one of them may have been provisioned just now
     }

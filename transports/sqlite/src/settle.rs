@@ -76,7 +76,7 @@ impl Session {
         let Some(counts) = self.remove(connection, lease)? else { return Ok(false) };
         row::delete_message(connection, lease.seq, counts.history)?;
         if counts.replayed > 0 {
-            self.tally.completed(connection, lease.seq)?;
+            self.replays.completed(connection, lease.seq)?;
         }
         Ok(true)
     }

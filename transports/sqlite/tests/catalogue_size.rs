@@ -17,7 +17,10 @@ use bezoar_core::{
     Code, CorrelationId, DeadLetterId, Delivery, FailedTry, Failure, FailureKind, Message,
     MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
     Transport,
-    catalogue::{Act, Catalogue, CauseId, Filter, Ids, Listing, Order, Pick, Plan, Task, Verb},
+    catalogue::{
+        AuditedAction, Catalogue, CauseId, Filter, ListRequest, OperationCommand, OperationKind,
+        OperationPlan, ReplayIds, Selection, Verb,
+    },
     millis,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
@@ -28,14 +31,14 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-fn act() -> Act {
+fn act() -> AuditedAction {
     let text = str::to_owned;
-    Act {
-        who: text("ann"),
-        from: text("here"),
+    AuditedAction {
+        actor: text("ann"),
+        address: text("here"),
         verb: Verb::Replay,
         target: text("it"),
-        why: text("a test"),
+        reason: text("a test"),
     }
 }
 
@@ -93,7 +96,7 @@ async fn operators_do_not_wait_for_large_catalogues() {
     let store = open(&path).await;
     println!("{dead} dead letters of {causes} causes");
     for (what, filter) in filters(dead) {
-        let page = Listing { before: None, limit: 100 };
+        let page = ListRequest { before: None, limit: 100 };
         let listed = timed(&format!("list {what}"), store.list(&filter, &page)).await.unwrap();
         let counted = timed(&format!("count {what}"), store.count(&filter)).await.unwrap();
         println!(
@@ -106,7 +109,7 @@ async fn operators_do_not_wait_for_large_catalogues() {
         let found = timed(&format!("causes {what}"), store.causes(&filter, 50)).await.unwrap();
         assert_eq!(found.is_empty(), listed.is_empty(), "{what}");
     }
-    let middle = Listing { before: Some(DeadLetterId(dead as i64 / 2)), limit: 100 };
+    let middle = ListRequest { before: Some(DeadLetterId(dead as i64 / 2)), limit: 100 };
     timed("list from the middle", store.list(&Filter::default(), &middle)).await.unwrap();
     timed("record", store.record(DeadLetterId(dead as i64 / 3))).await.unwrap();
     operate(&store, dead).await;
@@ -159,11 +162,16 @@ fn filters(dead: u64) -> Vec<(&'static str, Filter)> {
 
 /// Plans with everything, while somebody sends.
 async fn operate(store: &SqliteTransport, dead: u64) {
-    let task = Task::Replay { canary: 0, per_second: None, stop_after: None, ids: Ids::Same };
-    let plan = |pick| Plan { task, pick, expect: None };
-    let few = plan(Pick::Ids((1..=100).map(DeadLetterId).collect()));
+    let kind = OperationKind::Replay {
+        canary: 0,
+        per_second: None,
+        stop_after: None,
+        ids: ReplayIds::Same,
+    };
+    let plan = |selection| OperationPlan { kind, selection, expect: None };
+    let few = plan(Selection::Ids((1..=100).map(DeadLetterId).collect()));
     timed("plan 100", store.plan(&few, &act())).await.unwrap();
-    let all = plan(Pick::Matching(Filter::default()));
+    let all = plan(Selection::Matching(Filter::default()));
     let who = act();
     let planning = timed("plan everything", store.plan(&all, &who));
     let longest = AtomicU64::new(0);
@@ -174,15 +182,15 @@ async fn operate(store: &SqliteTransport, dead: u64) {
     let longest = longest.into_inner() as f64 / 1_000.0;
     println!("    the longest that a sender waited meanwhile: {longest:.1} ms");
     assert_eq!((planned.total, planned.refused), (dead - 100, 100));
-    let page = Listing { before: None, limit: 100 };
+    let page = ListRequest { before: None, limit: 100 };
     for state in ["taken", "open"] {
         let filter = Filter { state: Some(state), ..Filter::default() };
         timed(&format!("list {state} (all are taken)"), store.list(&filter, &page)).await.unwrap();
     }
-    store.order(planned.id, Order::Run, &act()).await.unwrap();
+    store.command(planned.id, OperationCommand::Run, &act()).await.unwrap();
     let step = timed("advance by 1,000", store.advance(planned.id, 1_000)).await.unwrap();
     assert_eq!(step.done, 1_000);
-    timed("cancel", store.order(planned.id, Order::Cancel, &act())).await.unwrap();
+    timed("cancel", store.command(planned.id, OperationCommand::Cancel, &act())).await.unwrap();
 }
 
 /// Sends one message after the other and remembers how long the slowest took.

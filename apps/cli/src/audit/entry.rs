@@ -37,11 +37,11 @@ impl AuditRecord {
         Some(AuditEntry {
             number: self.number,
             at: self.at.parse::<Timestamp>().ok()?,
-            who: self.who.clone(),
-            from: self.from.clone(),
+            actor: self.who.clone(),
+            address: self.from.clone(),
             verb: self.verb.clone(),
             target: self.target.clone(),
-            why: self.why.clone(),
+            reason: self.why.clone(),
             hash: hash(&self.hash).ok()?,
         })
     }

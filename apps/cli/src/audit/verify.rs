@@ -1,7 +1,7 @@
 //! `bezoar audit verify`: the chain of hashes, followed here and not believed.
 
 use anyhow::{Context as _, Result, bail};
-use bezoar::catalogue::{AuditHash, AuditHead, Broken};
+use bezoar::catalogue::{AuditBreak, AuditHash, AuditHead};
 use serde_json::json;
 
 use super::entry::{self, AuditPage};
@@ -86,9 +86,9 @@ impl Verification {
     }
 
     /// Follows a page. At the end, it is the end that was kept.
-    fn follow(&mut self, page: &AuditPage) -> Result<Position, Broken> {
+    fn follow(&mut self, page: &AuditPage) -> Result<Position, AuditBreak> {
         for entry in &page.entries {
-            let written = entry.written().ok_or(Broken::Changed(self.head.count + 1))?;
+            let written = entry.written().ok_or(AuditBreak::Changed(self.head.count + 1))?;
             self.head = self.head.follow(&written)?;
             if self.noted == Some(self.head.hash) {
                 self.noted_at = Some(self.head.count);
@@ -97,14 +97,14 @@ impl Verification {
         if !page.entries.is_empty() && self.head.count < page.head.count {
             return Ok(Position::Middle);
         }
-        let kept = page.head.kept().ok_or(Broken::Changed(page.head.count))?;
+        let kept = page.head.kept().ok_or(AuditBreak::Changed(page.head.count))?;
         self.head.ends_at(&kept).map(|()| Position::End)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bezoar::catalogue::{Act, Verb};
+    use bezoar::catalogue::{AuditedAction, Verb};
     use jiff::Timestamp;
     use serde_json::Value;
 
@@ -113,17 +113,17 @@ mod tests {
     fn log(number: u64) -> (Vec<Value>, AuditHead) {
         let (mut entries, mut head) = (Vec::new(), AuditHead::START);
         for _ in 0..number {
-            let act = Act {
-                who: "ada".to_owned(),
-                from: "127.0.0.1".to_owned(),
+            let action = AuditedAction {
+                actor: "ada".to_owned(),
+                address: "127.0.0.1".to_owned(),
                 verb: Verb::Reveal,
                 target: "dead letter 7".to_owned(),
-                why: "ticket".to_owned(),
+                reason: "ticket".to_owned(),
             };
-            let (entry, after) = head.append(Timestamp::UNIX_EPOCH, &act);
+            let (entry, after) = head.append(Timestamp::UNIX_EPOCH, &action);
             entries.push(json!({
-                "number": entry.number, "at": entry.at.to_string(), "who": entry.who,
-                "from": entry.from, "verb": entry.verb, "target": entry.target, "why": entry.why,
+                "number": entry.number, "at": entry.at.to_string(), "who": entry.actor,
+                "from": entry.address, "verb": entry.verb, "target": entry.target, "why": entry.reason,
                 "hash": entry.hash.to_string(),
             }));
             head = after;
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn what_was_changed_removed_or_cut_off_is_named() {
         type Harm = fn(&mut Vec<Value>);
-        let harms: [(Harm, Broken); 4] = [
-            (|it| it[1]["why"] = "nothing".into(), Broken::Changed(2)),
-            (|it| it[2]["at"] = "long ago".into(), Broken::Changed(3)),
-            (|it| drop(it.remove(2)), Broken::Missing(3)),
-            (Vec::clear, Broken::Missing(1)),
+        let harms: [(Harm, AuditBreak); 4] = [
+            (|it| it[1]["why"] = "nothing".into(), AuditBreak::Changed(2)),
+            (|it| it[2]["at"] = "long ago".into(), AuditBreak::Changed(3)),
+            (|it| drop(it.remove(2)), AuditBreak::Missing(3)),
+            (Vec::clear, AuditBreak::Missing(1)),
         ];
         for (harm, expected) in harms {
             let (mut entries, head) = log(5);
@@ -165,6 +165,6 @@ mod tests {
         let (entries, _) = log(5);
         let (_, shorter) = log(4);
         let added = Verification::new(None).follow(&page(&entries, shorter));
-        assert_eq!(added, Err(Broken::Added(5)));
+        assert_eq!(added, Err(AuditBreak::Added(5)));
     }
 }

@@ -1,6 +1,6 @@
 //! `bezoar audit`
 
-use bezoar::catalogue::{Act, AuditHead, Verb};
+use bezoar::catalogue::{AuditHead, AuditedAction, Verb};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,17 +13,17 @@ use crate::{
 fn log(number: u64) -> (Vec<Value>, AuditHead) {
     let (mut entries, mut head) = (Vec::new(), AuditHead::START);
     for place in 1..=number {
-        let act = Act {
-            who: "ada".to_owned(),
-            from: "127.0.0.1".to_owned(),
+        let action = AuditedAction {
+            actor: "ada".to_owned(),
+            address: "127.0.0.1".to_owned(),
             verb: Verb::Reveal,
             target: format!("dead letter {place}"),
-            why: "ticket 7".to_owned(),
+            reason: "ticket 7".to_owned(),
         };
-        let (entry, after) = head.append("2001-09-09T01:46:40.123Z".parse().unwrap(), &act);
+        let (entry, after) = head.append("2001-09-09T01:46:40.123Z".parse().unwrap(), &action);
         entries.push(json!({
-            "number": entry.number, "at": entry.at.to_string(), "who": entry.who,
-            "from": entry.from, "verb": entry.verb, "target": entry.target, "why": entry.why,
+            "number": entry.number, "at": entry.at.to_string(), "who": entry.actor,
+            "from": entry.address, "verb": entry.verb, "target": entry.target, "why": entry.reason,
             "hash": entry.hash.to_string(),
         }));
         head = after;

@@ -8,7 +8,7 @@ use axum::{
 };
 use bezoar::{
     QueueName,
-    catalogue::{Act, Verb},
+    catalogue::{AuditedAction, Verb},
 };
 use http::{StatusCode, header, request::Parts};
 use serde_json::{Value, json};
@@ -65,8 +65,14 @@ impl Caller {
     }
 
     /// Something that they do, for the audit log.
-    pub(crate) fn act(&self, verb: Verb, target: String, why: String) -> Act {
-        Act { who: self.identity.name.clone(), from: self.from.clone(), verb, target, why }
+    pub(crate) fn action(&self, verb: Verb, target: String, reason: String) -> AuditedAction {
+        AuditedAction {
+            actor: self.identity.name.clone(),
+            address: self.from.clone(),
+            verb,
+            target,
+            reason,
+        }
     }
 }
 

@@ -76,7 +76,8 @@ pub(super) async fn mark(
         Opinion::Acknowledged => CauseState::Acknowledged,
         Opinion::Resolved => CauseState::Resolved,
     };
-    let act = caller.act(Verb::Mark, format!("cause {cause}: {}", state.as_str()), String::new());
-    let marked = app.catalogue().mark(&cause, state, mark.note.as_deref(), &act).await?;
+    let action =
+        caller.action(Verb::Mark, format!("cause {cause}: {}", state.as_str()), String::new());
+    let marked = app.catalogue().mark(&cause, state, mark.note.as_deref(), &action).await?;
     Ok(Json(views::cause(&marked)))
 }

@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar::{
     DeadLetterId,
-    catalogue::{Listing, Record, Verb},
+    catalogue::{DeadLetterRecord, ListRequest, Verb},
     ops::Edit,
 };
 use serde::Deserialize;
@@ -41,10 +41,10 @@ pub(super) async fn list(
 }
 
 /// Which page, and what is left of the query.
-fn paged(query: QueryPairs) -> Result<(Listing, Vec<(String, String)>), Problem> {
+fn paged(query: QueryPairs) -> Result<(ListRequest, Vec<(String, String)>), Problem> {
     let (paging, rest): (Vec<_>, Vec<_>) =
         filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit" || name == "after");
-    let mut page = Listing { before: None, limit: PAGE.0 };
+    let mut page = ListRequest { before: None, limit: PAGE.0 };
     for (name, value) in paging {
         match name.as_str() {
             "limit" => page.limit = filter::limit(&value, PAGE.1)?,
@@ -63,7 +63,12 @@ pub(super) async fn show(
 }
 
 /// A dead letter that the caller may see; another is as good as none.
-async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Record, Problem> {
+async fn seen(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    role: Role,
+) -> Result<DeadLetterRecord, Problem> {
     caller.needs(role, None)?;
     let id = DeadLetterId(self::id(id)?);
     let record = app.catalogue().record(id).await?;
@@ -111,7 +116,7 @@ pub(super) async fn reveal(
     }
     let words: Vec<_> = wanted.what.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
     let target = format!("dead letter {}: {}", record.entry.id, words.join(", "));
-    app.catalogue().log(&caller.act(Verb::Reveal, target, reason)).await?;
+    app.catalogue().log(&caller.action(Verb::Reveal, target, reason)).await?;
     let mut revealed = json!({ "id": record.entry.id.0 });
     for part in wanted.what {
         part.add(&record, &mut revealed);
@@ -120,7 +125,7 @@ pub(super) async fn reveal(
 }
 
 impl Part {
-    fn add(self, record: &Record, revealed: &mut Value) {
+    fn add(self, record: &DeadLetterRecord, revealed: &mut Value) {
         let message = &record.message;
         match self {
             Self::Body => {
@@ -166,8 +171,9 @@ pub(super) async fn edit(
     let needs_approval = app.edits(&record.entry.queue)?;
     let edited = wanted.edit()?.apply(&record.message, app.max_body_bytes())?;
     let target = format!("dead letter {}: {}", record.entry.id, edited.summary);
-    let act = caller.act(Verb::Edit, target, reason);
-    let made = app.catalogue().edit(record.entry.id, edited.message, needs_approval, &act).await?;
+    let action = caller.action(Verb::Edit, target, reason);
+    let made =
+        app.catalogue().edit(record.entry.id, edited.message, needs_approval, &action).await?;
     Ok(Json(views::entry(&made)))
 }
 
@@ -198,6 +204,6 @@ pub(super) async fn approve(
     let record = seen(&app, &caller, &id, Role::Admin).await?;
     let reason = input::reason(&approval.reason)?;
     let target = format!("dead letter {}", record.entry.id);
-    let act = caller.act(Verb::Approve, target, reason);
-    Ok(Json(views::entry(&app.catalogue().approve(record.entry.id, &act).await?)))
+    let action = caller.action(Verb::Approve, target, reason);
+    Ok(Json(views::entry(&app.catalogue().approve(record.entry.id, &action).await?)))
 }

@@ -3,7 +3,7 @@
 use axum::extract::{Query, rejection::QueryRejection};
 use bezoar::{
     Code, CorrelationId, FailureKind, MessageId, MessageType, QueueName,
-    catalogue::{CauseId, EntryState, Filter, OperationId},
+    catalogue::{CauseId, DeadLetterState, Filter, OperationId},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -115,12 +115,12 @@ fn kind(text: &str) -> Result<FailureKind, Problem> {
 
 fn state(text: &str) -> Result<&'static str, Problem> {
     let known = [
-        EntryState::Open,
-        EntryState::Taken(OperationId(0)),
-        EntryState::Edited,
-        EntryState::Unapproved,
+        DeadLetterState::Open,
+        DeadLetterState::Taken(OperationId(0)),
+        DeadLetterState::Edited,
+        DeadLetterState::Unapproved,
     ]
-    .map(EntryState::as_str);
+    .map(DeadLetterState::as_str);
     let found = known.into_iter().find(|known| *known == text);
     found.ok_or_else(|| Problem::bad_request(format!("state is one of: {}", known.join(", "))))
 }

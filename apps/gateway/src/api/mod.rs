@@ -62,7 +62,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/causes", get(causes::list))
         .route("/v1/causes/{cause}", post(causes::mark))
         .route("/v1/replays", get(operations::list).post(operations::replay))
-        .route("/v1/replays/{id}", get(operations::show).post(operations::order))
+        .route("/v1/replays/{id}", get(operations::show).post(operations::command))
         .route("/v1/replays/{id}/messages", get(operations::messages))
         .route("/v1/discards", post(operations::discard))
         .route("/v1/exports", post(transfer::export))

@@ -89,7 +89,7 @@ async fn log(
     reason: String,
 ) -> Result<(), Problem> {
     let target = format!("all dead letters of {queue} on its broker");
-    Ok(app.catalogue().log(&caller.act(verb, target, reason)).await?)
+    Ok(app.catalogue().log(&caller.action(verb, target, reason)).await?)
 }
 
 /// In a task of its own, so that a client that goes away does not cut it off in the middle.

@@ -10,7 +10,8 @@ use axum::{
 use bezoar::{
     DeadLetterId,
     catalogue::{
-        CatalogueError, Ids, Operation, OperationId, OperationState, Order, Pick, Plan, Task, Verb,
+        CatalogueError, Operation, OperationCommand, OperationId, OperationKind, OperationPlan,
+        OperationState, ReplayIds, Selection, Verb,
     },
 };
 use http::StatusCode;
@@ -74,14 +75,14 @@ pub(super) async fn replay(
     if wanted.stop_after == Some(0) {
         return Err(Problem::bad_request("stop_after is from 1"));
     }
-    let task = Task::Replay {
+    let kind = OperationKind::Replay {
         canary: wanted.canary,
         per_second: wanted.rate,
         stop_after: wanted.stop_after,
-        ids: if wanted.new_ids { Ids::New } else { Ids::Same },
+        ids: if wanted.new_ids { ReplayIds::New } else { ReplayIds::Same },
     };
-    let pick = pick(&app, &caller, wanted.ids, wanted.filter).await?;
-    let plan = Plan { task, pick, expect: wanted.expect };
+    let selection = selection(&app, &caller, wanted.ids, wanted.filter).await?;
+    let plan = OperationPlan { kind, selection, expect: wanted.expect };
     begin(app, caller, plan, Verb::Replay, reason, wanted.plan).await
 }
 
@@ -92,18 +93,19 @@ pub(super) async fn discard(
 ) -> Result<Response, Problem> {
     caller.needs(Role::Admin, None)?;
     let reason = input::reason(&wanted.reason)?;
-    let pick = pick(&app, &caller, wanted.ids, wanted.filter).await?;
-    let plan = Plan { task: Task::Discard, pick, expect: Some(wanted.expect) };
+    let selection = selection(&app, &caller, wanted.ids, wanted.filter).await?;
+    let plan =
+        OperationPlan { kind: OperationKind::Discard, selection, expect: Some(wanted.expect) };
     begin(app, caller, plan, Verb::Discard, reason, false).await
 }
 
 /// Which dead letters; of those that are named, each must be one that the caller may see.
-async fn pick(
+async fn selection(
     app: &App,
     caller: &Caller,
     ids: Option<Vec<i64>>,
     filter: Option<Map<String, Value>>,
-) -> Result<Pick, Problem> {
+) -> Result<Selection, Problem> {
     match (ids, filter) {
         (Some(ids), None) if ids.len() > IDS_LIMIT => Err(Problem::bad_request(format!(
             "{} ids, at most {IDS_LIMIT}; use a filter",
@@ -119,12 +121,12 @@ async fn pick(
                     }
                 }
             }
-            Ok(Pick::Ids(ids))
+            Ok(Selection::Ids(ids))
         }
         (None, Some(object)) => {
             let filter = filter::from_object(&object, caller, app)?;
             app.covers(&filter).await?;
-            Ok(Pick::Matching(filter))
+            Ok(Selection::Matching(filter))
         }
         _ => Err(Problem::bad_request("say which: either ids, or a filter ({} fits all)")),
     }
@@ -134,7 +136,7 @@ async fn pick(
 async fn begin(
     app: Arc<App>,
     caller: Caller,
-    plan: Plan,
+    plan: OperationPlan,
     verb: Verb,
     reason: String,
     only_plan: bool,
@@ -150,27 +152,27 @@ async fn begin(
 async fn run(
     app: &App,
     caller: &Caller,
-    plan: &Plan,
+    plan: &OperationPlan,
     verb: Verb,
     reason: String,
     only_plan: bool,
 ) -> Result<(StatusCode, Operation), Problem> {
-    let act = caller.act(verb, target(plan), reason.clone());
-    let planned = app.catalogue().plan(plan, &act).await?;
+    let action = caller.action(verb, target(plan), reason.clone());
+    let planned = app.catalogue().plan(plan, &action).await?;
     if only_plan || planned.total == 0 {
         return Ok((StatusCode::OK, planned));
     }
     let target = format!("operation {}, {} dead letters: run", planned.id, planned.total);
-    let act = caller.act(verb, target, reason);
-    let running = app.catalogue().order(planned.id, Order::Run, &act).await?;
+    let action = caller.action(verb, target, reason);
+    let running = app.catalogue().command(planned.id, OperationCommand::Run, &action).await?;
     app.conductor.wake();
     Ok((StatusCode::ACCEPTED, running))
 }
 
 /// Which dead letters, for the audit log.
-fn target(plan: &Plan) -> String {
-    match &plan.pick {
-        Pick::Ids(ids) => {
+fn target(plan: &OperationPlan) -> String {
+    match &plan.selection {
+        Selection::Ids(ids) => {
             let named: Vec<_> = ids.iter().take(NAMED).map(ToString::to_string).collect();
             let more = match ids.len().saturating_sub(NAMED) {
                 0 => String::new(),
@@ -178,7 +180,7 @@ fn target(plan: &Plan) -> String {
             };
             format!("dead letters {}{more}", named.join(", "))
         }
-        Pick::Matching(filter) => format!("dead letters with {}", filter::words(filter)),
+        Selection::Matching(filter) => format!("dead letters with {}", filter::words(filter)),
     }
 }
 
@@ -238,26 +240,26 @@ enum Wanted {
 }
 
 /// Starts, pauses, goes on with or cancels an operation.
-pub(super) async fn order(
+pub(super) async fn command(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
     Input(wanted): Input<OrderInput>,
 ) -> Result<Json<Value>, Problem> {
     let operation = seen(&app, &caller, &id, Role::Operator).await?;
-    let (verb, role) = match operation.task {
-        Task::Replay { .. } => (Verb::Replay, Role::Operator),
-        Task::Discard => (Verb::Discard, Role::Admin),
+    let (verb, role) = match operation.kind {
+        OperationKind::Replay { .. } => (Verb::Replay, Role::Operator),
+        OperationKind::Discard => (Verb::Discard, Role::Admin),
     };
     caller.needs(role, None)?;
     let reason = input::reason(&wanted.reason)?;
-    let (order, word) = match wanted.order {
-        Wanted::Run => (Order::Run, "run"),
-        Wanted::Pause => (Order::Pause, "pause"),
-        Wanted::Cancel => (Order::Cancel, "cancel"),
+    let (command, word) = match wanted.order {
+        Wanted::Run => (OperationCommand::Run, "run"),
+        Wanted::Pause => (OperationCommand::Pause, "pause"),
+        Wanted::Cancel => (OperationCommand::Cancel, "cancel"),
     };
-    let act = caller.act(verb, format!("operation {}: {word}", operation.id), reason);
-    let operation = app.catalogue().order(operation.id, order, &act).await?;
+    let action = caller.action(verb, format!("operation {}: {word}", operation.id), reason);
+    let operation = app.catalogue().command(operation.id, command, &action).await?;
     app.conductor.wake();
     Ok(Json(told(&app, &operation)))
 }

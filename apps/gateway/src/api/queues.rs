@@ -51,9 +51,9 @@ async fn set_paused(
     caller.needs(Role::Operator, None)?;
     let route = app.route(name, |route| caller.sees(route.queue()))?;
     let paused = verb == Verb::Pause;
-    let act = caller.act(verb, format!("route {}", route.name()), String::new());
+    let action = caller.action(verb, format!("route {}", route.name()), String::new());
     let (setting, kept) = (paused_setting(route.name()), paused.then_some("by an operator"));
-    app.catalogue().set(&setting, kept, &act).await?;
+    app.catalogue().set(&setting, kept, &action).await?;
     match paused {
         true => route.pause(PAUSED),
         false => route.resume(app.now()),

@@ -10,7 +10,7 @@ use axum::{
 };
 use bezoar::{
     DeadLetterId,
-    catalogue::{Catalogue, CatalogueError, Filter, Listing, Record, Verb},
+    catalogue::{Catalogue, CatalogueError, DeadLetterRecord, Filter, ListRequest, Verb},
     ops::{read_line, write_line},
 };
 use bytes::Bytes;
@@ -46,9 +46,9 @@ pub(super) async fn export(
     let count = app.catalogue().count(&filter).await?;
     let about = if count.exact { "" } else { "at least " };
     let target = format!("{about}{} dead letters with {}", count.count, filter::words(&filter));
-    let act = caller.act(Verb::Export, target, reason);
-    app.catalogue().log(&act).await?;
-    let lines = lines(app.catalogue().clone(), app.origin(&act).await?, filter);
+    let action = caller.action(Verb::Export, target, reason);
+    app.catalogue().log(&action).await?;
+    let lines = lines(app.catalogue().clone(), app.origin(&action).await?, filter);
     Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
 }
 
@@ -57,7 +57,7 @@ struct Walk {
     catalogue: Arc<dyn Catalogue>,
     origin: String,
     filter: Filter,
-    page: Listing,
+    page: ListRequest,
     ids: Vec<bezoar::DeadLetterId>,
 }
 
@@ -66,7 +66,7 @@ fn lines(
     origin: String,
     filter: Filter,
 ) -> impl Stream<Item = Result<Bytes, Problem>> {
-    let page = Listing { before: None, limit: PAGE };
+    let page = ListRequest { before: None, limit: PAGE };
     let walk = Walk { catalogue, origin, filter, page, ids: Vec::new() };
     stream::try_unfold(
         walk,
@@ -116,7 +116,7 @@ pub(super) async fn import(
     let body = input::read(request, &app).await?;
     let text =
         std::str::from_utf8(&body).map_err(|_| Problem::bad_request("the lines are not UTF-8"))?;
-    let mut records: Vec<(String, Record)> = Vec::new();
+    let mut records: Vec<(String, DeadLetterRecord)> = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let read = read_line(line).map_err(|error| {
             Problem::bad_request(format!("line {}: {error}; nothing was imported", number + 1))
@@ -126,18 +126,18 @@ pub(super) async fn import(
         records.push(read);
     }
     let asked = records.len();
-    let act = caller.act(Verb::Import, format!("{asked} dead letters"), reason);
-    let records = elsewhere(&app, records, &app.origin(&act).await?).await?;
-    let imported = app.catalogue().import(records, &act).await?;
+    let action = caller.action(Verb::Import, format!("{asked} dead letters"), reason);
+    let records = elsewhere(&app, records, &app.origin(&action).await?).await?;
+    let imported = app.catalogue().import(records, &action).await?;
     Ok(Json(json!({ "imported": imported, "known_already": asked as u64 - imported })))
 }
 
 /// Those that are not here: one that this store exported itself, and still has, is known.
 async fn elsewhere(
     app: &App,
-    records: Vec<(String, Record)>,
+    records: Vec<(String, DeadLetterRecord)>,
     origin: &str,
-) -> Result<Vec<(String, Record)>, Problem> {
+) -> Result<Vec<(String, DeadLetterRecord)>, Problem> {
     let mut missing = Vec::with_capacity(records.len());
     for (stamp, record) in records {
         let ours = stamp.strip_prefix(origin).and_then(|rest| rest.strip_prefix('/')?.parse().ok());

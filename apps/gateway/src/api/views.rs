@@ -6,15 +6,16 @@ use std::time::Duration;
 use bezoar::{
     FailedTry, UncountedSummary,
     catalogue::{
-        AuditEntry, Cause, Count, Entry, EntryState, Ids, Item, ItemState, Operation, Record, Task,
+        AuditEntry, Cause, Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary, ItemState,
+        Operation, OperationItem, OperationKind, ReplayIds,
     },
 };
 use serde_json::{Value, json};
 
 /// A dead letter in a list.
-pub(super) fn entry(entry: &Entry) -> Value {
+pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
     let operation = match entry.state {
-        EntryState::Taken(operation) => Some(operation.0),
+        DeadLetterState::Taken(operation) => Some(operation.0),
         _ => None,
     };
     json!({
@@ -38,7 +39,7 @@ pub(super) fn entry(entry: &Entry) -> Value {
 }
 
 /// All of a dead letter that may be known without revealing it.
-pub(super) fn record(record: &Record) -> Value {
+pub(super) fn record(record: &DeadLetterRecord) -> Value {
     let message = &record.message;
     let header = |(name, value): (&String, &bezoar::HeaderValue)| json!({ "name": name, "bytes": value.len() });
     let mut all = entry(&record.entry);
@@ -116,16 +117,16 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
         .iter()
         .map(|(queue, count)| json!({ "queue": queue.as_str(), "count": count }))
         .collect();
-    let task = match operation.task {
-        Task::Replay { .. } => "replay",
-        Task::Discard => "discard",
+    let kind = match operation.kind {
+        OperationKind::Replay { .. } => "replay",
+        OperationKind::Discard => "discard",
     };
     let mut shown = json!({
         "id": operation.id.0,
-        "task": task,
+        "task": kind,
         "state": operation.state.as_str(),
-        "who": operation.who,
-        "reason": operation.why,
+        "who": operation.actor,
+        "reason": operation.reason,
         "planned_at": operation.planned_at.to_string(),
         "ended_at": operation.ended_at.map(|at| at.to_string()),
         "stopped": operation.stopped,
@@ -134,7 +135,7 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
         "done": operation.done,
         "queues": queues,
     });
-    if let Task::Replay { canary, per_second, stop_after, ids } = operation.task {
+    if let OperationKind::Replay { canary, per_second, stop_after, ids } = operation.kind {
         shown["completed"] = operation.completed.into();
         shown["failed"] = operation.failed.into();
         shown["in_flight"] = operation.in_flight().into();
@@ -142,13 +143,13 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
         shown["canary_waiting_seconds"] = waiting.map(|waiting| waiting.as_secs_f64()).into();
         shown["rate"] = per_second.into();
         shown["stop_after"] = stop_after.into();
-        shown["new_ids"] = (ids == Ids::New).into();
+        shown["new_ids"] = (ids == ReplayIds::New).into();
     }
     shown
 }
 
 /// One message of a replay or a discard.
-pub(super) fn item(item: &Item) -> Value {
+pub(super) fn item(item: &OperationItem) -> Value {
     let (again, cause) = match &item.state {
         ItemState::Failed { again, cause } => (Some(again.0), Some(cause.as_str())),
         _ => (None, None),
@@ -169,11 +170,11 @@ pub(super) fn audit(entry: &AuditEntry) -> Value {
     json!({
         "number": entry.number,
         "at": entry.at.to_string(),
-        "who": entry.who,
-        "from": entry.from,
+        "who": entry.actor,
+        "from": entry.address,
         "verb": entry.verb,
         "target": entry.target,
-        "why": entry.why,
+        "why": entry.reason,
         "hash": entry.hash.to_string(),
     })
 }

@@ -7,17 +7,17 @@ use sha2::{Digest, Sha256};
 
 /// What somebody does, from where, to what and why. Safe to show: it holds no body, header value or detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Act {
+pub struct AuditedAction {
     /// Who: the name of a token, or of a program.
-    pub who: String,
+    pub actor: String,
     /// From where: an address.
-    pub from: String,
+    pub address: String,
     /// What they do.
     pub verb: Verb,
     /// To what, such as `dead letter 7`.
     pub target: String,
     /// Why, in their own words.
-    pub why: String,
+    pub reason: String,
 }
 
 /// What is done.
@@ -89,15 +89,15 @@ pub struct AuditEntry {
     /// When.
     pub at: Timestamp,
     /// Who.
-    pub who: String,
+    pub actor: String,
     /// From where.
-    pub from: String,
+    pub address: String,
     /// What, see [`Verb::as_str`].
     pub verb: String,
     /// To what.
     pub target: String,
     /// Why.
-    pub why: String,
+    pub reason: String,
     /// Of all this and of the entry before.
     pub hash: AuditHash,
 }
@@ -130,7 +130,7 @@ pub struct AuditHead {
 
 /// The first entry that is not as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum AuditBreak {
     /// The entry that should have this number is not there, or not in its place.
     #[error("entry {0} was removed, or is not in its place")]
     Missing(u64),
@@ -146,16 +146,16 @@ impl AuditHead {
     /// Before the first entry.
     pub const START: Self = Self { count: 0, hash: AuditHash([0; 32]) };
 
-    /// The entry for an act, and the head after it.
-    pub fn append(&self, at: Timestamp, act: &Act) -> (AuditEntry, Self) {
+    /// The entry for an action, and the head after it.
+    pub fn append(&self, at: Timestamp, action: &AuditedAction) -> (AuditEntry, Self) {
         let mut entry = AuditEntry {
             number: self.count + 1,
             at,
-            who: act.who.clone(),
-            from: act.from.clone(),
-            verb: act.verb.as_str().to_owned(),
-            target: act.target.clone(),
-            why: act.why.clone(),
+            actor: action.actor.clone(),
+            address: action.address.clone(),
+            verb: action.verb.as_str().to_owned(),
+            target: action.target.clone(),
+            reason: action.reason.clone(),
             hash: self.hash,
         };
         entry.hash = self.hash_of(&entry);
@@ -167,14 +167,14 @@ impl AuditHead {
     ///
     /// # Errors
     ///
-    /// [`Broken`] if it is not the one that was written after this head.
-    pub fn follow(&self, entry: &AuditEntry) -> Result<Self, Broken> {
+    /// [`AuditBreak`] if it is not the one that was written after this head.
+    pub fn follow(&self, entry: &AuditEntry) -> Result<Self, AuditBreak> {
         let number = self.count + 1;
         if entry.number != number {
-            return Err(Broken::Missing(number));
+            return Err(AuditBreak::Missing(number));
         }
         if entry.hash != self.hash_of(entry) {
-            return Err(Broken::Changed(number));
+            return Err(AuditBreak::Changed(number));
         }
         Ok(Self { count: number, hash: entry.hash })
     }
@@ -183,13 +183,13 @@ impl AuditHead {
     ///
     /// # Errors
     ///
-    /// [`Broken`] if entries are missing at the end, or were added.
-    pub fn ends_at(&self, kept: &Self) -> Result<(), Broken> {
+    /// [`AuditBreak`] if entries are missing at the end, or were added.
+    pub fn ends_at(&self, kept: &Self) -> Result<(), AuditBreak> {
         match self.count.cmp(&kept.count) {
-            std::cmp::Ordering::Less => Err(Broken::Missing(self.count + 1)),
-            std::cmp::Ordering::Greater => Err(Broken::Added(kept.count + 1)),
+            std::cmp::Ordering::Less => Err(AuditBreak::Missing(self.count + 1)),
+            std::cmp::Ordering::Greater => Err(AuditBreak::Added(kept.count + 1)),
             std::cmp::Ordering::Equal if self.hash == kept.hash => Ok(()),
-            std::cmp::Ordering::Equal => Err(Broken::Changed(self.count)),
+            std::cmp::Ordering::Equal => Err(AuditBreak::Changed(self.count)),
         }
     }
 
@@ -199,7 +199,7 @@ impl AuditHead {
         hasher.update(self.hash.0);
         hasher.update(entry.number.to_be_bytes());
         hasher.update(entry.at.as_millisecond().to_be_bytes());
-        for text in [&entry.who, &entry.from, &entry.verb, &entry.target, &entry.why] {
+        for text in [&entry.actor, &entry.address, &entry.verb, &entry.target, &entry.reason] {
             hasher.update((text.len() as u64).to_be_bytes());
             hasher.update(text);
         }
@@ -216,21 +216,21 @@ mod tests {
         let mut head = AuditHead::START;
         let mut entries = Vec::new();
         for number in 1..=5 {
-            let act = Act {
-                who: format!("operator {number}"),
-                from: "127.0.0.1".to_owned(),
+            let action = AuditedAction {
+                actor: format!("operator {number}"),
+                address: "127.0.0.1".to_owned(),
                 verb: Verb::Reveal,
                 target: format!("dead letter {number}"),
-                why: "looking".to_owned(),
+                reason: "looking".to_owned(),
             };
-            let (entry, after) = head.append(millis(number), &act);
+            let (entry, after) = head.append(millis(number), &action);
             entries.push(entry);
             head = after;
         }
         (entries, head)
     }
 
-    fn verified(entries: &[AuditEntry], kept: &AuditHead) -> Result<(), Broken> {
+    fn verified(entries: &[AuditEntry], kept: &AuditHead) -> Result<(), AuditBreak> {
         let head = entries.iter().try_fold(AuditHead::START, |head, entry| head.follow(entry))?;
         head.ends_at(kept)
     }
@@ -245,14 +245,14 @@ mod tests {
     #[test]
     fn the_first_removed_changed_reordered_or_missing_entry_is_named() {
         type Harm = fn(&mut Vec<AuditEntry>);
-        let harms: [(Harm, Broken); 7] = [
-            (|it| drop(it.remove(1)), Broken::Missing(2)),
-            (|it| it[2].why = "nothing".to_owned(), Broken::Changed(3)),
-            (|it| it[2].at = millis(99), Broken::Changed(3)),
-            (|it| it[3].hash.0[0] ^= 1, Broken::Changed(4)),
-            (|it| it.swap(1, 3), Broken::Missing(2)),
-            (|it| it.truncate(4), Broken::Missing(5)),
-            (|it| it.clear(), Broken::Missing(1)),
+        let harms: [(Harm, AuditBreak); 7] = [
+            (|it| drop(it.remove(1)), AuditBreak::Missing(2)),
+            (|it| it[2].reason = "nothing".to_owned(), AuditBreak::Changed(3)),
+            (|it| it[2].at = millis(99), AuditBreak::Changed(3)),
+            (|it| it[3].hash.0[0] ^= 1, AuditBreak::Changed(4)),
+            (|it| it.swap(1, 3), AuditBreak::Missing(2)),
+            (|it| it.truncate(4), AuditBreak::Missing(5)),
+            (|it| it.clear(), AuditBreak::Missing(1)),
         ];
         for (place, (harm, expected)) in harms.into_iter().enumerate() {
             let (mut entries, head) = written();
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn text_cannot_move_from_one_field_into_the_next() {
         let (mut entries, head) = written();
-        entries[0].who = "operator ".to_owned();
-        entries[0].from = "1127.0.0.1".to_owned();
-        assert_eq!(verified(&entries, &head), Err(Broken::Changed(1)));
+        entries[0].actor = "operator ".to_owned();
+        entries[0].address = "1127.0.0.1".to_owned();
+        assert_eq!(verified(&entries, &head), Err(AuditBreak::Changed(1)));
     }
 
     #[test]
@@ -274,15 +274,15 @@ mod tests {
         let (mut entries, head) = written();
         entries.pop();
         let shorter = entries.iter().try_fold(AuditHead::START, |head, it| head.follow(it));
-        let act = Act {
-            who: "nobody".to_owned(),
-            from: String::new(),
+        let action = AuditedAction {
+            actor: "nobody".to_owned(),
+            address: String::new(),
             verb: Verb::Discard,
             target: String::new(),
-            why: String::new(),
+            reason: String::new(),
         };
-        let (entry, _) = shorter.unwrap().append(millis(5), &act);
+        let (entry, _) = shorter.unwrap().append(millis(5), &action);
         entries.push(entry);
-        assert_eq!(verified(&entries, &head), Err(Broken::Changed(5)));
+        assert_eq!(verified(&entries, &head), Err(AuditBreak::Changed(5)));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 
 /// A dead letter without anything sensitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DeadLetterSummary {
     /// Its identity.
     pub id: DeadLetterId,
     /// Where it was set aside, and where a replay sends it.
@@ -40,14 +40,14 @@ pub struct Entry {
     /// The size of its body.
     pub body_bytes: u64,
     /// Whether something is being done about it.
-    pub state: EntryState,
+    pub state: DeadLetterState,
     /// The dead letter that it is an edited version of.
     pub edited_from: Option<DeadLetterId>,
 }
 
 /// Whether something is being done about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EntryState {
+pub enum DeadLetterState {
     /// It waits for somebody.
     Open,
     /// It is part of an operation that has not ended.
@@ -58,7 +58,7 @@ pub enum EntryState {
     Unapproved,
 }
 
-impl EntryState {
+impl DeadLetterState {
     /// The state as people write it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -95,13 +95,13 @@ pub struct Filter {
     pub min_attempts: Option<u32>,
     /// Replayed before, or never.
     pub replayed: Option<bool>,
-    /// In a state of this name, see [`EntryState::as_str`].
+    /// In a state of this name, see [`DeadLetterState::as_str`].
     pub state: Option<&'static str>,
 }
 
 /// A part of a list, from the latest to the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listing {
+pub struct ListRequest {
     /// Those with a smaller id; from the latest if `None`.
     pub before: Option<DeadLetterId>,
     /// At most so many.
@@ -119,7 +119,7 @@ pub struct Count {
 
 /// Some dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pick {
+pub enum Selection {
     /// These. One that is not there is an error.
     Ids(Vec<DeadLetterId>),
     /// Those that fit now and wait for somebody.
@@ -128,9 +128,9 @@ pub enum Pick {
 
 /// Everything about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct DeadLetterRecord {
     /// What a list shows of it.
-    pub entry: Entry,
+    pub entry: DeadLetterSummary,
     /// The message with its ledger; what is sensitive is hidden by its type.
     pub message: Message,
     /// Why it was set aside.

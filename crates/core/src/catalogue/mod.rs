@@ -1,7 +1,7 @@
 //! The catalogue: every dead letter in one place, grouped by cause, with what operators do about them.
 //!
-//! A store that has one promises that each act is written to the audit log in the same transaction as the
-//! act itself, or before it where there is nothing to commit: an act that cannot be written does not happen.
+//! A store that has one promises that each action is written to the audit log in the same transaction as the
+//! action itself, or before it where there is nothing to commit: an action that cannot be written does not happen.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -21,31 +21,38 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-pub use audit::{Act, AuditEntry, AuditHash, AuditHead, Broken, Verb};
+pub use audit::{AuditBreak, AuditEntry, AuditHash, AuditHead, AuditedAction, Verb};
 pub use cause::{Cause, CauseId, CauseState, FINGERPRINT_VERSION, Fingerprint, StoreKey};
-pub use entry::{Count, Entry, EntryState, Filter, Listing, Pick, Record};
+pub use entry::{
+    Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary, Filter, ListRequest, Selection,
+};
 pub use error::CatalogueError;
 pub use operation::{
-    Advance, Ids, Item, ItemState, Next, Operation, OperationId, OperationState, Order, Plan, Task,
+    Advance, ItemState, NextStep, Operation, OperationCommand, OperationId, OperationItem,
+    OperationKind, OperationPlan, OperationState, ReplayIds,
 };
 
 use crate::{DeadLetter, DeadLetterId, Message, MessageId, QueueName, Reason};
 
 /// Every dead letter in one place, and what operators do about them.
 ///
-/// Methods that take an [`Act`] write it to the audit log in the transaction of what they do.
+/// Methods that take an [`AuditedAction`] write it to the audit log in the transaction of what they do.
 #[async_trait]
 pub trait Catalogue: Debug + Send + Sync + 'static {
     /// Dead letters that fit, the latest first. The next page begins before the last of this one; only an empty
     /// page is the end. What is not grouped yet, see [`regroup`](Self::regroup), is not found by what a cause has.
-    async fn list(&self, filter: &Filter, page: &Listing) -> Result<Vec<Entry>, CatalogueError>;
+    async fn list(
+        &self,
+        filter: &Filter,
+        page: &ListRequest,
+    ) -> Result<Vec<DeadLetterSummary>, CatalogueError>;
 
     /// How many fit; exact, or at least so many where counting would take too long.
     async fn count(&self, filter: &Filter) -> Result<Count, CatalogueError>;
 
     /// Everything about a dead letter. Its body, header values and details are hidden by their types; whoever
     /// reveals them has written that to the audit log before.
-    async fn record(&self, id: DeadLetterId) -> Result<Record, CatalogueError>;
+    async fn record(&self, id: DeadLetterId) -> Result<DeadLetterRecord, CatalogueError>;
 
     /// Causes of dead letters that fit, the largest first. One that is asked for by its id is there even if it has
     /// none any more.
@@ -58,7 +65,7 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
         cause: &CauseId,
         state: CauseState,
         note: Option<&str>,
-        act: &Act,
+        action: &AuditedAction,
     ) -> Result<Cause, CatalogueError>;
 
     /// Groups up to `limit` dead letters that were grouped by an older version or not at all; how many there were.
@@ -66,15 +73,19 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
 
     /// Freezes a selection. Those in it take part in no other operation until it has ended; those that
     /// cannot take part are counted as refused. What dies later does not join.
-    async fn plan(&self, plan: &Plan, act: &Act) -> Result<Operation, CatalogueError>;
+    async fn plan(
+        &self,
+        plan: &OperationPlan,
+        action: &AuditedAction,
+    ) -> Result<Operation, CatalogueError>;
 
     /// Starts, pauses, resumes or cancels an operation. Who resumes one that stopped by itself has seen why: its
     /// canary is over then, and failures count anew towards its threshold.
-    async fn order(
+    async fn command(
         &self,
         operation: OperationId,
-        order: Order,
-        act: &Act,
+        command: OperationCommand,
+        action: &AuditedAction,
     ) -> Result<Operation, CatalogueError>;
 
     /// Does the next of a running operation, at most so many and never more than [`Operation::next`] allows, in
@@ -83,7 +94,8 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     async fn advance(&self, operation: OperationId, most: u32) -> Result<Advance, CatalogueError>;
 
     /// Stops a running operation for a reason that its own progress gave. One that does not run is left as it is.
-    async fn stop(&self, operation: OperationId, why: &str) -> Result<Operation, CatalogueError>;
+    async fn stop(&self, operation: OperationId, reason: &str)
+    -> Result<Operation, CatalogueError>;
 
     /// An operation, and how far it is.
     async fn operation(&self, operation: OperationId) -> Result<Operation, CatalogueError>;
@@ -100,7 +112,7 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
         operation: OperationId,
         after: u64,
         limit: u32,
-    ) -> Result<Vec<Item>, CatalogueError>;
+    ) -> Result<Vec<OperationItem>, CatalogueError>;
 
     /// Adds an edited version of a dead letter, as a dead letter of its own. The original stays and takes part
     /// in no operation any more, unless the version is discarded. With `needs_approval` the version waits until somebody else approves.
@@ -109,18 +121,22 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
         id: DeadLetterId,
         edited: Message,
         needs_approval: bool,
-        act: &Act,
-    ) -> Result<Entry, CatalogueError>;
+        action: &AuditedAction,
+    ) -> Result<DeadLetterSummary, CatalogueError>;
 
     /// Approves an edited version; whoever made it cannot.
-    async fn approve(&self, id: DeadLetterId, act: &Act) -> Result<Entry, CatalogueError>;
+    async fn approve(
+        &self,
+        id: DeadLetterId,
+        action: &AuditedAction,
+    ) -> Result<DeadLetterSummary, CatalogueError>;
 
     /// Adds dead letters from elsewhere, such as an export; how many were new. One that was imported before, as
     /// its stamp tells, is passed over. They are set aside here and now, and a queue that is missing is made.
     async fn import(
         &self,
-        records: Vec<(String, Record)>,
-        act: &Act,
+        records: Vec<(String, DeadLetterRecord)>,
+        action: &AuditedAction,
     ) -> Result<u64, CatalogueError>;
 
     /// Makes a queue of a broker known here, under a name of its own. Its dead letters are taken in by
@@ -152,12 +168,16 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
 
     /// Removes up to `limit` dead letters that were set aside before a time and that no operation has; how many
     /// there were. What only served older ones (causes that nobody has spoken of, stamps of imports, operations that
-    /// have ended) may go with them. A call that removes none is no act.
-    async fn expire(&self, before: Timestamp, limit: u32, act: &Act)
-    -> Result<u32, CatalogueError>;
+    /// have ended) may go with them. A call that removes none is no action.
+    async fn expire(
+        &self,
+        before: Timestamp,
+        limit: u32,
+        action: &AuditedAction,
+    ) -> Result<u32, CatalogueError>;
 
-    /// Writes an act to the audit log that changes nothing here, before it is done.
-    async fn log(&self, act: &Act) -> Result<(), CatalogueError>;
+    /// Writes an action to the audit log that changes nothing here, before it is done.
+    async fn log(&self, action: &AuditedAction) -> Result<(), CatalogueError>;
 
     /// The audit log in order, after a number, and its head as it is kept apart.
     async fn audit(
@@ -170,5 +190,10 @@ pub trait Catalogue: Debug + Send + Sync + 'static {
     async fn setting(&self, name: &str) -> Result<Option<String>, CatalogueError>;
 
     /// Keeps something small; `None` forgets it.
-    async fn set(&self, name: &str, value: Option<&str>, act: &Act) -> Result<(), CatalogueError>;
+    async fn set(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        action: &AuditedAction,
+    ) -> Result<(), CatalogueError>;
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{CauseId, Pick};
+use super::{CauseId, Selection};
 use crate::{DeadLetterId, MessageId, QueueName};
 
 /// The identity of an operation.
@@ -19,18 +19,18 @@ impl fmt::Display for OperationId {
 
 /// What is to be done with a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct OperationPlan {
     /// What.
-    pub task: Task,
+    pub kind: OperationKind,
     /// With which.
-    pub pick: Pick,
+    pub selection: Selection,
     /// If the number of those that take part is another, nothing is planned.
     pub expect: Option<u64>,
 }
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Task {
+pub enum OperationKind {
     /// Sends dead letters back to their queues.
     Replay {
         /// So many go first, and the rest only after all of them completed; 0 for none.
@@ -40,17 +40,17 @@ pub enum Task {
         /// Stops when so many have failed again.
         stop_after: Option<u32>,
         /// Which ids they have then.
-        ids: Ids,
+        ids: ReplayIds,
     },
     /// Removes dead letters for good.
     Discard,
 }
 
-impl Eq for Task {}
+impl Eq for OperationKind {}
 
 /// Which ids replayed messages have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Ids {
+pub enum ReplayIds {
     /// Their own: a receiver that deduplicates takes them for what it may have seen.
     #[default]
     Same,
@@ -64,13 +64,13 @@ pub struct Operation {
     /// Its identity.
     pub id: OperationId,
     /// What it does.
-    pub task: Task,
+    pub kind: OperationKind,
     /// Where it stands.
     pub state: OperationState,
     /// Who planned it.
-    pub who: String,
+    pub actor: String,
     /// Why they did.
-    pub why: String,
+    pub reason: String,
     /// When it was planned.
     pub planned_at: Timestamp,
     /// When it ended.
@@ -140,7 +140,7 @@ impl OperationState {
 
 /// What somebody wants of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum OperationCommand {
     /// Starts what is planned, and goes on with what was paused or stopped.
     Run,
     /// Does nothing more until told to.
@@ -149,9 +149,9 @@ pub enum Order {
     Cancel,
 }
 
-impl Order {
+impl OperationCommand {
     /// The state that follows, or `None` if the order makes no sense there.
-    pub const fn from(self, state: OperationState) -> Option<OperationState> {
+    pub const fn applied_to(self, state: OperationState) -> Option<OperationState> {
         use OperationState::{Cancelled, Ended, Paused, Planned, Running, Stopped};
         match (self, state) {
             (_, Cancelled | Ended) => None,
@@ -174,7 +174,7 @@ pub struct Advance {
 
 /// One message of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct OperationItem {
     /// Its place in the frozen order, from 1.
     pub place: u64,
     /// The dead letter that it was.
@@ -225,7 +225,7 @@ impl ItemState {
 
 /// What an operation may do next, by its own progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Go on, with at most so many.
     Go(u64),
     /// Wait for the outcomes of those that went first.
@@ -239,27 +239,29 @@ pub enum Next {
 impl Operation {
     /// How many may be in flight: who stops after some failures has to hear of them before everything is sent.
     fn window(&self) -> Option<u64> {
-        let Task::Replay { stop_after, .. } = self.task else { return None };
+        let OperationKind::Replay { stop_after, .. } = self.kind else { return None };
         stop_after.map(|most| (u64::from(most) * 4).max(64))
     }
 
     /// What it may do next. The rate is not part of this.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> NextStep {
         let left = self.total - self.done.min(self.total);
-        let Task::Replay { canary, stop_after, .. } = self.task else { return Next::Go(left) };
+        let OperationKind::Replay { canary, stop_after, .. } = self.kind else {
+            return NextStep::Go(left);
+        };
         let canary = u64::from(canary).min(self.total);
         if stop_after.is_some_and(|most| self.failed >= u64::from(most.max(1))) {
-            return if left == 0 { Next::AwaitOutcomes } else { Next::Stop };
+            return if left == 0 { NextStep::AwaitOutcomes } else { NextStep::Stop };
         }
         match (left, canary) {
-            (0, _) => Next::AwaitOutcomes,
-            (_, canary) if self.done < canary => Next::Go(canary - self.done),
-            (_, canary) if self.done == canary && canary > 0 && self.failed > 0 => Next::Stop,
-            (_, canary) if self.done == canary && self.completed < canary => Next::AwaitCanary,
+            (0, _) => NextStep::AwaitOutcomes,
+            (_, canary) if self.done < canary => NextStep::Go(canary - self.done),
+            (_, canary) if self.done == canary && canary > 0 && self.failed > 0 => NextStep::Stop,
+            (_, canary) if self.done == canary && self.completed < canary => NextStep::AwaitCanary,
             (left, _) => match self.window().map(|most| most.saturating_sub(self.in_flight())) {
-                Some(0) => Next::AwaitOutcomes,
-                Some(room) => Next::Go(left.min(room)),
-                None => Next::Go(left),
+                Some(0) => NextStep::AwaitOutcomes,
+                Some(room) => NextStep::Go(left.min(room)),
+                None => NextStep::Go(left),
             },
         }
     }
@@ -273,10 +275,15 @@ mod tests {
         let [total, done, completed, failed] = counts;
         Operation {
             id: OperationId(1),
-            task: Task::Replay { canary, per_second: None, stop_after, ids: Ids::Same },
+            kind: OperationKind::Replay {
+                canary,
+                per_second: None,
+                stop_after,
+                ids: ReplayIds::Same,
+            },
             state: OperationState::Running,
-            who: String::new(),
-            why: String::new(),
+            actor: String::new(),
+            reason: String::new(),
             planned_at: Timestamp::UNIX_EPOCH,
             ended_at: None,
             stopped: None,
@@ -292,14 +299,14 @@ mod tests {
     #[test]
     fn a_replay_sends_its_canary_waits_for_it_and_goes_on() {
         for (counts, expected) in [
-            ([10, 0, 0, 0], Next::Go(3)),
-            ([10, 2, 0, 0], Next::Go(1)),
-            ([10, 3, 2, 0], Next::AwaitCanary),
-            ([10, 3, 2, 1], Next::Stop),
-            ([10, 3, 3, 0], Next::Go(7)),
-            ([10, 7, 3, 2], Next::Go(3)),
-            ([10, 10, 9, 0], Next::AwaitOutcomes),
-            ([2, 2, 0, 0], Next::AwaitOutcomes),
+            ([10, 0, 0, 0], NextStep::Go(3)),
+            ([10, 2, 0, 0], NextStep::Go(1)),
+            ([10, 3, 2, 0], NextStep::AwaitCanary),
+            ([10, 3, 2, 1], NextStep::Stop),
+            ([10, 3, 3, 0], NextStep::Go(7)),
+            ([10, 7, 3, 2], NextStep::Go(3)),
+            ([10, 10, 9, 0], NextStep::AwaitOutcomes),
+            ([2, 2, 0, 0], NextStep::AwaitOutcomes),
         ] {
             assert_eq!(replay(3, None, counts).next(), expected, "{counts:?}");
         }
@@ -307,26 +314,26 @@ mod tests {
 
     #[test]
     fn without_a_canary_all_may_go_until_too_many_failed() {
-        assert_eq!(replay(0, Some(2), [10, 4, 0, 1]).next(), Next::Go(6));
-        assert_eq!(replay(0, Some(2), [10, 4, 0, 2]).next(), Next::Stop);
-        assert_eq!(replay(0, Some(2), [10, 10, 0, 2]).next(), Next::AwaitOutcomes);
-        assert_eq!(replay(0, Some(0), [10, 0, 0, 0]).next(), Next::Go(10));
+        assert_eq!(replay(0, Some(2), [10, 4, 0, 1]).next(), NextStep::Go(6));
+        assert_eq!(replay(0, Some(2), [10, 4, 0, 2]).next(), NextStep::Stop);
+        assert_eq!(replay(0, Some(2), [10, 10, 0, 2]).next(), NextStep::AwaitOutcomes);
+        assert_eq!(replay(0, Some(0), [10, 0, 0, 0]).next(), NextStep::Go(10));
     }
 
     #[test]
     fn who_stops_after_failures_has_only_so_many_in_flight() {
-        assert_eq!(replay(0, Some(20), [10_000, 0, 0, 0]).next(), Next::Go(80));
-        assert_eq!(replay(0, Some(20), [10_000, 80, 30, 0]).next(), Next::Go(30));
-        assert_eq!(replay(0, Some(20), [10_000, 80, 0, 0]).next(), Next::AwaitOutcomes);
-        assert_eq!(replay(0, None, [10_000, 80, 0, 0]).next(), Next::Go(9_920));
+        assert_eq!(replay(0, Some(20), [10_000, 0, 0, 0]).next(), NextStep::Go(80));
+        assert_eq!(replay(0, Some(20), [10_000, 80, 30, 0]).next(), NextStep::Go(30));
+        assert_eq!(replay(0, Some(20), [10_000, 80, 0, 0]).next(), NextStep::AwaitOutcomes);
+        assert_eq!(replay(0, None, [10_000, 80, 0, 0]).next(), NextStep::Go(9_920));
     }
 
     #[test]
     fn orders_make_sense_only_where_they_do() {
         use OperationState::{Cancelled, Ended, Paused, Planned, Running, Stopped};
-        assert_eq!(Order::Run.from(Stopped), Some(Running));
-        assert_eq!(Order::Pause.from(Planned), None);
-        assert_eq!(Order::Cancel.from(Paused), Some(Cancelled));
-        assert_eq!(Order::Run.from(Ended), None);
+        assert_eq!(OperationCommand::Run.applied_to(Stopped), Some(Running));
+        assert_eq!(OperationCommand::Pause.applied_to(Planned), None);
+        assert_eq!(OperationCommand::Cancel.applied_to(Paused), Some(Cancelled));
+        assert_eq!(OperationCommand::Run.applied_to(Ended), None);
     }
 }

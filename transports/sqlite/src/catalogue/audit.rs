@@ -1,29 +1,29 @@
-//! The audit log, and small settings.
+//! The audit log: written in the transaction of what it records, chained by hashes.
 
 use bezoar_core::{
     ErrorKind, Invalid,
-    catalogue::{Act, AuditEntry, AuditHash, AuditHead, CatalogueError},
+    catalogue::{AuditEntry, AuditHash, AuditHead, AuditedAction, CatalogueError},
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::list::PAGE_LIMIT;
+use super::dead_letters::list::PAGE_LIMIT;
 use crate::{error::error, row, session::Session};
 
-/// The longest text of an act or setting.
+/// The longest text of an action or setting.
 const TEXT_LIMIT_BYTES: usize = 4_096;
 
 /// Refuses what is too long to be kept.
-pub(super) fn check(act: &Act) -> Result<(), CatalogueError> {
+pub(crate) fn check(action: &AuditedAction) -> Result<(), CatalogueError> {
     check_texts(&[
-        ("who", &act.who),
-        ("from", &act.from),
-        ("target", &act.target),
-        ("why", &act.why),
+        ("actor", &action.actor),
+        ("address", &action.address),
+        ("target", &action.target),
+        ("reason", &action.reason),
     ])
 }
 
-pub(super) fn check_texts(texts: &[(&'static str, &str)]) -> Result<(), CatalogueError> {
+pub(crate) fn check_texts(texts: &[(&'static str, &str)]) -> Result<(), CatalogueError> {
     let long = texts.iter().find(|(_, text)| text.len() > TEXT_LIMIT_BYTES);
     long.map_or(Ok(()), |(field, text)| {
         let problem =
@@ -32,23 +32,23 @@ pub(super) fn check_texts(texts: &[(&'static str, &str)]) -> Result<(), Catalogu
     })
 }
 
-/// Writes an act to the log, in the transaction that the act is in.
-pub(super) fn append(
+/// Writes an action to the log, in the transaction that the action is in.
+pub(crate) fn append(
     session: &Session,
     connection: &Connection,
-    act: &Act,
+    action: &AuditedAction,
 ) -> rusqlite::Result<()> {
-    let (entry, head) = head(connection)?.append(session.now(), act);
+    let (entry, head) = head(connection)?.append(session.now(), action);
     connection
         .prepare_cached("INSERT INTO bezoar_audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
         .execute(params![
             entry.number as i64,
             entry.at.as_millisecond(),
-            entry.who,
-            entry.from,
+            entry.actor,
+            entry.address,
             entry.verb,
             entry.target,
-            entry.why,
+            entry.reason,
             entry.hash.0,
         ])?;
     let kept = [&head.count.to_be_bytes()[..], &head.hash.0].concat();
@@ -74,7 +74,7 @@ fn head(connection: &Connection) -> rusqlite::Result<AuditHead> {
     Ok(AuditHead { count: u64::from_be_bytes(count), hash: AuditHash(hash) })
 }
 
-pub(super) fn read(
+pub(crate) fn read(
     connection: &Connection,
     after: u64,
     limit: u32,
@@ -96,37 +96,11 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
     Ok(AuditEntry {
         number: row.get::<_, i64>(0)?.unsigned_abs(),
         at: millis(row.get(1)?),
-        who: text(2)?,
-        from: text(3)?,
+        actor: text(2)?,
+        address: text(3)?,
         verb: text(4)?,
         target: text(5)?,
-        why: text(6)?,
+        reason: text(6)?,
         hash: AuditHash(row.get(7).unwrap_or_default()),
     })
-}
-
-pub(super) fn setting(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
-    connection
-        .prepare_cached("SELECT value FROM bezoar_settings WHERE name = ?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()
-}
-
-pub(super) fn set(
-    session: &Session,
-    connection: &Connection,
-    (name, value): (&str, Option<&str>),
-    act: &Act,
-) -> rusqlite::Result<()> {
-    match value {
-        Some(value) => connection
-            .prepare_cached(
-                "INSERT INTO bezoar_settings VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2",
-            )?
-            .execute([name, value])?,
-        None => connection
-            .prepare_cached("DELETE FROM bezoar_settings WHERE name = ?1")?
-            .execute([name])?,
-    };
-    append(session, connection, act)
 }

@@ -1,52 +1,53 @@
 //! The catalogue of dead letters, in the same database as the queues: what becomes of a message, what is counted and what
 //! is written to the audit log are one transaction.
 //!
-//! | file | what |
+//! | where | what |
 //! | --- | --- |
-//! | `dying.rs` | a message is set aside |
-//! | `tally.rs` | counters of causes and operations, written once per transaction |
-//! | `bounds.rs` `walk.rs` | from a filter to the dead letters that fit |
-//! | `list.rs` `record.rs` `causes.rs` | what operators look at |
-//! | `pick.rs` `plan.rs` `advance.rs` `operations.rs` | replays and discards |
-//! | `edit.rs` `import.rs` `expire.rs` | versions, dead letters from elsewhere, old ones |
-//! | `take_in.rs` `announced.rs` | dead letters of brokers, and what is replayed to them; what brokers cannot say of them |
-//! | `audit.rs` | who did what, and settings |
+//! | `dead_letters/` | how they arrive, how filters find them, versions, imports, expiry |
+//! | `causes/` | groups of dead letters: `cause_grouping.rs` groups and counts |
+//! | `operations/` | replays and discards: frozen, advanced, and their outcomes in `replay_counts.rs` |
+//! | `intake/` | dead letters of brokers, and what brokers cannot say about them |
+//! | `audit.rs`, `settings.rs` | who did what; small settings |
 
-mod advance;
-mod announced;
 mod audit;
-mod bounds;
 mod causes;
-mod dying;
-mod edit;
-mod expire;
-mod import;
-mod list;
+mod dead_letters;
+mod intake;
 mod operations;
-mod pick;
-mod plan;
-mod record;
-mod take_in;
-mod tally;
-mod walk;
+mod settings;
 
 use async_trait::async_trait;
 use bezoar_core::{
     DeadLetter, DeadLetterId, ErrorKind, Invalid, Message, MessageId, QueueName, Reason,
     catalogue::{
-        Act, Advance, AuditEntry, AuditHead, Catalogue, CatalogueError, Cause, CauseId, CauseState,
-        Count, Entry, Filter, Item, Listing, Operation, OperationId, Order, Plan, Record,
+        Advance, AuditEntry, AuditHead, AuditedAction, Catalogue, CatalogueError, Cause, CauseId,
+        CauseState, Count, DeadLetterRecord, DeadLetterSummary, Filter, ListRequest, Operation,
+        OperationCommand, OperationId, OperationItem, OperationPlan,
     },
 };
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-pub(crate) use dying::{Arrival, Dying, last_failure};
-pub(crate) use edit::reopen_original;
-pub(crate) use operations::FREE;
-pub(crate) use tally::{Tally, replay_of};
+pub(crate) use causes::cause_grouping::CauseCounts;
+pub(crate) use dead_letters::{
+    arrival::{Arrival, Dying, last_failure},
+    edit::reopen_original,
+};
+pub(crate) use operations::{
+    FREE,
+    replay_counts::{ReplayCounts, replay_of},
+};
 
+use self::{
+    causes::cause_grouping,
+    dead_letters::{edit, expire, import, list, record},
+    intake::announced,
+    operations::advance,
+};
 use crate::{SqliteTransport, error::error, session::Session};
+
+/// What was found or done, or why it was refused; an error of SQLite undoes the transaction.
+pub(crate) type Found<T> = rusqlite::Result<Result<T, CatalogueError>>;
 
 /// How many records, and how many bytes of their bodies, are imported at once.
 const IMPORT_LIMIT: usize = 10_000;
@@ -56,10 +57,10 @@ const CHUNK_LIMIT: u32 = 10_000;
 
 impl SqliteTransport {
     /// Runs `work` in a transaction. If it refuses, nothing of it is done.
-    async fn act<T: Send + 'static>(
+    async fn transact<T: Send + 'static>(
         &self,
         operation: &'static str,
-        mut work: impl FnMut(&mut Session, &Connection) -> operations::Found<T> + Send + 'static,
+        mut work: impl FnMut(&mut Session, &Connection) -> Found<T> + Send + 'static,
     ) -> Result<T, CatalogueError> {
         self.writer
             .run(operation, move |session, connection| session.undoing(connection, &mut work))
@@ -76,7 +77,7 @@ impl SqliteTransport {
         message.check_headers().map_err(invalid)
     }
 
-    fn check_import(&self, records: &[(String, Record)]) -> Result<(), CatalogueError> {
+    fn check_import(&self, records: &[(String, DeadLetterRecord)]) -> Result<(), CatalogueError> {
         let bytes: usize = records.iter().map(|(_, record)| record.message.body.len()).sum();
         if records.len() > IMPORT_LIMIT || (bytes > IMPORT_LIMIT_BYTES && records.len() > 1) {
             let problem = format!(
@@ -96,7 +97,11 @@ impl SqliteTransport {
 
 #[async_trait]
 impl Catalogue for SqliteTransport {
-    async fn list(&self, filter: &Filter, page: &Listing) -> Result<Vec<Entry>, CatalogueError> {
+    async fn list(
+        &self,
+        filter: &Filter,
+        page: &ListRequest,
+    ) -> Result<Vec<DeadLetterSummary>, CatalogueError> {
         let (filter, page) = (filter.clone(), *page);
         Ok(self.read("list", move |it| list::list(it, &filter, &page)).await?)
     }
@@ -106,7 +111,7 @@ impl Catalogue for SqliteTransport {
         Ok(self.read("count", move |it| list::count(it, &filter)).await?)
     }
 
-    async fn record(&self, id: DeadLetterId) -> Result<Record, CatalogueError> {
+    async fn record(&self, id: DeadLetterId) -> Result<DeadLetterRecord, CatalogueError> {
         self.read("record", move |it| record::record(it, id)).await?
     }
 
@@ -120,49 +125,61 @@ impl Catalogue for SqliteTransport {
         cause: &CauseId,
         state: CauseState,
         note: Option<&str>,
-        act: &Act,
+        action: &AuditedAction,
     ) -> Result<Cause, CatalogueError> {
-        audit::check(act)?;
+        audit::check(action)?;
         audit::check_texts(&[("note", note.unwrap_or_default())])?;
-        let (cause, note, act) = (cause.clone(), note.map(str::to_owned), act.clone());
-        self.act("mark", move |session, it| {
-            causes::mark(session, it, (&cause, state, note.as_deref()), &act)
+        let (cause, note, action) = (cause.clone(), note.map(str::to_owned), action.clone());
+        self.transact("mark", move |session, it| {
+            causes::mark(session, it, (&cause, state, note.as_deref()), &action)
         })
         .await
     }
 
     async fn regroup(&self, limit: u32) -> Result<u32, CatalogueError> {
         let limit = limit.min(CHUNK_LIMIT);
-        self.act("regroup", move |session, it| causes::regroup(session, it, limit).map(Ok)).await
+        self.transact("regroup", move |session, it| {
+            cause_grouping::regroup(session, it, limit).map(Ok)
+        })
+        .await
     }
 
-    async fn plan(&self, plan: &Plan, act: &Act) -> Result<Operation, CatalogueError> {
-        audit::check(act)?;
-        self.freeze(plan, act).await
+    async fn plan(
+        &self,
+        plan: &OperationPlan,
+        action: &AuditedAction,
+    ) -> Result<Operation, CatalogueError> {
+        audit::check(action)?;
+        self.freeze(plan, action).await
     }
 
-    async fn order(
+    async fn command(
         &self,
         operation: OperationId,
-        order: Order,
-        act: &Act,
+        command: OperationCommand,
+        action: &AuditedAction,
     ) -> Result<Operation, CatalogueError> {
-        audit::check(act)?;
-        let act = act.clone();
-        self.act("order", move |session, it| {
-            operations::order(session, it, (operation, order), &act)
+        audit::check(action)?;
+        let action = action.clone();
+        self.transact("command", move |session, it| {
+            operations::command(session, it, (operation, command), &action)
         })
         .await
     }
 
     async fn advance(&self, operation: OperationId, most: u32) -> Result<Advance, CatalogueError> {
-        self.act("advance", move |session, it| advance::advance(session, it, operation, most)).await
+        self.transact("advance", move |session, it| advance::advance(session, it, operation, most))
+            .await
     }
 
-    async fn stop(&self, operation: OperationId, why: &str) -> Result<Operation, CatalogueError> {
-        audit::check_texts(&[("why", why)])?;
-        let why = why.to_owned();
-        self.act("stop", move |_, it| operations::stop(it, operation, &why)).await
+    async fn stop(
+        &self,
+        operation: OperationId,
+        reason: &str,
+    ) -> Result<Operation, CatalogueError> {
+        audit::check_texts(&[("reason", reason)])?;
+        let reason = reason.to_owned();
+        self.transact("stop", move |_, it| operations::stop(it, operation, &reason)).await
     }
 
     async fn operation(&self, operation: OperationId) -> Result<Operation, CatalogueError> {
@@ -182,7 +199,7 @@ impl Catalogue for SqliteTransport {
         operation: OperationId,
         after: u64,
         limit: u32,
-    ) -> Result<Vec<Item>, CatalogueError> {
+    ) -> Result<Vec<OperationItem>, CatalogueError> {
         self.read("items", move |it| operations::items(it, operation, after, limit)).await?
     }
 
@@ -191,36 +208,44 @@ impl Catalogue for SqliteTransport {
         id: DeadLetterId,
         edited: Message,
         needs_approval: bool,
-        act: &Act,
-    ) -> Result<Entry, CatalogueError> {
-        audit::check(act)?;
+        action: &AuditedAction,
+    ) -> Result<DeadLetterSummary, CatalogueError> {
+        audit::check(action)?;
         self.check_message(&edited)?;
-        let (edit, act) = (edit::Edit { id, message: edited, needs_approval }, act.clone());
-        self.act("edit", move |session, it| edit::edit(session, it, &edit, &act)).await
+        let (edit, action) = (edit::Edit { id, message: edited, needs_approval }, action.clone());
+        self.transact("edit", move |session, it| edit::edit(session, it, &edit, &action)).await
     }
 
-    async fn approve(&self, id: DeadLetterId, act: &Act) -> Result<Entry, CatalogueError> {
-        audit::check(act)?;
-        let act = act.clone();
-        self.act("approve", move |session, it| edit::approve(session, it, id, &act)).await
+    async fn approve(
+        &self,
+        id: DeadLetterId,
+        action: &AuditedAction,
+    ) -> Result<DeadLetterSummary, CatalogueError> {
+        audit::check(action)?;
+        let action = action.clone();
+        self.transact("approve", move |session, it| edit::approve(session, it, id, &action)).await
     }
 
     async fn import(
         &self,
-        records: Vec<(String, Record)>,
-        act: &Act,
+        records: Vec<(String, DeadLetterRecord)>,
+        action: &AuditedAction,
     ) -> Result<u64, CatalogueError> {
-        audit::check(act)?;
+        audit::check(action)?;
         self.check_import(&records)?;
-        let act = act.clone();
-        self.act("import", move |session, it| import::import(session, it, &records, &act).map(Ok))
-            .await
+        let action = action.clone();
+        self.transact("import", move |session, it| {
+            import::import(session, it, &records, &action).map(Ok)
+        })
+        .await
     }
 
     async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError> {
         let queue = queue.clone();
-        self.act("adopt", move |session, it| take_in::adopt(session, it, &queue).map(|_| Ok(())))
-            .await
+        self.transact("adopt", move |session, it| {
+            intake::adopt(session, it, &queue).map(|_| Ok(()))
+        })
+        .await
     }
 
     async fn take_in(
@@ -229,8 +254,8 @@ impl Catalogue for SqliteTransport {
         letters: Vec<DeadLetter>,
     ) -> Result<u64, CatalogueError> {
         let queue = queue.clone();
-        self.act("take in", move |session, it| {
-            take_in::take_in(session, it, &queue, &letters).map(Ok)
+        self.transact("take in", move |session, it| {
+            intake::take_in(session, it, &queue, &letters).map(Ok)
         })
         .await
     }
@@ -241,7 +266,7 @@ impl Catalogue for SqliteTransport {
         dying: Vec<(Message, Reason)>,
     ) -> Result<(), CatalogueError> {
         let queue = queue.clone();
-        self.act("announce", move |session, it| {
+        self.transact("announce", move |session, it| {
             announced::announce(session, it, &queue, &dying).map(Ok)
         })
         .await
@@ -251,25 +276,30 @@ impl Catalogue for SqliteTransport {
         &self,
         messages: Vec<(OperationId, MessageId)>,
     ) -> Result<(), CatalogueError> {
-        self.act("completed", move |session, it| take_in::completed(session, it, &messages).map(Ok))
-            .await
+        self.transact("completed", move |session, it| {
+            intake::completed(session, it, &messages).map(Ok)
+        })
+        .await
     }
 
     async fn expire(
         &self,
         before: Timestamp,
         limit: u32,
-        act: &Act,
+        action: &AuditedAction,
     ) -> Result<u32, CatalogueError> {
-        audit::check(act)?;
-        let (span, act) = ((before.as_millisecond(), limit.min(CHUNK_LIMIT)), act.clone());
-        self.act("expire", move |session, it| expire::expire(session, it, span, &act).map(Ok)).await
+        audit::check(action)?;
+        let (span, action) = ((before.as_millisecond(), limit.min(CHUNK_LIMIT)), action.clone());
+        self.transact("expire", move |session, it| {
+            expire::expire(session, it, span, &action).map(Ok)
+        })
+        .await
     }
 
-    async fn log(&self, act: &Act) -> Result<(), CatalogueError> {
-        audit::check(act)?;
-        let act = act.clone();
-        self.act("log", move |session, it| audit::append(session, it, &act).map(Ok)).await
+    async fn log(&self, action: &AuditedAction) -> Result<(), CatalogueError> {
+        audit::check(action)?;
+        let action = action.clone();
+        self.transact("log", move |session, it| audit::append(session, it, &action).map(Ok)).await
     }
 
     async fn audit(
@@ -282,15 +312,20 @@ impl Catalogue for SqliteTransport {
 
     async fn setting(&self, name: &str) -> Result<Option<String>, CatalogueError> {
         let name = name.to_owned();
-        Ok(self.read("setting", move |it| audit::setting(it, &name)).await?)
+        Ok(self.read("setting", move |it| settings::setting(it, &name)).await?)
     }
 
-    async fn set(&self, name: &str, value: Option<&str>, act: &Act) -> Result<(), CatalogueError> {
-        audit::check(act)?;
+    async fn set(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        action: &AuditedAction,
+    ) -> Result<(), CatalogueError> {
+        audit::check(action)?;
         audit::check_texts(&[("name", name), ("value", value.unwrap_or_default())])?;
-        let (name, value, act) = (name.to_owned(), value.map(str::to_owned), act.clone());
-        self.act("set", move |session, it| {
-            audit::set(session, it, (&name, value.as_deref()), &act).map(Ok)
+        let (name, value, action) = (name.to_owned(), value.map(str::to_owned), action.clone());
+        self.transact("set", move |session, it| {
+            settings::set(session, it, (&name, value.as_deref()), &action).map(Ok)
         })
         .await
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bezoar_core::{
     Clock, Settlement,
-    catalogue::{Catalogue, EntryState, Filter, Record, Verb},
+    catalogue::{Catalogue, DeadLetterRecord, DeadLetterState, Filter, Verb},
 };
 
 use super::{census, ward::*};
 
 /// A record as another store has exported it.
-async fn exported(detail: &str) -> Record {
+async fn exported(detail: &str) -> DeadLetterRecord {
     let elsewhere = Ward::new().await;
     let id = elsewhere.kill("lab", message("a"), detail).await;
     elsewhere.store.record(id).await.unwrap()
@@ -45,7 +45,9 @@ async fn what_is_imported_is_a_dead_letter_like_any_other_and_is_imported_once()
 #[tokio::test]
 async fn what_could_not_be_replayed_there_cannot_be_here() {
     let ward = Ward::new().await;
-    for (stamp, state) in [("edited", EntryState::Edited), ("unapproved", EntryState::Unapproved)] {
+    for (stamp, state) in
+        [("edited", DeadLetterState::Edited), ("unapproved", DeadLetterState::Unapproved)]
+    {
         let mut record = exported("boom").await;
         record.entry.state = state;
         ward.store.import(vec![(stamp.to_owned(), record)], &act(Verb::Import)).await.unwrap();
@@ -92,11 +94,11 @@ async fn what_only_served_expired_dead_letters_goes_with_them() {
     let ward = Ward::new().await;
     let record = exported("boom").await;
     ward.store.import(vec![("one".to_owned(), record)], &act(Verb::Import)).await.unwrap();
-    ward.run(bezoar_core::catalogue::Task::Discard, everything()).await;
+    ward.run(bezoar_core::catalogue::OperationKind::Discard, everything()).await;
     let flying = ward.kill("lab", message("b"), "other").await;
-    let pick = bezoar_core::catalogue::Pick::Ids(vec![flying]);
-    let flying = ward.run(replay(), pick).await.id;
-    ward.order(flying, bezoar_core::catalogue::Order::Cancel).await;
+    let selection = bezoar_core::catalogue::Selection::Ids(vec![flying]);
+    let flying = ward.run(replay(), selection).await.id;
+    ward.command(flying, bezoar_core::catalogue::OperationCommand::Cancel).await;
     let acknowledged = ward.store.causes(&Filter::default(), 9).await.unwrap();
     assert!(acknowledged.is_empty());
     ward.clock.advance(Duration::from_secs(99));

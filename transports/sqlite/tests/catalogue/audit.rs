@@ -1,13 +1,14 @@
-//! The audit log: written with every act, and harm to it is found.
+//! The audit log: written with every action, and harm to it is found.
 
 use bezoar_core::catalogue::{
-    AuditHead, Broken, Catalogue, CauseState, Filter, Order, Pick, Task, Verb,
+    AuditBreak, AuditHead, Catalogue, CauseState, Filter, OperationCommand, OperationKind,
+    Selection, Verb,
 };
 
 use super::ward::*;
 
 /// Reads the log page by page and follows the chain.
-async fn verified(ward: &Ward) -> Result<(), Broken> {
+async fn verified(ward: &Ward) -> Result<(), AuditBreak> {
     let mut head = AuditHead::START;
     loop {
         let (entries, kept) = ward.store.audit(head.count, 3).await.unwrap();
@@ -41,14 +42,14 @@ async fn every_act_is_in_the_log_once_and_in_order() {
         .unwrap();
     ward.store.set("a", Some("b"), &act(Verb::Pause)).await.unwrap();
     ward.store.import(Vec::new(), &act(Verb::Import)).await.unwrap();
-    let planned = ward.plan(Task::Discard, Pick::Ids(vec![ids[1]])).await.id;
-    ward.order(planned, Order::Run).await;
+    let planned = ward.plan(OperationKind::Discard, Selection::Ids(vec![ids[1]])).await.id;
+    ward.command(planned, OperationCommand::Run).await;
     ward.advance(planned, 9).await;
     let (entries, head) = ward.store.audit(0, 100).await.unwrap();
     let verbs: Vec<_> = entries.iter().map(|entry| entry.verb.as_str()).collect();
     let expected = ["reveal", "edit", "approve", "mark", "pause", "import", "replay", "replay"];
     assert_eq!(verbs, expected);
-    assert_eq!(entries[2].who, "bob");
+    assert_eq!(entries[2].actor, "bob");
     assert_eq!(head.count, 8);
     assert_eq!(verified(&ward).await, Ok(()));
 }
@@ -56,21 +57,24 @@ async fn every_act_is_in_the_log_once_and_in_order() {
 #[tokio::test]
 async fn harm_by_sql_is_found() {
     for (harm, expected) in [
-        ("UPDATE bezoar_audit SET why = 'no reason' WHERE number = 3", Broken::Changed(3)),
-        ("UPDATE bezoar_audit SET at = at + 1 WHERE number = 4", Broken::Changed(4)),
-        ("UPDATE bezoar_audit SET hash = x'00' WHERE number = 4", Broken::Changed(4)),
-        ("UPDATE bezoar_audit SET who = CAST(x'ff' AS TEXT) WHERE number = 4", Broken::Changed(4)),
-        ("DELETE FROM bezoar_audit WHERE number = 5", Broken::Missing(5)),
-        ("DELETE FROM bezoar_audit WHERE number >= 6", Broken::Missing(6)),
-        ("DELETE FROM bezoar_audit", Broken::Missing(1)),
+        ("UPDATE bezoar_audit SET why = 'no reason' WHERE number = 3", AuditBreak::Changed(3)),
+        ("UPDATE bezoar_audit SET at = at + 1 WHERE number = 4", AuditBreak::Changed(4)),
+        ("UPDATE bezoar_audit SET hash = x'00' WHERE number = 4", AuditBreak::Changed(4)),
+        (
+            "UPDATE bezoar_audit SET who = CAST(x'ff' AS TEXT) WHERE number = 4",
+            AuditBreak::Changed(4),
+        ),
+        ("DELETE FROM bezoar_audit WHERE number = 5", AuditBreak::Missing(5)),
+        ("DELETE FROM bezoar_audit WHERE number >= 6", AuditBreak::Missing(6)),
+        ("DELETE FROM bezoar_audit", AuditBreak::Missing(1)),
         (
             "UPDATE bezoar_audit SET number = 100 WHERE number = 2;
              UPDATE bezoar_audit SET number = 2 WHERE number = 3;
              UPDATE bezoar_audit SET number = 3 WHERE number = 100",
-            Broken::Changed(2),
+            AuditBreak::Changed(2),
         ),
-        ("UPDATE bezoar_meta SET value = x'00' WHERE name = 'audit'", Broken::Added(1)),
-        ("DELETE FROM bezoar_meta WHERE name = 'audit'", Broken::Added(1)),
+        ("UPDATE bezoar_meta SET value = x'00' WHERE name = 'audit'", AuditBreak::Added(1)),
+        ("DELETE FROM bezoar_meta WHERE name = 'audit'", AuditBreak::Added(1)),
     ] {
         let ward = written().await;
         assert_eq!(verified(&ward).await, Ok(()));
@@ -91,9 +95,9 @@ async fn operators_at_once_write_one_chain() {
     let ward = Ward::new().await;
     let acts: Vec<_> = (0..50).map(|who| act_of(&who.to_string(), Verb::Reveal)).collect();
     let mut all = tokio::task::JoinSet::new();
-    for act in acts {
+    for action in acts {
         let store = ward.store.clone();
-        all.spawn(async move { store.log(&act).await.unwrap() });
+        all.spawn(async move { store.log(&action).await.unwrap() });
     }
     all.join_all().await;
     assert_eq!(verified(&ward).await, Ok(()));
@@ -104,7 +108,7 @@ async fn operators_at_once_write_one_chain() {
 async fn a_text_that_is_too_long_is_refused_with_its_act() {
     let ward = Ward::new().await;
     let mut long = act(Verb::Reveal);
-    long.why = "x".repeat(5_000);
+    long.reason = "x".repeat(5_000);
     assert!(ward.store.log(&long).await.is_err());
     assert_eq!(ward.store.audit(0, 9).await.unwrap().1, AuditHead::START);
     assert_eq!(ward.store.count(&Filter::default()).await.unwrap().count, 0);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bezoar_core::{
     DeadLetter, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
-    catalogue::{Catalogue, Filter, Ids, ItemState, OperationId, OperationState, Task},
+    catalogue::{
+        Catalogue, Filter, ItemState, OperationId, OperationKind, OperationState, ReplayIds,
+    },
     millis,
 };
 
@@ -91,7 +93,12 @@ async fn a_replay_is_done_when_the_broker_says_so_and_not_when_it_has_the_messag
 async fn outcomes_find_messages_under_new_ids_and_pass_over_strangers() {
     let ward = Ward::new().await;
     take_in(&ward, vec![letter(1, message("a"))]).await;
-    let renamed = Task::Replay { canary: 0, per_second: None, stop_after: None, ids: Ids::New };
+    let renamed = OperationKind::Replay {
+        canary: 0,
+        per_second: None,
+        stop_after: None,
+        ids: ReplayIds::New,
+    };
     let id = ward.run(renamed, everything()).await.id;
     let given = replay_letters(&ward).await.remove(0);
     assert_ne!(given.id.as_str(), "a");

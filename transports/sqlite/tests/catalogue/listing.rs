@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     Clock, Code, CorrelationId, DeadLetterId, FailureKind, MessageId, MessageType,
-    catalogue::{Catalogue, CatalogueError, Count, EntryState, Filter, Listing, Verb},
+    catalogue::{Catalogue, CatalogueError, Count, DeadLetterState, Filter, ListRequest, Verb},
     millis,
 };
 
@@ -39,7 +39,7 @@ async fn an_entry_says_what_happened_and_nothing_else() {
     assert_eq!((entry.attempts, entry.replayed), (1, 0));
     assert_eq!(entry.body_bytes, CANARY.len() as u64);
     assert_eq!(entry.at.as_millisecond(), ward.clock.now().as_millisecond() - 1_000);
-    assert_eq!((entry.state, entry.edited_from), (EntryState::Open, None));
+    assert_eq!((entry.state, entry.edited_from), (DeadLetterState::Open, None));
     assert!(entry.cause.as_str().starts_with("v1:"));
 }
 
@@ -100,7 +100,7 @@ async fn pages_neither_skip_nor_repeat_while_new_ones_come() {
     ] {
         let (mut seen, mut before) = (Vec::new(), Some(DeadLetterId(expected[24].0 + 1)));
         loop {
-            let page = ward.store.list(&filter, &Listing { before, limit: 7 }).await.unwrap();
+            let page = ward.store.list(&filter, &ListRequest { before, limit: 7 }).await.unwrap();
             let Some(last) = page.last() else { break };
             before = Some(last.id);
             seen.extend(page.iter().map(|entry| entry.id));
@@ -128,7 +128,7 @@ async fn a_record_has_everything_by_id() {
 #[tokio::test]
 async fn what_is_too_old_expires_in_pieces_and_what_is_taken_stays() {
     let (ward, ids) = filled().await;
-    let taken = ward.plan(replay(), bezoar_core::catalogue::Pick::Ids(vec![ids[0]])).await;
+    let taken = ward.plan(replay(), bezoar_core::catalogue::Selection::Ids(vec![ids[0]])).await;
     let before = ward.clock.now() - Duration::from_secs(1);
     let expire = async || ward.store.expire(before, 1, &act(Verb::Expire)).await;
     assert_eq!(expire().await.unwrap(), 1);
@@ -136,7 +136,7 @@ async fn what_is_too_old_expires_in_pieces_and_what_is_taken_stays() {
     assert_eq!(expire().await.unwrap(), 0);
     let left: Vec<_> = ward.list(&Filter::default()).await.iter().map(|entry| entry.id).collect();
     assert_eq!(left, [ids[3], ids[0]]);
-    assert_eq!(ward.list(&Filter::default()).await[1].state, EntryState::Taken(taken.id));
+    assert_eq!(ward.list(&Filter::default()).await[1].state, DeadLetterState::Taken(taken.id));
     super::census::check(&ward);
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_audit WHERE verb = 'expire'"), 2);
 }

@@ -3,8 +3,8 @@
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
     catalogue::{
-        Catalogue, CatalogueError, Filter, Ids, ItemState, Operation, OperationId, OperationState,
-        Order, Pick, Task, Verb,
+        Catalogue, CatalogueError, Filter, ItemState, Operation, OperationCommand, OperationId,
+        OperationKind, OperationState, ReplayIds, Selection, Verb,
     },
 };
 
@@ -16,7 +16,7 @@ async fn a_replay_is_sent_in_pieces_and_ends_when_every_outcome_is_known() {
     ward.kill_many("lab", 5, "boom").await;
     let id = ward.plan(replay(), everything()).await.id;
     assert_eq!(ward.advance(id, 2).await.done, 0, "it does not run yet");
-    ward.order(id, Order::Run).await;
+    ward.command(id, OperationCommand::Run).await;
     let step = ward.advance(id, 2).await;
     assert_eq!((step.done, step.operation.done, step.operation.in_flight()), (2, 2, 2));
     assert_eq!(ward.settle_all("lab", &Settlement::Complete).await, 2);
@@ -38,7 +38,7 @@ async fn a_discard_removes_messages_and_ends() {
     let ward = Ward::new().await;
     ward.kill_many("lab", 3, "boom").await;
     ward.kill_many("x-ray", 2, "boom").await;
-    let ended = ward.run(Task::Discard, everything()).await;
+    let ended = ward.run(OperationKind::Discard, everything()).await;
     assert_eq!((ended.state, ended.done), (OperationState::Ended, 5));
     assert_eq!(ended.queues, [(queue("lab"), 3), (queue("x-ray"), 2)]);
     assert!(ward.items(ended.id).await.iter().all(|item| item.state == ItemState::Discarded));
@@ -66,8 +66,13 @@ async fn a_replayed_message_keeps_its_id_and_history_and_knows_its_replay() {
 async fn a_replay_under_new_ids_names_the_old_one_as_its_cause() {
     let ward = Ward::new().await;
     ward.kill("lab", message("a"), "boom").await;
-    let task = Task::Replay { canary: 0, per_second: None, stop_after: None, ids: Ids::New };
-    let first = ward.run(task, everything()).await.id;
+    let kind = OperationKind::Replay {
+        canary: 0,
+        per_second: None,
+        stop_after: None,
+        ids: ReplayIds::New,
+    };
+    let first = ward.run(kind, everything()).await.id;
     let held = ward.receive("lab", 9).await;
     let message = held[0].message.clone();
     assert_ne!(message.id.as_str(), "a");
@@ -88,9 +93,14 @@ async fn a_replay_under_new_ids_names_the_old_one_as_its_cause() {
 async fn a_canary_goes_first_and_the_rest_only_after_it() {
     let ward = Ward::new().await;
     ward.kill_many("lab", 5, "boom").await;
-    let task = Task::Replay { canary: 2, per_second: None, stop_after: None, ids: Ids::Same };
-    let id = ward.plan(task, everything()).await.id;
-    ward.order(id, Order::Run).await;
+    let kind = OperationKind::Replay {
+        canary: 2,
+        per_second: None,
+        stop_after: None,
+        ids: ReplayIds::Same,
+    };
+    let id = ward.plan(kind, everything()).await.id;
+    ward.command(id, OperationCommand::Run).await;
     assert_eq!(ward.advance(id, 100).await.done, 2);
     assert_eq!(ward.advance(id, 100).await.done, 0);
     ward.settle_all("lab", &Settlement::Complete).await;
@@ -101,9 +111,14 @@ async fn a_canary_goes_first_and_the_rest_only_after_it() {
 async fn what_stopped_by_itself_goes_on_when_somebody_says_so() {
     let ward = Ward::new().await;
     ward.kill_many("lab", 5, "boom").await;
-    let task = Task::Replay { canary: 1, per_second: None, stop_after: Some(1), ids: Ids::Same };
-    let id = ward.plan(task, everything()).await.id;
-    ward.order(id, Order::Run).await;
+    let kind = OperationKind::Replay {
+        canary: 1,
+        per_second: None,
+        stop_after: Some(1),
+        ids: ReplayIds::Same,
+    };
+    let id = ward.plan(kind, everything()).await.id;
+    ward.command(id, OperationCommand::Run).await;
     ward.advance(id, 100).await;
     ward.settle_all("lab", &dead("boom")).await;
     assert_eq!(ward.advance(id, 100).await.done, 0, "its own progress forbids it");
@@ -112,7 +127,7 @@ async fn what_stopped_by_itself_goes_on_when_somebody_says_so() {
     assert_eq!(stopped.stopped.as_deref(), Some("1 failed again"));
     let again = ward.store.stop(id, "twice").await.unwrap();
     assert_eq!(again.stopped.as_deref(), Some("1 failed again"), "it does not run");
-    assert_eq!(ward.order(id, Order::Run).await.stopped, None);
+    assert_eq!(ward.command(id, OperationCommand::Run).await.stopped, None);
     assert_eq!(ward.advance(id, 100).await.done, 4);
     census::check(&ward);
 }
@@ -122,13 +137,13 @@ async fn a_cancelled_replay_frees_what_was_not_done_and_still_learns_of_the_rest
     let ward = Ward::new().await;
     ward.kill_many("lab", 5, "boom").await;
     let id = ward.plan(replay(), everything()).await.id;
-    ward.order(id, Order::Run).await;
+    ward.command(id, OperationCommand::Run).await;
     ward.advance(id, 2).await;
-    let cancelled = ward.order(id, Order::Cancel).await;
+    let cancelled = ward.command(id, OperationCommand::Cancel).await;
     assert_eq!((cancelled.state, cancelled.in_flight()), (OperationState::Cancelled, 2));
     assert!(cancelled.ended_at.is_some());
     assert_eq!(ward.advance(id, 2).await.done, 0);
-    let other = ward.run(Task::Discard, everything()).await;
+    let other = ward.run(OperationKind::Discard, everything()).await;
     assert_eq!((other.total, other.refused), (3, 0));
     ward.settle_all("lab", &Settlement::Complete).await;
     let now = ward.operation(id).await;
@@ -143,15 +158,17 @@ async fn an_operation_pauses_and_goes_on_and_refuses_what_makes_no_sense() {
     let ward = Ward::new().await;
     ward.kill_many("lab", 2, "boom").await;
     let id = ward.plan(replay(), everything()).await.id;
-    let refused = ward.store.order(id, Order::Pause, &act(Verb::Replay)).await.unwrap_err();
+    let refused =
+        ward.store.command(id, OperationCommand::Pause, &act(Verb::Replay)).await.unwrap_err();
     assert!(refused.to_string().contains("planned"), "{refused}");
-    ward.order(id, Order::Run).await;
-    assert_eq!(ward.order(id, Order::Pause).await.state, OperationState::Paused);
+    ward.command(id, OperationCommand::Run).await;
+    assert_eq!(ward.command(id, OperationCommand::Pause).await.state, OperationState::Paused);
     assert_eq!(ward.advance(id, 9).await.done, 0);
-    ward.order(id, Order::Run).await;
+    ward.command(id, OperationCommand::Run).await;
     ward.advance(id, 9).await;
     ward.settle_all("lab", &Settlement::Complete).await;
-    let refused = ward.store.order(id, Order::Cancel, &act(Verb::Replay)).await.unwrap_err();
+    let refused =
+        ward.store.command(id, OperationCommand::Cancel, &act(Verb::Replay)).await.unwrap_err();
     assert!(matches!(refused, CatalogueError::Conflict(_)), "{refused}");
     let missing = ward.store.operation(OperationId(9)).await.unwrap_err();
     assert!(matches!(missing, CatalogueError::NoOperation(OperationId(9))));
@@ -163,20 +180,20 @@ async fn an_operation_pauses_and_goes_on_and_refuses_what_makes_no_sense() {
 async fn operations_are_listed_the_latest_first_and_those_that_go_on_apart() {
     let ward = Ward::new().await;
     let ids = ward.kill_many("lab", 2, "boom").await;
-    let ended = ward.run(Task::Discard, Pick::Ids(vec![ids[0]])).await.id;
+    let ended = ward.run(OperationKind::Discard, Selection::Ids(vec![ids[0]])).await.id;
     let planned = ward.plan(replay(), everything()).await.id;
     let ids = |all: Vec<Operation>| all.iter().map(|it| it.id).collect::<Vec<_>>();
     assert_eq!(ids(ward.store.operations(9).await.unwrap()), [planned, ended]);
     assert_eq!(ids(ward.store.running(9).await.unwrap()), []);
-    ward.order(planned, Order::Run).await;
+    ward.command(planned, OperationCommand::Run).await;
     assert_eq!(ids(ward.store.running(9).await.unwrap()), [planned]);
 }
 
 #[tokio::test]
 async fn an_empty_selection_has_ended_at_once() {
     let ward = Ward::new().await;
-    for task in [replay(), Task::Discard] {
-        assert_eq!(ward.plan(task, everything()).await.state, OperationState::Ended);
+    for kind in [replay(), OperationKind::Discard] {
+        assert_eq!(ward.plan(kind, everything()).await.state, OperationState::Ended);
     }
 }
 
@@ -186,7 +203,7 @@ async fn a_dead_letter_that_somebody_removed_by_hand_is_left_out() {
     let ids = ward.kill_many("lab", 3, "boom").await;
     let id = ward.plan(replay(), everything()).await.id;
     ward.sql(&format!("DELETE FROM bezoar_dead WHERE id = {}", ids[1]));
-    ward.order(id, Order::Run).await;
+    ward.command(id, OperationCommand::Run).await;
     let step = ward.advance(id, 9).await;
     assert_eq!((step.done, step.operation.total, step.operation.refused), (2, 2, 1));
     ward.settle_all("lab", &Settlement::Complete).await;

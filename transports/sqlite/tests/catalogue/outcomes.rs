@@ -87,7 +87,7 @@ async fn a_paused_replay_ends_with_the_last_outcome() {
     let ward = Ward::new().await;
     ward.kill("lab", message("a"), "boom").await;
     let id = ward.run(replay(), everything()).await.id;
-    ward.order(id, bezoar_core::catalogue::Order::Pause).await;
+    ward.command(id, bezoar_core::catalogue::OperationCommand::Pause).await;
     ward.settle_all("lab", &Settlement::Complete).await;
     assert_eq!(ward.operation(id).await.state, OperationState::Ended);
 }

@@ -2,7 +2,10 @@
 
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
-    catalogue::{Catalogue, CauseState, Filter, OperationState, Order, Plan, Task, Verb},
+    catalogue::{
+        Catalogue, CauseState, Filter, OperationCommand, OperationKind, OperationPlan,
+        OperationState, Verb,
+    },
 };
 
 use super::{census, ward::*};
@@ -39,15 +42,17 @@ async fn an_act_that_cannot_be_written_to_the_log_does_not_happen() {
     let cause = record.entry.cause.clone();
     let version = ward.store.edit(ids[1], record.message.clone(), true, &act(Verb::Edit)).await;
     let version = version.unwrap().id;
-    let planned = ward.plan(replay(), bezoar_core::catalogue::Pick::Ids(vec![ids[2]])).await.id;
+    let planned =
+        ward.plan(replay(), bezoar_core::catalogue::Selection::Ids(vec![ids[2]])).await.id;
     ward.sql(NO_AUDIT);
     let before = contents(&ward);
     let (store, it) = (&ward.store, act_of("bob", Verb::Discard));
-    let plan = Plan { task: Task::Discard, pick: everything(), expect: None };
+    let plan =
+        OperationPlan { kind: OperationKind::Discard, selection: everything(), expect: None };
     let mut refused = vec![
         store.mark(&cause, CauseState::Resolved, Some(""), &it).await.is_err(),
         store.plan(&plan, &it).await.is_err(),
-        store.order(planned, Order::Run, &it).await.is_err(),
+        store.command(planned, OperationCommand::Run, &it).await.is_err(),
         store.edit(ids[0], record.message.clone(), false, &it).await.is_err(),
         store.approve(version, &it).await.is_err(),
         store.import(vec![("one".to_owned(), record)], &it).await.is_err(),
@@ -60,7 +65,7 @@ async fn an_act_that_cannot_be_written_to_the_log_does_not_happen() {
     assert_eq!(refused, [true]);
     assert_eq!(contents(&ward), before);
     ward.sql("DROP TRIGGER refuse");
-    assert_eq!(ward.order(planned, Order::Run).await.state, OperationState::Running);
+    assert_eq!(ward.command(planned, OperationCommand::Run).await.state, OperationState::Running);
     census::check(&ward);
 }
 
@@ -70,7 +75,7 @@ async fn a_step_that_is_refused_half_way_sends_nothing_and_is_done_once_later() 
         let ward = Ward::new().await;
         ward.kill_many("lab", 4, "boom").await;
         let id = ward.plan(replay(), everything()).await.id;
-        ward.order(id, Order::Run).await;
+        ward.command(id, OperationCommand::Run).await;
         let before = contents(&ward);
         let event = if table == "bezoar_items" { "UPDATE" } else { "INSERT" };
         ward.sql(&format!(
@@ -92,7 +97,7 @@ async fn a_commit_that_fails_undoes_the_step() {
     let ward = Ward::new().await;
     ward.kill_many("lab", 4, "boom").await;
     let id = ward.plan(replay(), everything()).await.id;
-    ward.order(id, Order::Run).await;
+    ward.command(id, OperationCommand::Run).await;
     let before = contents(&ward);
     ward.sql(
         "CREATE TABLE rule (dead INTEGER REFERENCES bezoar_dead (id) DEFERRABLE INITIALLY DEFERRED);

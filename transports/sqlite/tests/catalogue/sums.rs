@@ -7,7 +7,8 @@ use std::time::Duration;
 use bezoar_core::{
     Clock, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
     catalogue::{
-        Catalogue, CatalogueError, CauseState, Filter, Ids, Order, Pick, Plan, Task, Verb,
+        Catalogue, CatalogueError, CauseState, Filter, OperationCommand, OperationKind,
+        OperationPlan, ReplayIds, Selection, Verb,
     },
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -111,13 +112,13 @@ async fn some_ids(ward: &Ward, random: &mut StdRng) -> Vec<DeadLetterId> {
 }
 
 async fn plan_some(ward: &Ward, random: &mut StdRng) {
-    let task = match random.random_range(0..5) {
-        0 => Task::Discard,
-        kind => Task::Replay {
+    let kind = match random.random_range(0..5) {
+        0 => OperationKind::Discard,
+        kind => OperationKind::Replay {
             canary: random.random_range(0..3),
             per_second: None,
             stop_after: random.random_bool(0.5).then_some(2),
-            ids: if kind == 1 { Ids::New } else { Ids::Same },
+            ids: if kind == 1 { ReplayIds::New } else { ReplayIds::Same },
         },
     };
     let filter = Filter {
@@ -125,12 +126,13 @@ async fn plan_some(ward: &Ward, random: &mut StdRng) {
         replayed: random.random_bool(0.2).then_some(true),
         ..Filter::default()
     };
-    let pick = match random.random_bool(0.5) {
-        true => Pick::Ids(some_ids(ward, random).await),
-        false => Pick::Matching(filter),
+    let selection = match random.random_bool(0.5) {
+        true => Selection::Ids(some_ids(ward, random).await),
+        false => Selection::Matching(filter),
     };
     let expect = random.random_bool(0.1).then_some(3);
-    let planned = ward.store.plan(&Plan { task, pick, expect }, &act(Verb::Replay)).await;
+    let planned =
+        ward.store.plan(&OperationPlan { kind, selection, expect }, &act(Verb::Replay)).await;
     assert!(matches!(planned, Ok(_) | Err(CatalogueError::Unexpected { .. })), "{planned:?}");
 }
 
@@ -138,10 +140,12 @@ async fn steer(ward: &Ward, random: &mut StdRng) {
     let all = ward.store.operations(100).await.unwrap();
     for operation in all.into_iter().filter(|it| !it.state.has_ended()) {
         match random.random_range(0..10) {
-            0 => drop(ward.store.order(operation.id, Order::Pause, &act(Verb::Replay)).await),
-            1 => drop(ward.order(operation.id, Order::Cancel).await),
+            0 => drop(
+                ward.store.command(operation.id, OperationCommand::Pause, &act(Verb::Replay)).await,
+            ),
+            1 => drop(ward.command(operation.id, OperationCommand::Cancel).await),
             2 => drop(ward.store.stop(operation.id, "enough").await.unwrap()),
-            3..=5 => drop(ward.order(operation.id, Order::Run).await),
+            3..=5 => drop(ward.command(operation.id, OperationCommand::Run).await),
             _ => drop(ward.advance(operation.id, random.random_range(0..6)).await),
         }
     }

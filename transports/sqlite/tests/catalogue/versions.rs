@@ -2,7 +2,10 @@
 
 use bezoar_core::{
     Body, DeadLetterId, DeadLetterIds, Message, QueueAdmin, Settlement,
-    catalogue::{Catalogue, CatalogueError, Entry, EntryState, Filter, Pick, Task, Verb},
+    catalogue::{
+        Catalogue, CatalogueError, DeadLetterState, DeadLetterSummary, Filter, OperationKind,
+        Selection, Verb,
+    },
 };
 
 use super::{census, ward::*};
@@ -12,7 +15,7 @@ async fn mended(ward: &Ward, id: DeadLetterId) -> Message {
     Message { body: Body::from("mended"), ..message }
 }
 
-async fn edit(ward: &Ward, id: DeadLetterId, needs_approval: bool) -> Entry {
+async fn edit(ward: &Ward, id: DeadLetterId, needs_approval: bool) -> DeadLetterSummary {
     let message = mended(ward, id).await;
     ward.store.edit(id, message, needs_approval, &act(Verb::Edit)).await.unwrap()
 }
@@ -22,9 +25,9 @@ async fn a_version_takes_the_place_of_its_original_which_stays() {
     let ward = Ward::new().await;
     let original = ward.kill("lab", message("a"), "boom").await;
     let version = edit(&ward, original, false).await;
-    assert_eq!((version.state, version.edited_from), (EntryState::Open, Some(original)));
+    assert_eq!((version.state, version.edited_from), (DeadLetterState::Open, Some(original)));
     let record = ward.store.record(original).await.unwrap();
-    assert_eq!(record.entry.state, EntryState::Edited);
+    assert_eq!(record.entry.state, DeadLetterState::Edited);
     assert_eq!(record.lineage, [version.id]);
     assert_eq!(record.message.body.reveal().as_ref(), CANARY.as_bytes());
     let record = ward.store.record(version.id).await.unwrap();
@@ -50,8 +53,8 @@ async fn a_version_that_is_replayed_and_dies_again_is_still_the_version() {
     let record = ward.store.record(again).await.unwrap();
     assert_eq!((record.entry.edited_from, record.lineage), (Some(original), vec![original]));
     assert_eq!(ward.store.record(original).await.unwrap().lineage, [again]);
-    ward.run(Task::Discard, Pick::Ids(vec![again])).await;
-    assert_eq!(ward.store.record(original).await.unwrap().entry.state, EntryState::Open);
+    ward.run(OperationKind::Discard, Selection::Ids(vec![again])).await;
+    assert_eq!(ward.store.record(original).await.unwrap().entry.state, DeadLetterState::Open);
     census::check(&ward);
 }
 
@@ -60,8 +63,8 @@ async fn the_original_takes_part_in_no_operation_and_no_replay() {
     let ward = Ward::new().await;
     let original = ward.kill("lab", message("a"), "boom").await;
     edit(&ward, original, true).await;
-    for pick in [Pick::Ids(vec![original]), everything()] {
-        assert_eq!(ward.plan(replay(), pick).await.total, 0);
+    for selection in [Selection::Ids(vec![original]), everything()] {
+        assert_eq!(ward.plan(replay(), selection).await.total, 0);
     }
     assert_eq!(ward.store.replay(&queue("lab"), &DeadLetterIds::All).await.unwrap(), 0);
 }
@@ -89,12 +92,12 @@ async fn removing_a_version_opens_its_original_again() {
     for way in 0..2 {
         let version = edit(&ward, original, false).await.id;
         if way == 0 {
-            ward.run(Task::Discard, Pick::Ids(vec![version])).await;
+            ward.run(OperationKind::Discard, Selection::Ids(vec![version])).await;
         } else {
             ward.store.discard(&queue("lab"), &DeadLetterIds::Ids(vec![version])).await.unwrap();
         }
         assert_eq!(ward.latest().await.id, original);
-        assert_eq!(ward.latest().await.state, EntryState::Open);
+        assert_eq!(ward.latest().await.state, DeadLetterState::Open);
     }
     census::check(&ward);
 }
@@ -104,14 +107,14 @@ async fn an_unapproved_version_waits_for_somebody_else() {
     let ward = Ward::new().await;
     let original = ward.kill("lab", message("a"), "boom").await;
     let version = edit(&ward, original, true).await;
-    assert_eq!(version.state, EntryState::Unapproved);
+    assert_eq!(version.state, DeadLetterState::Unapproved);
     let unapproved = Filter { state: Some("unapproved"), ..Filter::default() };
     assert_eq!(ward.list(&unapproved).await, std::slice::from_ref(&version));
-    assert_eq!(ward.plan(replay(), Pick::Ids(vec![version.id])).await.refused, 1);
+    assert_eq!(ward.plan(replay(), Selection::Ids(vec![version.id])).await.refused, 1);
     let approve = async |who| ward.store.approve(version.id, &act_of(who, Verb::Approve)).await;
     let refused = approve("ann").await.unwrap_err();
     assert!(refused.to_string().contains("somebody else"), "{refused}");
-    assert_eq!(approve("bob").await.unwrap().state, EntryState::Open);
+    assert_eq!(approve("bob").await.unwrap().state, DeadLetterState::Open);
     assert!(approve("bob").await.is_err(), "it is approved");
     assert_eq!(ward.plan(replay(), everything()).await.total, 1);
 }
@@ -123,7 +126,7 @@ async fn a_version_of_an_unapproved_one_does_not_make_that_approved() {
     let first = edit(&ward, original, true).await.id;
     let second = edit(&ward, first, false).await.id;
     ward.store.discard(&queue("lab"), &DeadLetterIds::Ids(vec![second])).await.unwrap();
-    assert_eq!(ward.latest().await.state, EntryState::Unapproved);
+    assert_eq!(ward.latest().await.state, DeadLetterState::Unapproved);
 }
 
 #[tokio::test]

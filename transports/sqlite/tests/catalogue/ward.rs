@@ -7,8 +7,9 @@ use bezoar_core::{
     Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement,
     SubscribeOptions, Transport,
     catalogue::{
-        Act, Advance, Catalogue, Entry, Filter, Ids, Item, Listing, Operation, OperationId, Order,
-        Pick, Plan, Task, Verb,
+        Advance, AuditedAction, Catalogue, DeadLetterSummary, Filter, ListRequest, Operation,
+        OperationCommand, OperationId, OperationItem, OperationKind, OperationPlan, ReplayIds,
+        Selection, Verb,
     },
     millis,
 };
@@ -99,21 +100,24 @@ impl Ward {
         killed
     }
 
-    pub(crate) async fn list(&self, filter: &Filter) -> Vec<Entry> {
-        self.store.list(filter, &Listing { before: None, limit: 1_000 }).await.unwrap()
+    pub(crate) async fn list(&self, filter: &Filter) -> Vec<DeadLetterSummary> {
+        self.store.list(filter, &ListRequest { before: None, limit: 1_000 }).await.unwrap()
     }
 
-    pub(crate) async fn latest(&self) -> Entry {
-        let page = Listing { before: None, limit: 1 };
+    pub(crate) async fn latest(&self) -> DeadLetterSummary {
+        let page = ListRequest { before: None, limit: 1 };
         self.store.list(&Filter::default(), &page).await.unwrap().remove(0)
     }
 
-    pub(crate) async fn plan(&self, task: Task, pick: Pick) -> Operation {
-        self.store.plan(&Plan { task, pick, expect: None }, &act(Verb::Replay)).await.unwrap()
+    pub(crate) async fn plan(&self, kind: OperationKind, selection: Selection) -> Operation {
+        self.store
+            .plan(&OperationPlan { kind, selection, expect: None }, &act(Verb::Replay))
+            .await
+            .unwrap()
     }
 
-    pub(crate) async fn order(&self, id: OperationId, order: Order) -> Operation {
-        self.store.order(id, order, &act(Verb::Replay)).await.unwrap()
+    pub(crate) async fn command(&self, id: OperationId, command: OperationCommand) -> Operation {
+        self.store.command(id, command, &act(Verb::Replay)).await.unwrap()
     }
 
     pub(crate) async fn advance(&self, id: OperationId, most: u32) -> Advance {
@@ -121,13 +125,13 @@ impl Ward {
     }
 
     /// Plans, starts, and does everything.
-    pub(crate) async fn run(&self, task: Task, pick: Pick) -> Operation {
-        let id = self.plan(task, pick).await.id;
-        self.order(id, Order::Run).await;
+    pub(crate) async fn run(&self, kind: OperationKind, selection: Selection) -> Operation {
+        let id = self.plan(kind, selection).await.id;
+        self.command(id, OperationCommand::Run).await;
         self.advance(id, 10_000).await.operation
     }
 
-    pub(crate) async fn items(&self, id: OperationId) -> Vec<Item> {
+    pub(crate) async fn items(&self, id: OperationId) -> Vec<OperationItem> {
         self.store.items(id, 0, 1_000).await.unwrap()
     }
 
@@ -174,25 +178,25 @@ pub(crate) fn dead_by(kind: FailureKind, code: &str, detail: &str) -> Settlement
     Settlement::DeadLetter { reason: reason(), tries: vec![failed_try(kind, code, detail)] }
 }
 
-pub(crate) fn act(verb: Verb) -> Act {
+pub(crate) fn act(verb: Verb) -> AuditedAction {
     act_of("ann", verb)
 }
 
-pub(crate) fn act_of(who: &str, verb: Verb) -> Act {
+pub(crate) fn act_of(who: &str, verb: Verb) -> AuditedAction {
     let text = str::to_owned;
-    Act {
-        who: who.to_owned(),
-        from: text("127.0.0.1"),
+    AuditedAction {
+        actor: who.to_owned(),
+        address: text("127.0.0.1"),
         verb,
         target: text("it"),
-        why: text("a test"),
+        reason: text("a test"),
     }
 }
 
-pub(crate) fn replay() -> Task {
-    Task::Replay { canary: 0, per_second: None, stop_after: None, ids: Ids::Same }
+pub(crate) fn replay() -> OperationKind {
+    OperationKind::Replay { canary: 0, per_second: None, stop_after: None, ids: ReplayIds::Same }
 }
 
-pub(crate) fn everything() -> Pick {
-    Pick::Matching(Filter::default())
+pub(crate) fn everything() -> Selection {
+    Selection::Matching(Filter::default())
 }

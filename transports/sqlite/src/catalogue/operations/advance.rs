@@ -2,15 +2,17 @@
 
 use bezoar_core::{
     MessageId, QueueName,
-    catalogue::{Advance, Ids, Next, Operation, OperationId, OperationState, Task},
+    catalogue::{
+        Advance, NextStep, Operation, OperationId, OperationKind, OperationState, ReplayIds,
+    },
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{
-    edit,
-    operations::{self, Found},
+use crate::{
+    catalogue::{Found, dead_letters::edit, operations},
+    row,
+    session::Session,
 };
-use crate::{row, session::Session};
 
 /// The most that are done in one transaction.
 const PIECE_LIMIT: u64 = 10_000;
@@ -19,7 +21,7 @@ const COPY_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
 
 /// Does the next of a running operation, as far as its own progress allows. Of one that does not run nothing is
 /// done: who advances it learns that from its state.
-pub(super) fn advance(
+pub(crate) fn advance(
     session: &mut Session,
     connection: &Connection,
     id: OperationId,
@@ -30,7 +32,9 @@ pub(super) fn advance(
         Err(refused) => return Ok(Err(refused)),
     };
     let allowed = match (before.state, before.next()) {
-        (OperationState::Running, Next::Go(allowed)) => allowed.min(most.into()).min(PIECE_LIMIT),
+        (OperationState::Running, NextStep::Go(allowed)) => {
+            allowed.min(most.into()).min(PIECE_LIMIT)
+        }
         _ => 0,
     };
     let done = do_next(session, connection, &before, allowed)?;
@@ -76,12 +80,12 @@ fn do_next(
             continue;
         };
         session.left(row.queue, row.cause);
-        match operation.task {
-            Task::Discard => discard(connection, id, &turn, row)?,
-            Task::Replay { ids: Ids::Same, .. } => {
+        match operation.kind {
+            OperationKind::Discard => discard(connection, id, &turn, row)?,
+            OperationKind::Replay { ids: ReplayIds::Same, .. } => {
                 send(session, connection, id, place, row, row.seq)?;
             }
-            Task::Replay { ids: Ids::New, .. } => {
+            OperationKind::Replay { ids: ReplayIds::New, .. } => {
                 let (seq, bytes) = copy(session, connection, row.seq)?;
                 copied_bytes += bytes;
                 send(session, connection, id, place, row, seq)?;

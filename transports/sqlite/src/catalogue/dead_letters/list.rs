@@ -4,24 +4,27 @@ use std::ops::ControlFlow;
 
 use bezoar_core::{
     Code, CorrelationId, DeadLetterId, FailureKind, MessageId, MessageType, QueueName, Reason,
-    catalogue::{CauseId, Count, Entry, EntryState, Filter, Listing, OperationId},
+    catalogue::{
+        CauseId, Count, DeadLetterState, DeadLetterSummary, Filter, ListRequest, OperationId,
+    },
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{dying, record, tally, walk::Sieve};
+use super::{arrival, filter_walk::Sieve, record};
+use crate::catalogue::causes::cause_grouping;
 use crate::row;
 
 /// The longest page.
-pub(super) const PAGE_LIMIT: u32 = 1_000;
+pub(crate) const PAGE_LIMIT: u32 = 1_000;
 /// How many rows are looked at to count them.
 const LOOK_LIMIT: u64 = 20_000;
 
-pub(super) fn list(
+pub(crate) fn list(
     connection: &Connection,
     filter: &Filter,
-    page: &Listing,
-) -> rusqlite::Result<Vec<Entry>> {
+    page: &ListRequest,
+) -> rusqlite::Result<Vec<DeadLetterSummary>> {
     let sieve = Sieve::new(connection, filter)?;
     let limit = page.limit.clamp(1, PAGE_LIMIT) as usize;
     let before = page.before.map_or(i64::MAX, |DeadLetterId(id)| id);
@@ -39,7 +42,7 @@ pub(super) fn list(
     Ok(entries)
 }
 
-pub(super) fn count(connection: &Connection, filter: &Filter) -> rusqlite::Result<Count> {
+pub(crate) fn count(connection: &Connection, filter: &Filter) -> rusqlite::Result<Count> {
     let sieve = Sieve::new(connection, filter)?;
     let exact = sieve.causes.is_none() || !has_ungrouped(connection)?;
     if sieve.is_of_causes_only() {
@@ -72,7 +75,10 @@ fn has_ungrouped(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// A dead letter as lists show it. The size of a body is known without reading it.
-pub(super) fn entry(connection: &Connection, id: i64) -> rusqlite::Result<Option<Entry>> {
+pub(crate) fn entry(
+    connection: &Connection,
+    id: i64,
+) -> rusqlite::Result<Option<DeadLetterSummary>> {
     let found = connection
         .prepare_cached(
             "SELECT d.id, q.name, d.message_id, m.type, d.correlation_id, c.kind, c.code, c.id, d.reason,
@@ -96,13 +102,13 @@ pub(super) fn entry(connection: &Connection, id: i64) -> rusqlite::Result<Option
 }
 
 /// The entry of a row, and whether it has a cause; one that was damaged is shown as well as it can be.
-fn read_entry(row: &Row<'_>) -> rusqlite::Result<(Entry, bool)> {
+fn read_entry(row: &Row<'_>) -> rusqlite::Result<(DeadLetterSummary, bool)> {
     let (id, seq): (i64, i64) = (row.get(0)?, row.get(18)?);
     let text = |column| row::text(row, column).map(Option::unwrap_or_default);
     let named = |word: &str| MessageId::new(word).expect("a short word");
     let cause = row::text(row, 7)?.and_then(|id| CauseId::new(id).ok());
     let is_grouped = cause.is_some();
-    let entry = Entry {
+    let entry = DeadLetterSummary {
         id: DeadLetterId(id),
         queue: queue_name(row, 1)?,
         message_id: MessageId::new(text(2)?).unwrap_or_else(|_| named(&format!("row-{seq}"))),
@@ -124,34 +130,34 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<(Entry, bool)> {
     Ok((entry, is_grouped))
 }
 
-fn state(row: &Row<'_>) -> rusqlite::Result<EntryState> {
+fn state(row: &Row<'_>) -> rusqlite::Result<DeadLetterState> {
     let taken: Option<i64> = row.get(14)?;
     let edited: Option<i64> = row.get(15)?;
     let unapproved: bool = row.get(16)?;
     Ok(match (taken, edited, unapproved) {
-        (Some(operation), ..) => EntryState::Taken(OperationId(operation)),
-        (_, Some(_), _) => EntryState::Edited,
-        (_, _, true) => EntryState::Unapproved,
-        _ => EntryState::Open,
+        (Some(operation), ..) => DeadLetterState::Taken(OperationId(operation)),
+        (_, Some(_), _) => DeadLetterState::Edited,
+        (_, _, true) => DeadLetterState::Unapproved,
+        _ => DeadLetterState::Open,
     })
 }
 
 /// A queue's name; the rows of a queue whose name somebody has spoilt are shown all the same.
-pub(super) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {
+pub(crate) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {
     let name = QueueName::new(row::text(row, column)?.unwrap_or_default());
     Ok(name.unwrap_or_else(|_| QueueName::new("damaged").expect("a short word")))
 }
 
 /// Says what the cause of a dead letter will be that is not grouped yet.
-fn group(connection: &Connection, entry: &mut Entry) -> rusqlite::Result<()> {
+fn group(connection: &Connection, entry: &mut DeadLetterSummary) -> rusqlite::Result<()> {
     let Some(dead) = record::dead_letter(connection, entry.id.0, record::NO_BODY)? else {
         return Ok(());
     };
     let reason: &Reason = &dead.reason;
-    let last = dying::last_failure(&dead.message.ledger, &[], reason);
-    let print = dying::fingerprint(&dead.queue, &dead.message, reason, last);
+    let last = arrival::last_failure(&dead.message.ledger, &[], reason);
+    let print = arrival::fingerprint(&dead.queue, &dead.message, reason, last);
     entry.kind = print.kind;
     entry.code = print.code.clone();
-    entry.cause = print.cause(&tally::store_key(connection)?);
+    entry.cause = print.cause(&cause_grouping::store_key(connection)?);
     Ok(())
 }

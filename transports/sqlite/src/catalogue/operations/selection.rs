@@ -4,37 +4,37 @@ use std::ops::ControlFlow;
 
 use bezoar_core::{
     DeadLetterId,
-    catalogue::{CatalogueError, Filter, Pick},
+    catalogue::{CatalogueError, Filter, Selection},
 };
 use rusqlite::Connection;
 
-use super::{operations::Found, walk::Sieve};
+use crate::catalogue::{Found, dead_letters::filter_walk::Sieve};
 
 /// How many can be chosen at once.
 const PLAN_LIMIT: usize = 10_000_000;
 
 /// What was chosen.
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     /// In order, each once.
-    pub(super) ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
     /// How many fit and cannot take part.
-    pub(super) refused: u64,
-    pub(super) missing: Missing,
+    pub(crate) refused: u64,
+    pub(crate) missing: Missing,
 }
 
 /// What to do about one that is not there.
 #[derive(Clone, Copy)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     /// Somebody named it.
     IsAnError,
     /// It was there when it was chosen.
     IsRefused,
 }
 
-pub(super) fn choose(connection: &Connection, pick: &Pick) -> Found<Chosen> {
-    let chosen = match pick {
-        Pick::Ids(ids) => named(ids),
-        Pick::Matching(filter) => fitting(connection, filter)?,
+pub(crate) fn choose(connection: &Connection, selection: &Selection) -> Found<Chosen> {
+    let chosen = match selection {
+        Selection::Ids(ids) => named(ids),
+        Selection::Matching(filter) => fitting(connection, filter)?,
     };
     if chosen.ids.len() > PLAN_LIMIT {
         let why = format!("more than {PLAN_LIMIT} at once; narrow the selection");
@@ -66,7 +66,7 @@ fn fitting(connection: &Connection, filter: &Filter) -> rusqlite::Result<Chosen>
 }
 
 /// What can be told before anything is taken; named ones may yet be refused.
-pub(super) fn unexpected(expect: Option<u64>, chosen: &Chosen) -> Result<(), CatalogueError> {
+pub(crate) fn unexpected(expect: Option<u64>, chosen: &Chosen) -> Result<(), CatalogueError> {
     let found = chosen.ids.len() as u64;
     match (expect, chosen.missing) {
         (Some(expected), Missing::IsRefused) if expected != found => {

@@ -3,18 +3,17 @@
 use bezoar_core::{Body, Code, DeadLetter, Message, QueueName, Reason};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{edit::counts, take_in};
-use crate::{row, session::Session, settle::Counts};
+use crate::{catalogue::dead_letters::edit::counts, row, session::Session, settle::Counts};
 
 /// Remembers why messages are about to be set aside, and what became of them so far.
-pub(super) fn announce(
+pub(crate) fn announce(
     session: &mut Session,
     connection: &Connection,
     name: &QueueName,
     dying: &[(Message, Reason)],
 ) -> rusqlite::Result<()> {
-    let queue = take_in::adopt(session, connection, name)?;
-    take_in::forget(session, connection)?;
+    let queue = super::adopt(session, connection, name)?;
+    super::forget(session, connection)?;
     for (message, reason) in dying {
         let numbered = Message::new(
             message.id.clone(),
@@ -45,7 +44,7 @@ pub(super) fn announce(
 }
 
 /// Adds to a letter what was said of it before, the latest if that was more than once.
-pub(super) fn complete(
+pub(crate) fn complete(
     connection: &Connection,
     queue: i64,
     letter: &mut DeadLetter,
@@ -73,7 +72,7 @@ pub(super) fn complete(
 }
 
 /// Forgets what nobody asked for since a time, a piece at a time.
-pub(super) fn forget(connection: &Connection, before: i64, limit: i64) -> rusqlite::Result<()> {
+pub(crate) fn forget(connection: &Connection, before: i64, limit: i64) -> rusqlite::Result<()> {
     let gone: Vec<i64> = connection
         .prepare_cached(
             "DELETE FROM bezoar_announced WHERE (queue, message_id, seq) IN

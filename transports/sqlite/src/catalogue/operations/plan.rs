@@ -6,16 +6,24 @@
 
 use bezoar_core::{
     DeadLetterId, ErrorKind, Invalid,
-    catalogue::{Act, CatalogueError, Ids, Operation, OperationId, Plan, Task},
+    catalogue::{
+        AuditedAction, CatalogueError, Operation, OperationId, OperationKind, OperationPlan,
+        ReplayIds,
+    },
 };
 use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
 
-use super::{
-    audit,
-    operations::{self, FREE, Found},
-    pick::{Chosen, Missing, choose, unexpected},
+use super::selection::{Chosen, Missing, choose, unexpected};
+use crate::{
+    SqliteTransport,
+    catalogue::{
+        Found, audit,
+        operations::{self, FREE},
+    },
+    error::error,
+    session::Session,
+    writer::Writer,
 };
-use crate::{SqliteTransport, error::error, session::Session, writer::Writer};
 
 /// How many are taken in one transaction.
 const PIECE: usize = 5_000;
@@ -25,12 +33,18 @@ const PATIENCE_MILLIS: i64 = 10_000;
 const SWEEP_LIMIT: u32 = 20_000;
 
 impl SqliteTransport {
-    pub(super) async fn freeze(&self, plan: &Plan, act: &Act) -> Result<Operation, CatalogueError> {
+    pub(crate) async fn freeze(
+        &self,
+        plan: &OperationPlan,
+        action: &AuditedAction,
+    ) -> Result<Operation, CatalogueError> {
         check(plan)?;
-        self.act("plan", |session, it| sweep_void(it, session.now_millis(), SWEEP_LIMIT).map(Ok))
-            .await?;
-        let pick = plan.pick.clone();
-        let chosen = self.read("plan", move |connection| choose(connection, &pick)).await??;
+        self.transact("plan", |session, it| {
+            sweep_void(it, session.now_millis(), SWEEP_LIMIT).map(Ok)
+        })
+        .await?;
+        let selection = plan.selection.clone();
+        let chosen = self.read("plan", move |connection| choose(connection, &selection)).await??;
         unexpected(plan.expect, &chosen)?;
         let mut pieces = chosen.ids.chunks(PIECE).peekable();
         let mut ids = pieces.next().unwrap_or_default();
@@ -41,7 +55,7 @@ impl SqliteTransport {
                 ids: ids.to_vec(),
                 is_last: pieces.peek().is_none(),
             };
-            let taken = self.take_step(step, plan, &chosen, act).await?;
+            let taken = self.take_step(step, plan, &chosen, action).await?;
             let Some(next) = pieces.next() else {
                 let id = taken.done();
                 freezing.map(Freezing::done);
@@ -60,14 +74,15 @@ impl SqliteTransport {
     async fn take_step(
         &self,
         step: Step,
-        plan: &Plan,
+        plan: &OperationPlan,
         chosen: &Chosen,
-        act: &Act,
+        action: &AuditedAction,
     ) -> Result<Freezing, CatalogueError> {
-        let (plan, act, asked) = (plan.clone(), act.clone(), (chosen.refused, chosen.missing));
+        let (plan, action, asked) =
+            (plan.clone(), action.clone(), (chosen.refused, chosen.missing));
         let work = move |session: &mut Session, connection: &Connection| {
             session.undoing(connection, |session, connection| {
-                take_step(session, connection, &step, (&plan, asked), &act)
+                take_step(session, connection, &step, (&plan, asked), &action)
             })
         };
         let writer = self.writer.clone();
@@ -108,12 +123,14 @@ impl Drop for Freezing {
     }
 }
 
-fn check(plan: &Plan) -> Result<(), CatalogueError> {
+fn check(plan: &OperationPlan) -> Result<(), CatalogueError> {
     let refuse = |field, problem: &str| {
         Err(error(ErrorKind::Invalid(Invalid::new(field, problem)), "plan").into())
     };
-    match &plan.task {
-        Task::Replay { per_second: Some(rate), .. } if !rate.is_finite() || *rate <= 0.0 => {
+    match &plan.kind {
+        OperationKind::Replay { per_second: Some(rate), .. }
+            if !rate.is_finite() || *rate <= 0.0 =>
+        {
             refuse("rate", "is not above 0")
         }
         _ => Ok(()),
@@ -132,12 +149,12 @@ fn take_step(
     session: &mut Session,
     connection: &Connection,
     step: &Step,
-    (plan, (refused, missing)): (&Plan, (u64, Missing)),
-    act: &Act,
+    (plan, (refused, missing)): (&OperationPlan, (u64, Missing)),
+    action: &AuditedAction,
 ) -> Found<OperationId> {
     let id = match step.operation {
         Some(id) => id,
-        None => begin(session, connection, &plan.task, refused, act)?,
+        None => begin(session, connection, &plan.kind, refused, action)?,
     };
     let goes_on = connection
         .prepare_cached(
@@ -148,11 +165,11 @@ fn take_step(
         let why = "planning was interrupted for too long; plan again".to_owned();
         return Ok(Err(CatalogueError::Conflict(why)));
     }
-    if let Err(refusal) = take(connection, id.0, &step.ids, (plan.task, missing))? {
+    if let Err(refusal) = take(connection, id.0, &step.ids, (plan.kind, missing))? {
         return Ok(Err(refusal));
     }
     if step.is_last {
-        return finish(session, connection, id, plan.expect, act);
+        return finish(session, connection, id, plan.expect, action);
     }
     Ok(Ok(id))
 }
@@ -160,16 +177,16 @@ fn take_step(
 fn begin(
     session: &Session,
     connection: &Connection,
-    task: &Task,
+    kind: &OperationKind,
     refused: u64,
-    act: &Act,
+    action: &AuditedAction,
 ) -> rusqlite::Result<OperationId> {
-    let (name, canary, per_second, stop_after, ids) = match task {
-        Task::Replay { canary, per_second, stop_after, ids } => {
-            let ids = if *ids == Ids::New { "new" } else { "same" };
+    let (name, canary, per_second, stop_after, ids) = match kind {
+        OperationKind::Replay { canary, per_second, stop_after, ids } => {
+            let ids = if *ids == ReplayIds::New { "new" } else { "same" };
             ("replay", *canary, *per_second, *stop_after, ids)
         }
-        Task::Discard => ("discard", 0, None, None, "same"),
+        OperationKind::Discard => ("discard", 0, None, None, "same"),
     };
     connection
         .prepare_cached(
@@ -183,8 +200,8 @@ fn begin(
             per_second,
             stop_after,
             ids,
-            act.who,
-            act.why,
+            action.actor,
+            action.reason,
             session.now_millis(),
             refused as i64
         ])
@@ -197,9 +214,9 @@ fn take(
     connection: &Connection,
     operation: i64,
     ids: &[i64],
-    (task, missing): (Task, Missing),
+    (kind, missing): (OperationKind, Missing),
 ) -> Found<()> {
-    let whatever = task == Task::Discard && matches!(missing, Missing::IsAnError);
+    let whatever = kind == OperationKind::Discard && matches!(missing, Missing::IsAnError);
     let sql = format!(
         "UPDATE bezoar_dead SET operation = ?1
          WHERE id = ?2 AND (?3 OR (edited_as IS NULL AND unapproved = 0)) AND {FREE}
@@ -254,7 +271,7 @@ fn finish(
     connection: &Connection,
     id: OperationId,
     expect: Option<u64>,
-    act: &Act,
+    action: &AuditedAction,
 ) -> Found<OperationId> {
     let total: i64 = connection
         .prepare_cached(
@@ -268,12 +285,12 @@ fn finish(
     if let Some(expected) = expect.filter(|expected| *expected != found) {
         return Ok(Err(CatalogueError::Unexpected { expected, found }));
     }
-    audit::append(session, connection, act)?;
+    audit::append(session, connection, action)?;
     Ok(Ok(id))
 }
 
 /// Ends what nobody goes on freezing, and removes a part of what void operations have left.
-pub(super) fn sweep_void(connection: &Connection, now: i64, limit: u32) -> rusqlite::Result<()> {
+pub(crate) fn sweep_void(connection: &Connection, now: i64, limit: u32) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE bezoar_operations SET state = 'void' WHERE state = 'freezing' AND touched_at < ?1",

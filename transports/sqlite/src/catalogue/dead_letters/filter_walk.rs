@@ -12,7 +12,7 @@ use std::{
 use bezoar_core::catalogue::Filter;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
-use super::bounds::{chosen_causes, first_since, unended};
+use super::filter_bounds::{chosen_causes, first_since, unended};
 
 /// Up to so many causes are walked each for itself; above, everything is walked.
 const MERGE_LIMIT: usize = 2_000;
@@ -22,9 +22,9 @@ const COLUMNS: &str =
 
 /// What a filter asks about a dead letter.
 #[derive(Debug)]
-pub(super) struct Glance {
-    pub(super) id: i64,
-    pub(super) cause: Option<i64>,
+pub(crate) struct Glance {
+    pub(crate) id: i64,
+    pub(crate) cause: Option<i64>,
     at: i64,
     failed: i64,
     replayed: i64,
@@ -35,17 +35,17 @@ pub(super) struct Glance {
 
 /// A filter as the database sees it.
 #[derive(Debug)]
-pub(super) struct Sieve {
+pub(crate) struct Sieve {
     filter: Filter,
     /// The causes that fit with their counts; `None` if every one does.
-    pub(super) causes: Option<HashMap<i64, u64>>,
+    pub(crate) causes: Option<HashMap<i64, u64>>,
     /// From this id, to before that one.
     ids: (i64, i64),
     unended: HashSet<i64>,
 }
 
 impl Sieve {
-    pub(super) fn new(connection: &Connection, filter: &Filter) -> rusqlite::Result<Self> {
+    pub(crate) fn new(connection: &Connection, filter: &Filter) -> rusqlite::Result<Self> {
         let bound = |time: Option<jiff::Timestamp>, open| match time {
             Some(time) => first_since(connection, time.as_millisecond()),
             None => Ok(open),
@@ -59,7 +59,7 @@ impl Sieve {
     }
 
     /// Whether the causes alone decide.
-    pub(super) fn is_of_causes_only(&self) -> bool {
+    pub(crate) fn is_of_causes_only(&self) -> bool {
         let Filter {
             correlation_id, message_id, since, until, min_attempts, replayed, state, ..
         } = &self.filter;
@@ -85,8 +85,8 @@ impl Sieve {
             && state.is_none_or(|state| self.state(glance) == state)
     }
 
-    /// As of [`EntryState::as_str`](bezoar_core::catalogue::EntryState::as_str).
-    pub(super) fn state(&self, glance: &Glance) -> &'static str {
+    /// As of [`DeadLetterState::as_str`](bezoar_core::catalogue::DeadLetterState::as_str).
+    pub(crate) fn state(&self, glance: &Glance) -> &'static str {
         match glance {
             Glance { operation: Some(id), .. } if self.unended.contains(id) => "taken",
             Glance { edited: true, .. } => "edited",
@@ -96,7 +96,7 @@ impl Sieve {
     }
 
     /// Shows rows from the latest to the oldest, below an id, and whether each fits.
-    pub(super) fn walk(
+    pub(crate) fn walk(
         &self,
         connection: &Connection,
         before: i64,
@@ -123,7 +123,7 @@ impl Sieve {
     }
 
     /// Shows every row that may fit in whatever order is quickest.
-    pub(super) fn sweep(
+    pub(crate) fn sweep(
         &self,
         connection: &Connection,
         mut visit: impl FnMut(&Glance, bool) -> ControlFlow<()>,

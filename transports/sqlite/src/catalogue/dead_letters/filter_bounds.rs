@@ -6,7 +6,7 @@ use bezoar_core::catalogue::Filter;
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// The first id whose dead letter was set aside at or after a time, found as a word is found in a dictionary.
-pub(super) fn first_since(connection: &Connection, time: i64) -> rusqlite::Result<i64> {
+pub(crate) fn first_since(connection: &Connection, time: i64) -> rusqlite::Result<i64> {
     let (low, high): (Option<i64>, Option<i64>) = connection
         .prepare_cached(
             "SELECT (SELECT min(id) FROM bezoar_dead), (SELECT max(id) FROM bezoar_dead)",
@@ -29,7 +29,7 @@ pub(super) fn first_since(connection: &Connection, time: i64) -> rusqlite::Resul
 }
 
 /// Operations that hold what they have taken.
-pub(super) fn unended(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
+pub(crate) fn unended(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
     connection
         .prepare_cached(
             "SELECT id FROM bezoar_operations INDEXED BY bezoar_operations_unended
@@ -40,7 +40,7 @@ pub(super) fn unended(connection: &Connection) -> rusqlite::Result<HashSet<i64>>
 }
 
 /// The causes that a filter asks for, with how many dead letters they have; `None` if it asks for none.
-pub(super) fn chosen_causes(
+pub(crate) fn chosen_causes(
     connection: &Connection,
     filter: &Filter,
 ) -> rusqlite::Result<Option<HashMap<i64, u64>>> {

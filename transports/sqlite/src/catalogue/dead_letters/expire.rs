@@ -1,26 +1,33 @@
 //! Removing what is too old.
 
-use bezoar_core::catalogue::Act;
+use bezoar_core::catalogue::AuditedAction;
 use rusqlite::{Connection, params};
 
-use super::{audit, bounds::first_since, edit::reopen_original, operations::FREE, plan};
-use crate::{row, session::Session};
+use super::{edit::reopen_original, filter_bounds::first_since};
+use crate::{
+    catalogue::{
+        audit,
+        operations::{FREE, plan},
+    },
+    row,
+    session::Session,
+};
 
 /// Removes dead letters that were set aside before a time, but for those that an operation has; how many. A call that
-/// removes none is no act. What only served older ones goes along, at most as many of each sort: causes that
+/// removes none is no action. What only served older ones goes along, at most as many of each sort: causes that
 /// nobody has spoken of, stamps of imports, and operations that have ended.
-pub(super) fn expire(
+pub(crate) fn expire(
     session: &mut Session,
     connection: &Connection,
     (before, limit): (i64, u32),
-    act: &Act,
+    action: &AuditedAction,
 ) -> rusqlite::Result<u32> {
     let old = old(connection, before, limit)?;
     for dead in &old {
         remove(session, connection, dead)?;
     }
     if !old.is_empty() {
-        audit::append(session, connection, act)?;
+        audit::append(session, connection, action)?;
     }
     session.write_counts(connection)?;
     forget(connection, session.now_millis(), before, limit)?;

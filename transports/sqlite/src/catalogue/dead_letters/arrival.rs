@@ -6,7 +6,7 @@ use bezoar_core::{
 };
 use rusqlite::{Connection, params};
 
-use crate::{catalogue::tally::Arrived, session::Session, settle::Counts};
+use crate::{catalogue::causes::cause_grouping::Arrived, session::Session, settle::Counts};
 
 /// A message that is being set aside.
 pub(crate) struct Dying<'a> {
@@ -65,7 +65,7 @@ impl Session {
         let Dying { place: (name, queue, seq), message, reason, counts, last } = dying;
         let print = fingerprint(name, message, reason, *last);
         let now = self.now_millis();
-        let (number, cause) = self.tally.cause(connection, *queue, &print, now)?;
+        let (number, cause) = self.causes.cause(connection, *queue, &print, now)?;
         let id = connection
             .prepare_cached(
                 "INSERT INTO bezoar_dead
@@ -90,9 +90,9 @@ impl Session {
             ])?;
         self.count(*queue, 0, 1);
         let arrived = Arrived { at: now, attempts: counts.failed, new: arrival == Arrival::Died };
-        self.tally.arrived(number, &arrived);
+        self.causes.arrived(number, &arrived);
         if counts.replayed > 0 {
-            self.tally.failed_again(connection, *seq, id, &cause)?;
+            self.replays.failed_again(connection, *seq, id, &cause)?;
         }
         Ok((id, cause))
     }
@@ -101,7 +101,7 @@ impl Session {
     pub(crate) fn left(&mut self, queue: i64, cause: Option<i64>) {
         self.count(queue, 0, -1);
         if let Some(cause) = cause {
-            self.tally.left(cause);
+            self.causes.left(cause);
         }
     }
 }

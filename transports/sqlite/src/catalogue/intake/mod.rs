@@ -1,24 +1,28 @@
 //! Dead letters of brokers, and what becomes of those that are replayed to them.
 
+pub(crate) mod announced;
+
 use std::time::Duration;
 
 use bezoar_core::{DeadLetter, MessageId, QueueName, Reason, catalogue::OperationId, to_millis};
 use rusqlite::{Connection, params};
 
-use super::{
-    announced,
-    dying::{Arrival, Dying, last_failure},
-    edit::counts,
-    import,
+use crate::{
+    catalogue::dead_letters::{
+        arrival::{Arrival, Dying, last_failure},
+        edit::counts,
+        import,
+    },
+    row,
+    session::Session,
 };
-use crate::{row, session::Session};
 
 /// For how long it is remembered what was taken in, and how many such memories are forgotten at a time.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const FORGOTTEN_AT_ONCE: i64 = 1_000;
 
 /// Makes a queue of a broker known; its number.
-pub(super) fn adopt(
+pub(crate) fn adopt(
     session: &mut Session,
     connection: &Connection,
     name: &QueueName,
@@ -31,7 +35,7 @@ pub(super) fn adopt(
 }
 
 /// Adds those that are new; how many.
-pub(super) fn take_in(
+pub(crate) fn take_in(
     session: &mut Session,
     connection: &Connection,
     name: &QueueName,
@@ -71,21 +75,21 @@ fn add(
     let dying = Dying { place: (name, queue, seq), message, reason, counts: counts(message), last };
     let (dead, cause) = session.insert_dead(connection, &dying, Arrival::Died)?;
     let Some(replay) = message.ledger.replay else { return Ok(()) };
-    session.tally.came_back(connection, (replay, &message.id), (dead, &cause))
+    session.replays.came_back(connection, (replay, &message.id), (dead, &cause))
 }
 
 /// Notes that messages are done which a broker was given back.
-pub(super) fn completed(
+pub(crate) fn completed(
     session: &mut Session,
     connection: &Connection,
     messages: &[(OperationId, MessageId)],
 ) -> rusqlite::Result<()> {
     messages
         .iter()
-        .try_for_each(|(replay, id)| session.tally.completed_away(connection, *replay, id))
+        .try_for_each(|(replay, id)| session.replays.completed_away(connection, *replay, id))
 }
 
-pub(super) fn forget(session: &Session, connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn forget(session: &Session, connection: &Connection) -> rusqlite::Result<()> {
     let before = session.now_millis().saturating_sub(to_millis(REMEMBERED));
     connection
         .prepare_cached(

@@ -2,25 +2,24 @@
 
 use bezoar_core::{
     QueueName,
-    catalogue::{Act, EntryState, Record},
+    catalogue::{AuditedAction, DeadLetterRecord, DeadLetterState},
 };
 use rusqlite::{Connection, params};
 
 use super::{
-    audit,
-    dying::{Arrival, Dying, last_failure},
+    arrival::{Arrival, Dying, last_failure},
     edit::counts,
 };
-use crate::{row, session::Session};
+use crate::{catalogue::audit, row, session::Session};
 
 /// Adds those whose stamp is new; how many. They are set aside here and now, whenever that was elsewhere: ids and
 /// times go on growing together, and what is removed by age is not removed as it comes. A queue that is not there
 /// is made, so that what was saved from one store can be read in another.
-pub(super) fn import(
+pub(crate) fn import(
     session: &mut Session,
     connection: &Connection,
-    records: &[(String, Record)],
-    act: &Act,
+    records: &[(String, DeadLetterRecord)],
+    action: &AuditedAction,
 ) -> rusqlite::Result<u64> {
     let mut added = 0;
     for (stamp, record) in records {
@@ -28,21 +27,21 @@ pub(super) fn import(
             .prepare_cached("INSERT INTO bezoar_stamps VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
             .execute(params![stamp, session.now_millis()])?;
         if is_new == 1 {
-            add(session, connection, record, act)?;
+            add(session, connection, record, action)?;
             added += 1;
         }
     }
-    audit::append(session, connection, act)?;
+    audit::append(session, connection, action)?;
     Ok(added)
 }
 
 fn add(
     session: &mut Session,
     connection: &Connection,
-    record: &Record,
-    act: &Act,
+    record: &DeadLetterRecord,
+    action: &AuditedAction,
 ) -> rusqlite::Result<()> {
-    let Record { entry, message, reason, .. } = record;
+    let DeadLetterRecord { entry, message, reason, .. } = record;
     let queue = queue(session, connection, &entry.queue)?;
     let seq = row::insert_message(connection, message)?;
     row::insert_ledger(connection, seq, &message.ledger)?;
@@ -52,9 +51,9 @@ fn add(
     let (id, _) = session.insert_dead(connection, &dying, Arrival::Died)?;
     // What nobody could replay there nobody can here.
     match entry.state {
-        EntryState::Edited => set_aside(connection, id, Some(0), None),
-        EntryState::Unapproved => set_aside(connection, id, None, Some(&act.who)),
-        EntryState::Open | EntryState::Taken(_) => Ok(()),
+        DeadLetterState::Edited => set_aside(connection, id, Some(0), None),
+        DeadLetterState::Unapproved => set_aside(connection, id, None, Some(&action.actor)),
+        DeadLetterState::Open | DeadLetterState::Taken(_) => Ok(()),
     }
 }
 
@@ -72,7 +71,7 @@ fn set_aside(
     Ok(())
 }
 
-pub(super) fn queue(
+pub(crate) fn queue(
     session: &mut Session,
     connection: &Connection,
     name: &QueueName,

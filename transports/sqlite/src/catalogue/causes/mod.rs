@@ -1,22 +1,27 @@
-//! Causes: which there are, what people think of them, and grouping anew.
+//! Causes as operators see them: which there are, and what people noted about them.
+
+pub(crate) mod cause_grouping;
 
 use std::{collections::HashMap, ops::ControlFlow};
 
 use bezoar_core::{
     Code, DeadLetterId, FailureKind, MessageType,
-    catalogue::{Act, CatalogueError, Cause, CauseId, CauseState, FINGERPRINT_VERSION, Filter},
+    catalogue::{AuditedAction, CatalogueError, Cause, CauseId, CauseState, Filter},
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{
-    audit, dying,
-    list::{PAGE_LIMIT, queue_name},
-    record,
-    tally::{self, Arrived},
-    walk::Sieve,
+use crate::{
+    catalogue::{
+        audit,
+        dead_letters::{
+            filter_walk::Sieve,
+            list::{PAGE_LIMIT, queue_name},
+        },
+    },
+    row,
+    session::Session,
 };
-use crate::{row, session::Session};
 
 /// How many of the latest dead letters a cause shows.
 const SAMPLES: u32 = 5;
@@ -24,7 +29,7 @@ const SAMPLES: u32 = 5;
 const LOOK_LIMIT: u64 = 20_000;
 
 /// Causes of dead letters that fit, the largest first. One that is asked for by its id is shown even if it has none.
-pub(super) fn causes(
+pub(crate) fn causes(
     connection: &Connection,
     filter: &Filter,
     limit: u32,
@@ -98,7 +103,7 @@ fn cause(connection: &Connection, number: i64, now: i64) -> rusqlite::Result<Cau
 fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
     let text = |column| row::text(row, column).map(Option::unwrap_or_default);
     let number = |column| row.get(column).map(|count: i64| count.max(0).unsigned_abs());
-    let (this_hour, last_hour) = match tally::hour(now) - row.get::<_, i64>(13)? {
+    let (this_hour, last_hour) = match cause_grouping::hour(now) - row.get::<_, i64>(13)? {
         0 => (number(14)?, number(15)?),
         1 => (0, number(14)?),
         _ => (0, 0),
@@ -132,11 +137,11 @@ fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
 }
 
 /// Without a note the one that is there stays, with its author; an empty one leaves none.
-pub(super) fn mark(
+pub(crate) fn mark(
     session: &mut Session,
     connection: &Connection,
     (id, state, note): (&CauseId, CauseState, Option<&str>),
-    act: &Act,
+    action: &AuditedAction,
 ) -> rusqlite::Result<Result<Cause, CatalogueError>> {
     let Some(number) = number(connection, id)? else {
         return Ok(Err(CatalogueError::NoCause(id.clone())));
@@ -151,49 +156,8 @@ pub(super) fn mark(
             .prepare_cached(
                 "UPDATE bezoar_causes SET note = ?2, note_by = ?3, note_at = ?4 WHERE number = ?1",
             )?
-            .execute(params![number, note, note.map(|_| &act.who), note.map(|_| now)])?;
+            .execute(params![number, note, note.map(|_| &action.actor), note.map(|_| now)])?;
     }
-    audit::append(session, connection, act)?;
+    audit::append(session, connection, action)?;
     cause(connection, number, now).map(Ok)
-}
-
-/// Groups dead letters that no rule or an older one has grouped; how many there were.
-pub(super) fn regroup(
-    session: &mut Session,
-    connection: &Connection,
-    limit: u32,
-) -> rusqlite::Result<u32> {
-    let mut ids: Vec<i64> = connection
-        .prepare_cached("SELECT id FROM bezoar_dead WHERE cause IS NULL ORDER BY id LIMIT ?1")?
-        .query_map([limit], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    let more = limit - ids.len() as u32;
-    let mut older = connection.prepare_cached(
-        "SELECT d.id FROM bezoar_causes AS c CROSS JOIN bezoar_dead AS d ON d.cause = c.number
-         WHERE c.version <> ?1 AND c.count > 0 LIMIT ?2",
-    )?;
-    for id in older.query_map([FINGERPRINT_VERSION, more], |row| row.get(0))? {
-        ids.push(id?);
-    }
-    for id in &ids {
-        group(session, connection, *id)?;
-    }
-    Ok(ids.len() as u32)
-}
-
-fn group(session: &mut Session, connection: &Connection, id: i64) -> rusqlite::Result<()> {
-    let Some(dead) = record::dead_letter(connection, id, record::NO_BODY)? else { return Ok(()) };
-    let ledger = &dead.message.ledger;
-    let last = dying::last_failure(ledger, &[], &dead.reason);
-    let print = dying::fingerprint(&dead.queue, &dead.message, &dead.reason, last);
-    let (number, _) = session.tally.cause(connection, dead.queue_number, &print, dead.at)?;
-    connection
-        .prepare_cached("UPDATE bezoar_dead SET cause = ?2 WHERE id = ?1")?
-        .execute([id, number])?;
-    let arrived = Arrived { at: dead.at, attempts: ledger.failed.into(), new: false };
-    session.tally.grouped(number, &arrived);
-    if let Some(before) = dead.cause {
-        session.tally.left(before);
-    }
-    Ok(())
 }

@@ -1,32 +1,38 @@
 //! Operations: how far they are, and what people want of them.
 
+pub(crate) mod advance;
+pub(crate) mod plan;
+pub(crate) mod replay_counts;
+mod selection;
+
 use bezoar_core::{
     DeadLetterId, MessageId, QueueName,
     catalogue::{
-        Act, CatalogueError, CauseId, Ids, Item, ItemState, Operation, OperationId, OperationState,
-        Order, Task,
+        AuditedAction, CatalogueError, CauseId, ItemState, Operation, OperationCommand,
+        OperationId, OperationItem, OperationKind, OperationState, ReplayIds,
     },
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{
-    audit,
-    list::{PAGE_LIMIT, queue_name},
+use crate::{
+    catalogue::{
+        Found, audit,
+        dead_letters::list::{PAGE_LIMIT, queue_name},
+    },
+    row,
+    session::Session,
 };
-use crate::{row, session::Session};
 
 /// What makes a dead letter free: no operation has it that goes on.
 pub(crate) const FREE: &str = "(operation IS NULL OR NOT EXISTS (
     SELECT 1 FROM bezoar_operations AS o
     WHERE o.id = bezoar_dead.operation AND o.state NOT IN ('cancelled', 'ended', 'void')))";
 
-pub(super) type Found<T> = rusqlite::Result<Result<T, CatalogueError>>;
-
 const COLUMNS: &str = "id, task, canary, per_second, stop_after, ids, state, who, why, planned_at,
     ended_at, stopped, total, refused, done, completed, failed";
 
-pub(super) fn operation(connection: &Connection, id: OperationId) -> Found<Operation> {
+pub(crate) fn operation(connection: &Connection, id: OperationId) -> Found<Operation> {
     let sql = format!(
         "SELECT {COLUMNS} FROM bezoar_operations
          WHERE id = ?1 AND state NOT IN ('freezing', 'void')"
@@ -38,12 +44,12 @@ pub(super) fn operation(connection: &Connection, id: OperationId) -> Found<Opera
 }
 
 /// The latest first.
-pub(super) fn operations(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
+pub(crate) fn operations(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
     some(connection, "state NOT IN ('freezing', 'void') ORDER BY id DESC", limit)
 }
 
 /// Those that run, the oldest first: none waits behind one that came later.
-pub(super) fn running(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
+pub(crate) fn running(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
     some(connection, "state = 'running' ORDER BY id", limit)
 }
 
@@ -77,26 +83,26 @@ fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
-    let ids = if row::text(row, 5)? == Some("new") { Ids::New } else { Ids::Same };
-    let task = match row::text(row, 1)? {
-        Some("replay") => Task::Replay {
+    let ids = if row::text(row, 5)? == Some("new") { ReplayIds::New } else { ReplayIds::Same };
+    let kind = match row::text(row, 1)? {
+        Some("replay") => OperationKind::Replay {
             canary: row::count(row, 2)?,
             per_second: row.get(3)?,
             stop_after: row.get::<_, Option<i64>>(4)?.map(|_| row::count(row, 4)).transpose()?,
             ids,
         },
-        _ => Task::Discard,
+        _ => OperationKind::Discard,
     };
     let state = row::text(row, 6)?.unwrap_or_default();
     Ok(Operation {
         id: OperationId(row.get(0)?),
-        task,
+        kind,
         state: OperationState::ALL
             .into_iter()
             .find(|it| it.as_str() == state)
             .unwrap_or(OperationState::Paused),
-        who: row.get(7)?,
-        why: row.get(8)?,
+        actor: row.get(7)?,
+        reason: row.get(8)?,
         planned_at: millis(row.get(9)?),
         ended_at: row.get::<_, Option<i64>>(10)?.map(millis),
         stopped: row.get(11)?,
@@ -110,7 +116,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
 }
 
 /// An operation of which everything is done and every outcome known has ended.
-pub(super) fn end_if_done(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<()> {
+pub(crate) fn end_if_done(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE bezoar_operations SET state = 'ended', ended_at = ?2
@@ -121,12 +127,12 @@ pub(super) fn end_if_done(connection: &Connection, id: i64, now: i64) -> rusqlit
     Ok(())
 }
 
-pub(super) fn items(
+pub(crate) fn items(
     connection: &Connection,
     id: OperationId,
     after: u64,
     limit: u32,
-) -> Found<Vec<Item>> {
+) -> Found<Vec<OperationItem>> {
     let operation = match operation(connection, id)? {
         Ok(operation) => operation,
         Err(refused) => return Ok(Err(refused)),
@@ -149,12 +155,12 @@ pub(super) fn items(
         .map(Ok)
 }
 
-fn item(row: &Row<'_>, waiting: &ItemState) -> rusqlite::Result<Item> {
+fn item(row: &Row<'_>, waiting: &ItemState) -> rusqlite::Result<OperationItem> {
     let again: Option<i64> = row.get(5)?;
     let cause = row::text(row, 6)?.and_then(|id| CauseId::new(id).ok());
     let dead: i64 = row.get(1)?;
     let damaged = |_| MessageId::new(format!("dead-{dead}")).expect("a short word");
-    Ok(Item {
+    Ok(OperationItem {
         place: number(row, 0)?,
         dead_letter: DeadLetterId(dead),
         message_id: MessageId::new(row::text(row, 2)?.unwrap_or_default()).unwrap_or_else(damaged),
@@ -174,17 +180,17 @@ fn item(row: &Row<'_>, waiting: &ItemState) -> rusqlite::Result<Item> {
 
 /// Does what somebody wants, if it makes sense. Who goes on with what stopped by itself has seen why: the canary is
 /// over then, and failures count anew towards the threshold.
-pub(super) fn order(
+pub(crate) fn command(
     session: &mut Session,
     connection: &Connection,
-    (id, order): (OperationId, Order),
-    act: &Act,
+    (id, command): (OperationId, OperationCommand),
+    action: &AuditedAction,
 ) -> Found<Operation> {
     let before = match operation(connection, id)? {
         Ok(operation) => operation,
         Err(refused) => return Ok(Err(refused)),
     };
-    let Some(state) = order.from(before.state) else {
+    let Some(state) = command.applied_to(before.state) else {
         let why = format!("operation {id} is {}; nothing was done", before.state.as_str());
         return Ok(Err(CatalogueError::Conflict(why)));
     };
@@ -199,12 +205,12 @@ pub(super) fn order(
              WHERE id = ?1",
         )?
         .execute(params![id.0, state.as_str(), ended])?;
-    audit::append(session, connection, act)?;
+    audit::append(session, connection, action)?;
     operation(connection, id)
 }
 
 /// One that does not run is left as it is.
-pub(super) fn stop(connection: &Connection, id: OperationId, why: &str) -> Found<Operation> {
+pub(crate) fn stop(connection: &Connection, id: OperationId, why: &str) -> Found<Operation> {
     connection
         .prepare_cached(
             "UPDATE bezoar_operations SET state = 'stopped', stopped = ?2

@@ -2,7 +2,7 @@
 
 use bezoar_core::{
     Code, DeadLetterId, Message, QueueName, Reason,
-    catalogue::{CatalogueError, OperationId, Record},
+    catalogue::{CatalogueError, DeadLetterRecord, OperationId},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -13,22 +13,22 @@ use crate::row;
 const CHAIN_LIMIT: usize = 100;
 
 /// Reads the body too.
-pub(super) const BODY: &str = "m.body";
+pub(crate) const BODY: &str = "m.body";
 /// Leaves the body where it is.
-pub(super) const NO_BODY: &str = "x''";
+pub(crate) const NO_BODY: &str = "x''";
 
 /// A dead letter's own rows.
-pub(super) struct Dead {
-    pub(super) queue: QueueName,
-    pub(super) queue_number: i64,
-    pub(super) seq: i64,
-    pub(super) message: Message,
-    pub(super) reason: Reason,
-    pub(super) at: i64,
-    pub(super) cause: Option<i64>,
+pub(crate) struct Dead {
+    pub(crate) queue: QueueName,
+    pub(crate) queue_number: i64,
+    pub(crate) seq: i64,
+    pub(crate) message: Message,
+    pub(crate) reason: Reason,
+    pub(crate) at: i64,
+    pub(crate) cause: Option<i64>,
 }
 
-pub(super) fn dead_letter(
+pub(crate) fn dead_letter(
     connection: &Connection,
     id: i64,
     body: &'static str,
@@ -58,16 +58,16 @@ pub(super) fn dead_letter(
     connection.prepare_cached(&sql)?.query_row([id], read).optional()
 }
 
-pub(super) fn record(
+pub(crate) fn record(
     connection: &Connection,
     id: DeadLetterId,
-) -> rusqlite::Result<Result<Record, CatalogueError>> {
+) -> rusqlite::Result<Result<DeadLetterRecord, CatalogueError>> {
     let (entry, dead) = (entry(connection, id.0)?, dead_letter(connection, id.0, BODY)?);
     let (Some(entry), Some(mut dead)) = (entry, dead) else {
         return Ok(Err(CatalogueError::NoDeadLetter(id)));
     };
     dead.message.ledger.replay = sent_by(connection, dead.seq, id.0)?;
-    Ok(Ok(Record {
+    Ok(Ok(DeadLetterRecord {
         lineage: lineage(connection, id.0)?,
         operations: operations(connection, dead.seq)?,
         entry,

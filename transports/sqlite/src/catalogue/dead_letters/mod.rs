@@ -1,0 +1,10 @@
+//! Dead letters: how they arrive, how they are found, and what changes them one by one.
+
+pub(crate) mod arrival;
+pub(crate) mod edit;
+pub(crate) mod expire;
+mod filter_bounds;
+pub(crate) mod filter_walk;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod record;

@@ -68,6 +68,9 @@ impl Reason {
     /// The code of a message that a broker set aside because somebody rejected it.
     pub const REJECTED: Code = Code::from_static("rejected");
 
+    /// The code of a message that its store returned changed.
+    pub const DAMAGED: Code = Code::from_static("damaged");
+
     /// A reason in words that are safe to show: numbers, names from configuration, never an error's text.
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
@@ -82,6 +85,11 @@ impl Reason {
     /// The body is not what the handler expects.
     pub fn undecodable() -> Self {
         Self::new(Code::UNDECODABLE, "Failed to deserialize message")
+    }
+
+    /// The store did not return what was sent.
+    pub fn damaged() -> Self {
+        Self::new(Self::DAMAGED, "stored message does not match its checksum")
     }
 
     /// The word to group by.

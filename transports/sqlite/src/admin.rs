@@ -214,7 +214,8 @@ fn dead_letters(
     let mut select = connection.prepare_cached(
         "SELECT d.id, d.seq, d.reason_code, d.reason, d.at,
                 d.acquired, d.failed, d.released, d.replayed, d.history,
-                m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body
+                m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body,
+                m.checksum
          FROM bezoar_dead AS d JOIN bezoar_messages AS m ON m.seq = d.seq
          WHERE d.queue = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3",
     )?;
@@ -238,12 +239,13 @@ fn dead_letter(
     row: &Row<'_>,
 ) -> rusqlite::Result<DeadLetter> {
     let code = Code::new(row.get::<_, String>(2)?).unwrap_or(Code::UNKNOWN);
-    let (message, _) = row::message(connection, row, row.get(1)?, 5, 10)?;
+    let (message, integrity) = row::message(connection, row, row.get(1)?, 5, 10)?;
+    let reason = Reason::new(code, row.get::<_, String>(3)?);
     Ok(DeadLetter {
         id: DeadLetterId(row.get(0)?),
         queue: queue.clone(),
         message,
-        reason: Reason::new(code, row.get::<_, String>(3)?),
+        reason: integrity.reported_in(reason),
         at: millis(row.get(4)?),
     })
 }

@@ -19,11 +19,12 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
     include_str!("../migrations/0004.sql"),
+    include_str!("../migrations/0005.sql"),
 ];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -20,6 +20,7 @@
 
 mod admin;
 mod catalogue;
+mod checksum;
 mod database;
 mod error;
 mod lease;

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bezoar_core::{
     Body, Code, ContentType, CorrelationId, Delivery, Detail, FailedTry, FailureKind,
-    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Receipt,
+    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Reason, Receipt,
     UncountedSummary, millis, to_millis,
 };
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
+
+use crate::checksum::{self, StoredFields};
 
 /// The row of a delivery. One that is not ours has none, and no row has this number.
 pub(crate) fn seq(delivery: &Delivery) -> i64 {
@@ -19,22 +21,72 @@ pub(crate) fn seq(delivery: &Delivery) -> i64 {
 }
 
 pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusqlite::Result<i64> {
+    let (id, message_type) = (message.id.as_str(), message.message_type.as_str());
+    let correlation_id = message.correlation_id.as_ref().map(CorrelationId::as_str);
+    let causation_id = message.causation_id.as_ref().map(MessageId::as_str);
+    let content_type = message.content_type.as_ref().map(ContentType::as_str);
+    let (headers, time) = (headers_to_json(&message.headers), message.time.as_millisecond());
+    let body = &message.body.reveal()[..];
+    let fields = StoredFields {
+        id: id.as_bytes(),
+        message_type: message_type.as_bytes(),
+        correlation_id: correlation_id.map(str::as_bytes),
+        causation_id: causation_id.map(str::as_bytes),
+        content_type: content_type.map(str::as_bytes),
+        headers: headers.as_deref().map(str::as_bytes),
+        time,
+        body,
+    };
     connection
         .prepare_cached(
             "INSERT INTO bezoar_messages
-             (id, type, correlation_id, causation_id, content_type, headers, time, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             (id, type, correlation_id, causation_id, content_type, headers, time, body, checksum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .insert(params![
-            message.id.as_str(),
-            message.message_type.as_str(),
-            message.correlation_id.as_ref().map(CorrelationId::as_str),
-            message.causation_id.as_ref().map(MessageId::as_str),
-            message.content_type.as_ref().map(ContentType::as_str),
-            headers_to_json(&message.headers),
-            message.time.as_millisecond(),
-            &message.body.reveal()[..],
+            id,
+            message_type,
+            correlation_id,
+            causation_id,
+            content_type,
+            headers,
+            time,
+            body,
+            fields.checksum(),
         ])
+}
+
+/// Stores a message once more under a new id, caused by the old one, and returns the row of the copy.
+///
+/// The copy of a damaged message is as damaged: it gets a checksum that no message has.
+pub(crate) fn copy_message(
+    connection: &Connection,
+    seq: i64,
+    new_id: &MessageId,
+) -> rusqlite::Result<i64> {
+    let mut select = connection.prepare_cached(
+        "SELECT id, type, correlation_id, causation_id, content_type, headers, time, body, checksum
+         FROM bezoar_messages WHERE seq = ?1",
+    )?;
+    let checksum = select.query_row([seq], |row| {
+        let stored = stored_fields(row, 0)?;
+        let renamed = StoredFields {
+            id: new_id.as_str().as_bytes(),
+            causation_id: Some(stored.id),
+            ..stored
+        };
+        Ok(row.get::<_, Option<i64>>(8)?.map(|expected| {
+            if stored.checksum() == expected { renamed.checksum() } else { checksum::NEVER }
+        }))
+    })?;
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_messages
+             (id, type, correlation_id, causation_id, content_type, headers, time, body, checksum)
+             SELECT ?2, type, correlation_id, id, content_type, headers, time, body, ?3
+             FROM bezoar_messages WHERE seq = ?1",
+        )?
+        .insert(params![seq, new_id.as_str(), checksum])
 }
 
 pub(crate) fn delete_message(
@@ -55,28 +107,60 @@ pub(crate) fn has_details(ledger: &Ledger) -> bool {
     !ledger.history().is_empty() || ledger.uncounted.is_some()
 }
 
-/// Reads a message whose counters begin at column `ledger` and whose envelope begins at column `envelope`.
+/// Whether a row is the message that was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Integrity {
+    Intact,
+    /// Some of it is not what a message can have: somebody wrote the row by hand.
+    Malformed,
+    /// It is not what was stored: it does not match its checksum.
+    Damaged,
+}
+
+impl Integrity {
+    /// Why the message cannot be delivered, if it cannot.
+    pub(crate) fn problem(self) -> Option<Reason> {
+        match self {
+            Self::Intact => None,
+            Self::Malformed => Some(Reason::undecodable()),
+            Self::Damaged => Some(Reason::damaged()),
+        }
+    }
+
+    /// The reason of a dead letter as it is shown: damage that happened since is said, never hidden.
+    pub(crate) fn reported_in(self, reason: Reason) -> Reason {
+        match self {
+            Self::Damaged if *reason.code() != Reason::DAMAGED => {
+                Reason::new(Reason::DAMAGED, format!("{}; before: {reason}", Reason::damaged()))
+            }
+            _ => reason,
+        }
+    }
+}
+
+/// Reads a message whose counters begin at column `ledger` and whose envelope begins at column `envelope`:
+/// id, type, correlation id, causation id, content type, headers, time, body, checksum.
 ///
-/// What is damaged is replaced so that the rest can still be seen, and the second value is `false`.
+/// What is malformed is replaced so that the rest can still be seen.
 pub(crate) fn message(
     connection: &Connection,
     row: &Row<'_>,
     seq: i64,
     ledger: usize,
     envelope: usize,
-) -> rusqlite::Result<(Message, bool)> {
-    let mut intact = true;
+) -> rusqlite::Result<(Message, Integrity)> {
+    let mut integrity = Integrity::Intact;
     let id = MessageId::new(text(row, envelope)?.unwrap_or_default()).unwrap_or_else(|_| {
-        intact = false;
+        integrity = Integrity::Malformed;
         MessageId::new(format!("row-{seq}")).expect("a short word")
     });
     let message_type = MessageType::new(text(row, envelope + 1)?.unwrap_or_default())
         .unwrap_or_else(|_| {
-            intact = false;
+            integrity = Integrity::Malformed;
             MessageType::new("damaged").expect("a short word")
         });
     let headers = headers_from_json(text(row, envelope + 5)?).unwrap_or_else(|_| {
-        intact = false;
+        integrity = Integrity::Malformed;
         Headers::new()
     });
     let (time, body) = (millis(row.get(envelope + 6)?), row.get_ref(envelope + 7)?.as_bytes()?);
@@ -87,7 +171,36 @@ pub(crate) fn message(
     message.causation_id = text(row, envelope + 3)?.and_then(|id| MessageId::new(id).ok());
     message.content_type = text(row, envelope + 4)?.and_then(|it| ContentType::new(it).ok());
     message.ledger = read_ledger(connection, row, seq, ledger)?;
-    Ok((message, intact))
+    if !matches_checksum(row, envelope)? {
+        integrity = Integrity::Damaged;
+    }
+    Ok((message, integrity))
+}
+
+/// Whether a row is what was stored, as far as can be told: a row without a checksum always is.
+fn matches_checksum(row: &Row<'_>, envelope: usize) -> rusqlite::Result<bool> {
+    match row.get::<_, Option<i64>>(envelope + 8)? {
+        Some(expected) => Ok(stored_fields(row, envelope)?.checksum() == expected),
+        None => Ok(true),
+    }
+}
+
+/// The fields of a row as they are stored, beginning at column `at`.
+fn stored_fields<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<StoredFields<'a>> {
+    let bytes = |column: usize| match row.get_ref(at + column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Ok(Some(bytes)),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => Ok::<_, rusqlite::Error>(None),
+    };
+    Ok(StoredFields {
+        id: bytes(0)?.unwrap_or_default(),
+        message_type: bytes(1)?.unwrap_or_default(),
+        correlation_id: bytes(2)?,
+        causation_id: bytes(3)?,
+        content_type: bytes(4)?,
+        headers: bytes(5)?,
+        time: row.get(at + 6)?,
+        body: bytes(7)?.unwrap_or_default(),
+    })
 }
 
 pub(crate) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
@@ -253,4 +366,37 @@ fn headers_from_json(json: Option<&str>) -> Result<Headers, serde_json::Error> {
     let Some(json) = json else { return Ok(Headers::new()) };
     let texts: std::collections::BTreeMap<String, String> = serde_json::from_str(json)?;
     Ok(texts.into_iter().map(|(name, value)| (name, value.into())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, database};
+
+    const READ: &str =
+        "SELECT 0, 0, 0, 0, 0, id, type, correlation_id, causation_id, content_type, headers,
+         time, body, checksum FROM bezoar_messages WHERE seq = ?1";
+
+    fn integrity(connection: &Connection, seq: i64) -> Integrity {
+        let read = |row: &Row<'_>| message(connection, row, seq, 0, 5);
+        connection.query_row(READ, [seq], read).unwrap().1
+    }
+
+    #[test]
+    fn a_copy_is_as_intact_as_its_original() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = database::open(&Options::new(folder.path().join("lab.db"))).unwrap();
+        let id = |text| MessageId::new(text).unwrap();
+        let message = Message::new(id("old"), MessageType::new("t").unwrap(), millis(1), "body");
+        let stored = insert_message(&connection, &message).unwrap();
+        let copy = copy_message(&connection, stored, &id("new")).unwrap();
+        assert_eq!(integrity(&connection, copy), Integrity::Intact);
+        connection.execute("UPDATE bezoar_messages SET body = x'00'", []).unwrap();
+        assert_eq!(integrity(&connection, copy), Integrity::Damaged);
+        let copy = copy_message(&connection, stored, &id("newer")).unwrap();
+        assert_eq!(integrity(&connection, copy), Integrity::Damaged);
+        connection.execute("UPDATE bezoar_messages SET checksum = NULL", []).unwrap();
+        let copy = copy_message(&connection, stored, &id("newest")).unwrap();
+        assert_eq!(integrity(&connection, copy), Integrity::Intact, "there is nothing to compare");
+    }
 }

@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use bezoar_core::{
-    Body, Delivery, Message, Outgoing, QueueName, Reason, Receipt, millis, to_millis,
-};
+use bezoar_core::{Body, Delivery, Message, Outgoing, QueueName, Receipt, millis, to_millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -209,8 +207,8 @@ impl Session {
         Ok(remembered == 0)
     }
 
-    /// Leases up to `max` messages and counts the acquisition of each. A row that is no message is set
-    /// aside; the second value is how many were.
+    /// Leases up to `max` messages and counts the acquisition of each. A row that is damaged or malformed
+    /// becomes a dead letter; the second value is how many did.
     pub(crate) fn claim(
         &mut self,
         connection: &Connection,
@@ -220,11 +218,11 @@ impl Session {
         token: i64,
     ) -> rusqlite::Result<(Vec<Claimed>, usize)> {
         let mut claimed = Vec::new();
-        let mut damaged = Vec::new();
+        let mut undeliverable = Vec::new();
         let mut bytes = 0;
         let mut due = connection.prepare_cached(
             "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed, w.history,
-                    m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body,
+                    m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body, m.checksum,
                     w.token
              FROM bezoar_waiting AS w JOIN bezoar_messages AS m ON m.seq = w.seq
              WHERE w.queue = ?1 AND w.visible_at <= ?2
@@ -234,9 +232,10 @@ impl Session {
         let until = self.after(lease);
         while let Some(row) = rows.next()? {
             let (visible_at, seq) = (row.get(0)?, row.get(1)?);
-            let (mut message, intact) = row::message(connection, row, seq, 2, 7)?;
-            if !intact {
-                damaged.push((visible_at, seq, Message { body: Body::default(), ..message }));
+            let (mut message, integrity) = row::message(connection, row, seq, 2, 7)?;
+            if let Some(reason) = integrity.problem() {
+                let bodiless = Message { body: Body::default(), ..message };
+                undeliverable.push((visible_at, seq, bodiless, reason));
                 continue;
             }
             bytes += message.body.len();
@@ -252,15 +251,15 @@ impl Session {
             let lease_until = Some(millis(until));
             let message = Arc::new(message);
             let delivery = Delivery { message, receipt, lease_until, redelivered };
-            claimed.push(Claimed { delivery, visible_at, token: row.get(15)? });
+            claimed.push(Claimed { delivery, visible_at, token: row.get(16)? });
         }
         drop(rows);
         self.lease(connection, queue, &claimed, until, token)?;
-        for (visible_at, seq, message) in &damaged {
+        for (visible_at, seq, message, reason) in &undeliverable {
             let place = (queue, *visible_at, *seq);
-            self.bury(connection, name, place, message, &Reason::undecodable())?;
+            self.bury(connection, name, place, message, reason)?;
         }
-        Ok((claimed, damaged.len()))
+        Ok((claimed, undeliverable.len()))
     }
 
     fn lease(

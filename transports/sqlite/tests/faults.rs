@@ -7,6 +7,7 @@
 mod faults {
     mod bodies;
     mod clock_changes;
+    mod damaged_messages;
     mod disks;
     mod errors;
     mod files;

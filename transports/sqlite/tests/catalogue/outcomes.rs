@@ -101,6 +101,6 @@ async fn a_row_that_was_damaged_in_flight_has_failed_again() {
     assert_eq!(ward.receive("lab", 1).await.len(), 0);
     let now = ward.operation(id).await;
     assert_eq!((now.state, now.failed), (OperationState::Ended, 1));
-    assert_eq!(ward.latest().await.code, bezoar_core::Code::UNDECODABLE);
+    assert_eq!(ward.latest().await.code, bezoar_core::Reason::DAMAGED);
     census::check(&ward);
 }

@@ -13,9 +13,9 @@ use crate::row;
 const CHAIN_LIMIT: usize = 100;
 
 /// Reads the body too.
-pub(crate) const BODY: &str = "m.body";
-/// Leaves the body where it is.
-pub(crate) const NO_BODY: &str = "x''";
+pub(crate) const BODY: &str = "m.body, m.checksum";
+/// Leaves the body where it is, and so cannot tell whether the message is damaged.
+pub(crate) const NO_BODY: &str = "x'', NULL";
 
 /// A dead letter's own rows.
 pub(crate) struct Dead {
@@ -45,12 +45,13 @@ pub(crate) fn dead_letter(
     let read = |row: &Row<'_>| {
         let code = Code::new(row.get::<_, String>(1)?).unwrap_or(Code::UNKNOWN);
         let seq = row.get(0)?;
+        let (message, integrity) = row::message(connection, row, seq, 7, 12)?;
         Ok(Dead {
             queue: queue_name(row, 5)?,
             queue_number: row.get(4)?,
             seq,
-            message: row::message(connection, row, seq, 7, 12)?.0,
-            reason: Reason::new(code, row.get::<_, String>(2)?),
+            message,
+            reason: integrity.reported_in(Reason::new(code, row.get::<_, String>(2)?)),
             at: row.get(3)?,
             cause: row.get(6)?,
         })

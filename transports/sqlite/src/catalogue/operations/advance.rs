@@ -204,14 +204,7 @@ fn wake(session: &mut Session, connection: &Connection, queue: i64) -> rusqlite:
 /// The same message under a new id, in place of the old one; its row and the size of its body.
 fn copy(session: &Session, connection: &Connection, seq: i64) -> rusqlite::Result<(i64, i64)> {
     let id = MessageId::generate(session.now(), &mut rand::rng());
-    let copy = connection
-        .prepare_cached(
-            "INSERT INTO bezoar_messages
-             (id, type, correlation_id, causation_id, content_type, headers, time, body)
-             SELECT ?2, type, correlation_id, id, content_type, headers, time, body
-             FROM bezoar_messages WHERE seq = ?1",
-        )?
-        .insert(params![seq, id.as_str()])?;
+    let copy = row::copy_message(connection, seq, &id)?;
     connection
         .prepare_cached("UPDATE bezoar_attempts SET seq = ?2 WHERE seq = ?1")?
         .execute([seq, copy])?;

@@ -1,4 +1,4 @@
-//! `bezoar audit`: who did what, and whether the log of it is as it was written.
+//! `bezoar audit`: lists the audit log, and verifies that it was not tampered with.
 
 mod entry;
 mod list;
@@ -16,9 +16,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What was done, by whom, from where and why, oldest first
+    /// List who did what, from where and why, oldest first
     List(list::Arguments),
-    /// Check that no entry was changed, removed or added
+    /// Verify that no entry was changed, removed or added
     Verify(verify::Arguments),
 }
 

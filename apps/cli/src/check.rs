@@ -1,5 +1,5 @@
-//! `bezoar check`, `bezoar provision` and `bezoar config show | schema`: is the configuration right, are the brokers,
-//! and where does each value come from.
+//! `bezoar check`, `bezoar provision` and `bezoar config show | schema`: validate the configuration and the brokers,
+//! create what is missing, and show where each value comes from.
 
 use anyhow::{Result, bail};
 use bezoar::{QueueName, Severity};
@@ -19,7 +19,7 @@ pub(crate) struct CheckArguments {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProvisionArguments {
-    /// Only what this queue needs
+    /// Provision only this queue
     #[arg(value_name = "NAME/QUEUE")]
     queue: Option<QueueName>,
     #[command(flatten)]
@@ -28,19 +28,19 @@ pub(crate) struct ProvisionArguments {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Every value and where it came from; secrets are masked
+    /// Show every value and where it came from; secrets are masked
     Show {
         #[command(flatten)]
         configuration: Configuration,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// A JSON schema for editors
+    /// Print a JSON schema for editors
     Schema,
 }
 
-/// Reads the configuration, opens the store, examines brokers and looks whether endpoints can be reached.
+/// Reads the configuration, opens the store, checks the brokers and connects to every endpoint.
 pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let loaded = arguments.configuration.load()?;
     for warning in &loaded.warnings {
@@ -55,15 +55,15 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
         })?;
         println!("store {}: ok", path.display());
     } else {
-        println!("store {}: will be made at the first start", path.display());
+        println!("store {}: will be created at the first start", path.display());
     }
     let network = config.network.rule(&config.server);
     let client = EndpointClient::new(ClientOptions { network, ..ClientOptions::default() });
     for route in &config.routes {
         match client.reach(&route.to).await {
-            Ok(()) => println!("route {}: {} can be reached", route.name, route.to.origin()),
+            Ok(()) => println!("route {}: {} is reachable", route.name, route.to.origin()),
             Err(error) => println!(
-                "warning: route {}: {} cannot be reached: {error}",
+                "warning: route {}: {} is not reachable: {error}",
                 route.name,
                 route.to.origin()
             ),
@@ -72,32 +72,32 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     examine(&config).await
 }
 
-/// Says what is wrong with the queues of brokers, and what to do about it.
+/// Prints what is wrong with the brokers' queues, and the remedies.
 async fn examine(config: &Config) -> Result<()> {
     let mut wrong = 0;
     for broker_topology::CheckedQueue { queue, outcome } in broker_topology::check(config).await? {
         match outcome {
             Err(why) => {
                 wrong += 1;
-                println!("error: queue {queue}: cannot be examined: {why}");
+                println!("error: queue {queue}: check failed: {why}");
             }
             Ok(findings) if findings.is_empty() => println!("queue {queue}: ok"),
             Ok(findings) => {
                 for bezoar::Finding { severity, problem, remedy } in findings {
                     wrong += usize::from(severity == Severity::Error);
-                    println!("{}: queue {queue}: {problem}; {remedy}", word(severity));
+                    println!("{}: queue {queue}: {problem}; {remedy}", label(severity));
                 }
             }
         }
     }
     match wrong {
         0 => Ok(()),
-        1 => bail!("one thing does not work, or loses messages; see above"),
-        _ => bail!("{wrong} things do not work, or lose messages; see above"),
+        1 => bail!("found 1 error, see above"),
+        _ => bail!("found {wrong} errors, see above"),
     }
 }
 
-fn word(severity: Severity) -> &'static str {
+fn label(severity: Severity) -> &'static str {
     match severity {
         Severity::Note => "note",
         Severity::Warning => "warning",
@@ -105,12 +105,14 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// Makes what queues of brokers need and lack.
+/// Creates the missing exchanges, queues and bindings.
 pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     let config = arguments.configuration.load()?.config;
     let queues = broker_topology::provision(&config, arguments.queue.as_ref()).await?;
     if queues.is_empty() {
-        println!("no queue of a broker is configured; those of the store are made at its start");
+        println!(
+            "no broker queues are configured; queues of the embedded store are created at startup"
+        );
     }
     for queue in queues {
         println!("queue {queue}: provisioned");

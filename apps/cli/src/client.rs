@@ -1,4 +1,4 @@
-//! The gateway's HTTP API, as the operator's commands see it.
+//! A client of the gateway's HTTP API, for the operator's commands.
 
 mod connection;
 mod download;
@@ -37,15 +37,15 @@ pub(crate) use reply::ApiReply;
 pub(crate) use retry::Retry;
 pub(crate) use url::{Url, encode, path};
 
-/// How long a question may take.
+/// How long an ordinary request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long it may take to send messages and have them stored, or to choose among a million dead letters.
+/// How long it may take to store messages, or to select among a million dead letters.
 const LONG_DEADLINE: Duration = Duration::from_secs(60);
-/// How long a question may take whose answer holds a body.
+/// How long a request may take whose response contains a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(300);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take, and how long it may be.
+/// The limits of a response: time and size.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     deadline: Duration,
@@ -57,7 +57,7 @@ const LONG: Bounds = Bounds { deadline: LONG_DEADLINE, reply_bytes: reply::LIMIT
 const WITH_BODY: Bounds =
     Bounds { deadline: BODY_DEADLINE, reply_bytes: reply::LIMIT_WITH_BODY_BYTES };
 
-/// Speaks with one gateway over connections that are kept.
+/// Talks to one gateway over keep-alive connections.
 pub(crate) struct ApiClient {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: Url,
@@ -75,34 +75,34 @@ impl ApiClient {
         Ok(Self { http, url, token, answered: AtomicBool::new(false) })
     }
 
-    /// Whom it speaks with.
+    /// The gateway's URL.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     pub(crate) async fn get(&self, path: &str) -> Result<ApiReply, ClientError> {
         let request = self.request(Method::GET, path, HeaderMap::new(), Bytes::new());
         self.exchange(request, SHORT).await
     }
 
-    /// Has something done that needs no more than its path.
+    /// Sends a POST request without a body.
     pub(crate) async fn post(&self, path: &str) -> Result<ApiReply, ClientError> {
         let request = self.request(Method::POST, path, HeaderMap::new(), Bytes::new());
         self.exchange(request, SHORT).await
     }
 
-    /// Has something done that is said in JSON.
+    /// Sends a POST request with a JSON body.
     pub(crate) async fn order(&self, path: &str, what: &Value) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), LONG).await
     }
 
-    /// The same where the answer holds a body, which may be large.
+    /// The same, for a response that contains a message body and may be large.
     pub(crate) async fn reveal(&self, path: &str, what: &Value) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), WITH_BODY).await
     }
 
-    /// The same where the answer has no limit, and is read piece by piece.
+    /// The same, for a response of unlimited size that is read in chunks.
     pub(crate) async fn download(&self, path: &str, what: &Value) -> Result<Download, ClientError> {
         let answer = timeout(LONG.deadline, async {
             let response = self.respond(self.request_of(path, what)).await?;
@@ -114,7 +114,7 @@ impl ApiClient {
         answer.await.unwrap_or_else(|_| Err(self.late(LONG.deadline)))
     }
 
-    /// Sends messages.
+    /// Sends messages in a POST request.
     pub(crate) async fn upload(
         &self,
         path: &str,
@@ -162,7 +162,7 @@ impl ApiClient {
         answer.await.unwrap_or_else(|_| Err(self.late(bounds.deadline)))
     }
 
-    /// The head of an answer; whatever stands in the way of it says with whom.
+    /// Sends the request and waits for the head of the response.
     async fn respond(
         &self,
         request: Request<Full<Bytes>>,

@@ -1,5 +1,5 @@
-//! `bezoar dead`: messages that were set aside, and what is done about them. Only `reveal`, `edit` in an editor and
-//! `export` ask for what is in them, each with a reason that the audit log keeps.
+//! `bezoar dead`: dead letters, and what operators do about them. Only `reveal`, `edit` in an editor and `export`
+//! fetch their content, each with a reason that the audit log records.
 
 mod ack;
 mod approve;
@@ -34,29 +34,29 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Those that are there, latest first
+    /// List dead letters, newest first
     List(list::Arguments),
-    /// Why they died, in groups, the largest first
+    /// Group dead letters by cause, largest group first
     Causes(causes::Arguments),
-    /// Say what is known of a cause: acknowledged, resolved, or open again
+    /// Mark a cause as acknowledged, resolved or open
     Ack(ack::Arguments),
-    /// One of them, with every attempt
+    /// Show one dead letter with every attempt
     Show(show::Arguments),
-    /// A body, header values or error texts; the audit log keeps who looked, and why
+    /// Reveal a body, header values or error texts; recorded in the audit log
     Reveal(reveal::Arguments),
-    /// Send some back to their queues
+    /// Send dead letters back to their queues
     Replay(replay::Arguments),
-    /// Replays and discards, how far they are; start, pause, resume or cancel one
+    /// List replays and discards; start, pause, resume or cancel one
     Replays(replays::Arguments),
-    /// Make a new version with another body or other headers; the original stays
+    /// Create a new version with a different body or headers; the original is kept
     Edit(edit::Arguments),
-    /// Approve a new version that somebody else made
+    /// Approve an edited version that someone else created
     Approve(approve::Arguments),
-    /// Remove some for good
+    /// Remove dead letters for good
     Discard(discard::Arguments),
-    /// Write some as lines of JSON, with all that is in them
+    /// Export dead letters as JSON lines, bodies included
     Export(export::Arguments),
-    /// Read what was exported; what was imported before is passed over
+    /// Import exported dead letters, skipping those that were imported before
     Import(import::Arguments),
 }
 

@@ -1,14 +1,14 @@
-//! `bezoar demo`: a story on a real gateway. A clinic sends lab results and appointments over the HTTP API; the archive
-//! that they are delivered to is busy at times, once goes down, and gets some results that it cannot store.
+//! `bezoar demo`: a story on a real gateway. A clinic sends lab results and appointments through the HTTP API to an
+//! archive that is sometimes busy, goes down once, and receives some results that it cannot store.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `traffic.rs` | what is sent |
-//! | `archive.rs` | the endpoint, and what it answers |
-//! | `operator.rs` | who replays what was set aside |
-//! | `watcher.rs` | what the gateway's API shows meanwhile |
-//! | `message_counts.rs` | how many messages are where |
-//! | `narrator.rs` | how it is told |
+//! | `traffic.rs` | the messages that are sent |
+//! | `archive.rs` | the endpoint and its responses |
+//! | `operator.rs` | replays the dead letters |
+//! | `watcher.rs` | watches the gateway through its API |
+//! | `message_counts.rs` | message counts by state |
+//! | `narrator.rs` | prints the story |
 
 mod archive;
 mod message_counts;
@@ -33,14 +33,14 @@ use crate::{
     client::ApiClient, local_endpoint::LocalEndpoint, route, temporary_gateway::TemporaryGateway,
 };
 
-/// How long messages that are on their way may take at the end.
+/// How long to wait at the end for messages in flight.
 const GRACE: Duration = Duration::from_secs(3);
-/// A round of the story, if it has no end.
+/// The length of a round if the demo has no end.
 const ROUND: Duration = Duration::from_secs(30);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How long the story lasts [default: until Ctrl-C on a terminal, 30 otherwise]
+    /// How long the demo runs, in seconds [default: until Ctrl-C on a terminal, 30 otherwise]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
 }
@@ -60,14 +60,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let client = sandbox.client()?;
     let stop = Shutdown::default();
     let told = tokio::select! {
-        told = tell(&client, &archive, &narrator, seconds, &stop) => told,
+        told = tell_story(&client, &archive, &narrator, seconds, &stop) => told,
         _ = async { tokio::join!(stop.listen(), stop.aborting()) } => Ok(()),
     };
     sandbox.stop().await?;
     told
 }
 
-/// On the address that people know, if it is free.
+/// Listens on the default port if it is free.
 async fn start(configuration: String) -> Result<TemporaryGateway> {
     match TemporaryGateway::start(loopback(8420), configuration.clone()).await {
         Ok(sandbox) => Ok(sandbox),
@@ -79,7 +79,7 @@ fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Two routes to one archive, each with a breaker of its own.
+/// Two routes to one archive, each with its own breaker.
 fn configuration(archive: SocketAddr) -> String {
     let route = |name: &str, queue: &str| {
         format!(
@@ -99,8 +99,8 @@ fn configuration(archive: SocketAddr) -> String {
     format!("[server]\ndrain = \"5s\"\n{}", routes.concat())
 }
 
-/// Traffic, trouble and what comes of both; then the sum.
-async fn tell(
+/// Runs traffic and outage side by side, then prints the summary.
+async fn tell_story(
     client: &ApiClient,
     archive: &Archive,
     narrator: &Narrator,
@@ -120,7 +120,7 @@ async fn tell(
         told = async { tokio::try_join!(traffic::send(client, &end), story) } => drop(told?),
         watched = watcher::watch(client, narrator) => watched?,
     }
-    // Whoever sends by hand may go on until the routes take no more.
+    // Messages sent by hand are delivered until the routes are paused.
     let _ = timeout(GRACE, delivered(client)).await;
     for (name, _) in traffic::ROUTES {
         route::send_command(route::RouteCommand::Pause, name, client).await?;
@@ -128,27 +128,27 @@ async fn tell(
     summarize(client, narrator).await
 }
 
-/// What happens to the archive, in rounds; without an end if there is none.
+/// What happens to the archive, in rounds; runs forever if `seconds` is `None`.
 async fn act(client: &ApiClient, archive: &Archive, narrator: &Narrator, seconds: Option<u32>) {
     let round = seconds.map_or(ROUND, |seconds| Duration::from_secs(seconds.into()));
     loop {
         sleep(round.mul_f64(0.25)).await;
-        narrator.say("▼", "the archive goes down: it answers 503 to everything");
+        narrator.say("▼", "the archive goes down and answers 503 to everything");
         archive.go_down();
         sleep(round.mul_f64(0.25)).await;
-        narrator.say("▲", "the archive is back");
+        narrator.say("▲", "the archive is up again");
         archive.come_back();
         let rest = Instant::now() + round.mul_f64(0.5);
         sleep(round.mul_f64(0.2)).await;
         operator::replay(client, narrator).await;
         sleep_until(rest).await;
         if seconds.is_some() {
-            return narrator.say("■", "the end: no more messages are sent");
+            return narrator.say("■", "finished: no more messages are sent");
         }
     }
 }
 
-/// Waits until nothing is on its way.
+/// Waits until no message is ready or in flight.
 async fn delivered(client: &ApiClient) -> Result<()> {
     while MessageCounts::read(client).await?.moving > 0 {
         sleep(Duration::from_millis(50)).await;
@@ -156,7 +156,7 @@ async fn delivered(client: &ApiClient) -> Result<()> {
     Ok(())
 }
 
-/// Accepted is delivered, waiting or dead: nothing is lost, nothing is there twice.
+/// Checks that every accepted message is delivered, waiting or dead: none lost, none counted twice.
 async fn summarize(client: &ApiClient, narrator: &Narrator) -> Result<()> {
     let started = Instant::now();
     loop {
@@ -165,7 +165,7 @@ async fn summarize(client: &ApiClient, narrator: &Narrator) -> Result<()> {
         if counts.adds_up() || started.elapsed() > GRACE {
             narrator.conclude(&counts, &watcher::causes(client).await?);
             if !counts.adds_up() {
-                bail!("the numbers do not add up: this is a defect, please report it");
+                bail!("the numbers do not add up; this is a bug, please report it");
             }
             return Ok(());
         }

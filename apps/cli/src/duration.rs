@@ -1,16 +1,16 @@
-//! Durations as arguments: `5s`, `250ms`, `1h30m`.
+//! Parses durations in arguments: `5s`, `250ms`, `1h30m`.
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads whole numbers with a unit each.
+/// Parses whole numbers, each with a unit.
 pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
     let (mut millis, mut rest) = (0_u64, text.trim());
     loop {
-        let (part, after) = part(rest).ok_or("write it like 5s, 250ms or 1h30m")?;
-        millis = millis.checked_add(part).ok_or("that is too long")?;
+        let (part, after) = part(rest).ok_or("expected a duration such as 5s, 250ms or 1h30m")?;
+        millis = millis.checked_add(part).ok_or("the duration is too long")?;
         rest = after.trim_start();
         if rest.is_empty() {
             return Ok(Duration::from_millis(millis));
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, millis) in [
             ("5s", 5_000),
             ("250ms", 250),
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in [
             "",
             " ",

@@ -1,4 +1,4 @@
-//! `bezoar health`: whether a gateway can take messages, for those who start and watch it.
+//! `bezoar health`: whether a gateway accepts messages, for health checks.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::client::ApiClient;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
-/// Succeeds if it can; needs no token and says nothing then.
+/// Succeeds silently if it does; needs no token.
 pub(crate) async fn run(_: Arguments, client: &ApiClient) -> Result<()> {
     client.get("/readyz").await?;
     Ok(())

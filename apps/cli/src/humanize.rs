@@ -1,13 +1,13 @@
-//! QueueStatus as people write them. What is not known is "?", never 0.
+//! Numbers, ages and times as people write them. Unknown is "?", never 0.
 
 use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// What is not known.
+/// Shown for unknown values.
 pub(crate) const UNKNOWN: &str = "?";
-/// What there is none of.
+/// Shown for absent values.
 pub(crate) const NONE: &str = "–";
 
 /// `1,234`
@@ -23,12 +23,12 @@ pub(crate) fn count(count: u64) -> String {
     text
 }
 
-/// `1,234`, or that it is not known.
+/// `1,234`, or `?` if unknown.
 pub(crate) fn count_or_unknown(known: Option<u64>) -> String {
     known.map_or(UNKNOWN.to_owned(), count)
 }
 
-/// How many there are, or at least; `12,345`, `at least 50,000`.
+/// A count that may be a lower bound: `12,345`, `at least 50,000`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) struct Count {
     pub(crate) count: u64,
@@ -42,15 +42,15 @@ impl fmt::Display for Count {
     }
 }
 
-/// Units with their seconds, the largest first.
+/// Units with their seconds, largest first.
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// `3 m`: the largest unit only, which is what matters at a glance.
+/// `3 m`: the largest unit only.
 pub(crate) fn age(age: Duration) -> String {
     units(age.as_secs(), 1)
 }
 
-/// The largest `most` units that there is something of.
+/// Up to `most` units, starting with the largest that is not 0.
 fn units(seconds: u64, most: usize) -> String {
     let first = UNITS.iter().position(|(_, unit)| seconds >= *unit).unwrap_or(UNITS.len() - 1);
     let mut rest = seconds;
@@ -63,7 +63,7 @@ fn units(seconds: u64, most: usize) -> String {
     if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
-/// The age of the oldest of `of`: none if there is nothing that could be old.
+/// The age of the oldest of `of` messages; absent if there are none.
 pub(crate) fn oldest(of: Option<u64>, seconds: Option<f64>) -> String {
     match (of, seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())) {
         (_, Some(oldest)) => age(oldest),
@@ -72,7 +72,7 @@ pub(crate) fn oldest(of: Option<u64>, seconds: Option<f64>) -> String {
     }
 }
 
-/// `12.5`: a digit after the point while it matters.
+/// `12.5`: one decimal below 100.
 pub(crate) fn rate(each_second: f64) -> String {
     match each_second {
         rate if !rate.is_finite() || rate < 0.0 => UNKNOWN.to_owned(),
@@ -97,12 +97,12 @@ pub(crate) fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", count(number))
 }
 
-/// `2 lines`, or that it is not known how many.
+/// `2 lines`, or `? lines` if unknown.
 pub(crate) fn plural_or_unknown(known: Option<u64>, noun: &str) -> String {
     known.map_or_else(|| format!("{UNKNOWN} {noun}s"), |number| plural(number, noun))
 }
 
-/// How long ago that was; not known if it is no time, nothing if it lies ahead.
+/// How long ago a time was; unknown if it cannot be parsed, 0 if it is in the future.
 pub(crate) fn age_of(at: &str, now: Timestamp) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) => age(Duration::try_from(now.duration_since(at)).unwrap_or_default()),
@@ -110,7 +110,7 @@ pub(crate) fn age_of(at: &str, now: Timestamp) -> String {
     }
 }
 
-/// `2026-11-14 09:26:53 UTC`, or as it came if it is no time.
+/// `2026-11-14 09:26:53 UTC`, or unchanged if it cannot be parsed.
 pub(crate) fn moment(at: &str) -> String {
     match at.parse::<Timestamp>() {
         Ok(at) => at.strftime("%F %T UTC").to_string(),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_never_0() {
+    fn unknown_is_never_0() {
         assert_eq!(oldest(Some(3), Some(200.7)), "3 m");
         assert_eq!(oldest(Some(0), None), "–");
         assert_eq!(oldest(Some(3), None), "?");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_durations_have_what_matters() {
+    fn rates_and_durations_have_a_sensible_precision() {
         for (each_second, expected) in [
             (0.0, "0"),
             (0.04, "0.0"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shown_as_people_read_them() {
+    fn times_are_formatted() {
         let now = "2026-11-14T12:00:00Z".parse().unwrap();
         assert_eq!(age_of("2026-11-14T09:59:59.999Z", now), "2 h");
         assert_eq!(age_of("2026-11-14T12:00:05Z", now), "0 s");

@@ -1,4 +1,4 @@
-//! A small HTTP server in this process: what the gateways of `demo` and `bench` deliver to.
+//! A small HTTP server in this process, the endpoint of the gateways in `demo` and `bench`.
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
@@ -10,19 +10,19 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 
-/// What an endpoint answers with.
+/// The response of an endpoint.
 pub(crate) type EndpointResponse = Response<Full<Bytes>>;
 
-/// An endpoint that answers until it is dropped.
+/// An endpoint that serves until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LocalEndpoint {
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
 }
 
 impl LocalEndpoint {
-    /// Lets `handler` answer what arrives at `address`.
+    /// Serves requests to `address` with `handler`.
     pub(crate) async fn start<H, F>(address: SocketAddr, handler: H) -> Result<Self>
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -46,7 +46,7 @@ where
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open files, most likely: the next may work.
+            // Most likely too many open files: try again.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -59,7 +59,7 @@ where
         });
         let mut server = http1::Builder::new();
         server.timer(TokioTimer::new());
-        // A client that went away is nobody's trouble.
+        // A client that disconnects is not an error.
         connections.spawn(async move {
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
         });

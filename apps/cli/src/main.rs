@@ -36,7 +36,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[command(
     name = "bezoar",
     version,
-    after_help = "Exit codes: 0 ok, 1 failed, 2 wrong usage, 78 bad configuration."
+    after_help = "Exit codes: 0 success, 1 failure, 2 usage error, 78 invalid configuration."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -47,45 +47,45 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch a gateway deal with retries, poison messages, an outage and a replay, and try it by hand
+    /// Watch a gateway handle retries, poison messages, an outage and a replay
     Demo(demo::Arguments),
-    /// Run the gateway: with no file on an embedded store in ./bezoar-data
+    /// Run the gateway; without a configuration file it uses an embedded store in ./bezoar-data
     Up(up::Arguments),
-    /// Look whether configuration, store, brokers and endpoints are right
+    /// Validate the configuration and test the store, every broker and every endpoint
     Check(check::CheckArguments),
-    /// Make what the queues of brokers need and lack: exchanges, queues, bindings
+    /// Create missing exchanges, queues and bindings on the brokers
     Provision(check::ProvisionArguments),
-    /// Look at the configuration
+    /// Show the effective configuration, or its JSON schema
     #[command(subcommand)]
     Config(check::ConfigCommand),
-    /// Send a message, or every line of a file as one
+    /// Send a message, or every line of a file as a message
     Send(send::Arguments),
-    /// How many messages are where, how old, and what the routes do
+    /// Show message counts, ages and route states for every queue
     Queues(queues::Arguments),
-    /// The queues, live
+    /// Show a live view of the queues
     Top(top::Arguments),
-    /// Messages that were set aside, and what is done about them
+    /// List, inspect, replay, edit or discard dead letters
     Dead(dead::Arguments),
-    /// Who did what, and whether the log of it is as it was written
+    /// List the audit log, or verify that it was not tampered with
     Audit(audit::Arguments),
-    /// Let a route take no more messages; they wait
+    /// Pause a route; its messages wait in the queue
     Pause(route::Arguments),
-    /// Let a route take messages again
+    /// Resume a paused route
     Resume(route::Arguments),
-    /// What the token in use may do
+    /// Show what your token may do
     Whoami(whoami::Arguments),
-    /// Whether the gateway can take messages: for health checks, without a token
+    /// Check that the gateway accepts messages; needs no token
     Health(health::Arguments),
-    /// Load a gateway end to end, and report throughput and latency
+    /// Load-test a gateway end to end and report throughput and latency
     Bench(bench::Arguments),
-    /// Print the script by which a shell completes commands
+    /// Print a shell completion script
     Completions(manual::CompletionsArguments),
-    /// Write manual pages
+    /// Write man pages
     #[command(hide = true)]
     Man(manual::ManArguments),
 }
 
-/// The configuration cannot be used, as of sysexits(3).
+/// The configuration is invalid: `EX_CONFIG` of sysexits(3).
 const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! `bezoar completions` and `bezoar man`: what packages add to the program.
+//! `bezoar completions` and `bezoar man`: shell completions and man pages for packages.
 
 use std::path::PathBuf;
 
@@ -9,22 +9,22 @@ use crate::output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArguments {
-    /// The shell that should complete
+    /// Shell to generate completions for
     shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArguments {
-    /// The folder to write to
+    /// Folder to write to
     folder: PathBuf,
 }
 
-/// Prints the script by which a shell completes the commands of `program`.
+/// Prints the completion script of `program` for a shell.
 pub(crate) fn completions(
     mut program: clap::Command,
     arguments: CompletionsArguments,
 ) -> Result<()> {
-    // The generator panics if it cannot write, as after `| head`.
+    // The generator panics if it cannot write, for example to `| head`.
     let (mut script, name) = (Vec::new(), program.get_name().to_owned());
     clap_complete::generate(arguments.shell, &mut program, name, &mut script);
     output::print(&String::from_utf8(script)?).map(drop)

@@ -1,4 +1,4 @@
-//! What systemd wants to know of those it starts: sd_notify(3).
+//! Notifies systemd of state changes: sd_notify(3).
 
 use std::{
     env,
@@ -7,12 +7,12 @@ use std::{
     os::unix::net::{SocketAddr, UnixDatagram},
 };
 
-/// Messages can be accepted.
+/// The gateway accepts messages.
 pub(crate) const READY: &str = "READY=1";
-/// What is in flight may still finish.
+/// The gateway is stopping; messages in flight may still finish.
 pub(crate) const STOPPING: &str = "STOPPING=1";
 
-/// Tells systemd, if it started us. Nobody is harmed if that fails.
+/// Notifies systemd, if it started this process. Failures are ignored.
 pub(crate) fn tell(state: &str) {
     if let Some(name) = env::var_os("NOTIFY_SOCKET") {
         let _ = send(name, state);
@@ -23,7 +23,7 @@ fn send(name: OsString, state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address(name)?).map(drop)
 }
 
-/// A leading @ stands for the zero byte of a socket that is no file; only Linux has such.
+/// A leading @ stands for the zero byte of an abstract socket, which only Linux has.
 fn address(name: OsString) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     {

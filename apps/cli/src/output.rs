@@ -1,4 +1,4 @@
-//! Data to stdout, words to stderr.
+//! Data goes to stdout, messages to stderr.
 
 use std::{
     borrow::Cow,
@@ -9,19 +9,19 @@ use anyhow::{Context as _, Result};
 
 use crate::client::ApiReply;
 
-/// Writes data. Colours stay only on a terminal, and not with `NO_COLOR`.
+/// Writes data to stdout. Colours are removed unless it is a terminal, and with `NO_COLOR`.
 ///
-/// `false` if nobody reads any more, as after `| head`: no reason to fail.
+/// `false` if the reader closed the pipe, as `| head` does: this is not an error.
 pub(crate) fn print(text: &str) -> Result<bool> {
     let mut stdout = anstream::AutoStream::auto(io::stdout());
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context("cannot write the result"),
+        Err(error) => Err(error).context("cannot write to stdout"),
     }
 }
 
-/// Writes the gateway's JSON: as it came for programs, indented for people.
+/// Writes the gateway's JSON: unchanged for programs, indented on a terminal.
 pub(crate) fn print_json(reply: &ApiReply) -> Result<bool> {
     if io::stdout().is_terminal() {
         let value: serde_json::Value = reply.parse()?;
@@ -30,20 +30,20 @@ pub(crate) fn print_json(reply: &ApiReply) -> Result<bool> {
     print(&format!("{}\n", reply.json()?.get()))
 }
 
-/// Words for a person.
+/// Prints a message for a person to stderr.
 pub(crate) fn say(words: &str) {
-    // Who closed stderr does not want to know.
+    // A closed stderr is not an error.
     let _ = writeln!(io::stderr(), "{}", printable(words));
 }
 
-/// Words that would only be in the way of a program.
+/// Prints a message only if stderr is a terminal.
 pub(crate) fn hint(words: &str) {
     if io::stderr().is_terminal() {
         say(words);
     }
 }
 
-/// Text that came from elsewhere, without what moves a cursor or turns writing around.
+/// Replaces control characters and bidirectional overrides in untrusted text.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |c: char| {
         c.is_control()
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_cannot_steer_a_terminal() {
+    fn untrusted_text_cannot_control_a_terminal() {
         assert_eq!(printable("größe → 3 µs"), "größe → 3 µs");
         assert_eq!(
             printable("a\u{1b}[31m\r\u{9b}b\u{202e}"),

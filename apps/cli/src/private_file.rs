@@ -1,4 +1,4 @@
-//! Files for what is sensitive: readable by their owner only, and complete or not there.
+//! Files for sensitive content: readable by their owner only, and complete or absent.
 
 use std::{
     fs,
@@ -9,16 +9,16 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
-/// What may be there already.
+/// What to do if the file exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// Nothing.
+    /// Fail.
     Refused,
-    /// A file, which is replaced as a whole.
+    /// Replace it atomically.
     Replaced,
 }
 
-/// A file with mode 0600 that gets its name when it is complete. Dropped before that, it is removed.
+/// A file with mode 0600 that gets its name when it is complete. If dropped before that, it is removed.
 #[derive(Debug)]
 pub(crate) struct PrivateFile {
     file: NamedTempFile,
@@ -27,10 +27,10 @@ pub(crate) struct PrivateFile {
 }
 
 impl PrivateFile {
-    /// Begins one. What stands in the way is told now, before something is asked for that would be lost.
+    /// Creates one. Errors are reported now, before content is fetched that would be lost.
     pub(crate) fn begin(path: &Path, existing: Existing) -> Result<Self> {
         check(path, existing)?;
-        let name = path.file_name().context("--output names no file")?;
+        let name = path.file_name().context("--output is not a file name")?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(&format!("{}.", name.to_string_lossy()))
@@ -40,7 +40,7 @@ impl PrivateFile {
         Ok(Self { file, path: path.to_owned(), existing })
     }
 
-    /// Gives it its name.
+    /// Syncs the file and gives it its name.
     pub(crate) fn finish(mut self) -> Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
         self.file.flush().with_context(failed)?;
@@ -68,10 +68,12 @@ fn check(path: &Path, existing: Existing) -> Result<()> {
     match (fs::symlink_metadata(path), existing) {
         (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         (Err(error), _) => Err(error).with_context(|| format!("cannot create {shown}")),
-        // A device or a link that is replaced by a file is nothing that anybody wants.
-        (Ok(there), _) if !there.is_file() => bail!("{shown} is no ordinary file; name another"),
+        // Replacing a device or a link with a file is never intended.
+        (Ok(there), _) if !there.is_file() => {
+            bail!("{shown} is not a regular file; choose another name")
+        }
         (Ok(_), Existing::Refused) => {
-            bail!("{shown} exists; name another, or replace it with --force")
+            bail!("{shown} exists; choose another name, or overwrite it with --force")
         }
         (Ok(_), Existing::Replaced) => Ok(()),
     }
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_private_complete_and_replaced_only_if_told() {
+    fn a_file_is_private_and_replaced_only_with_force() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("body");
         write(&path, Existing::Refused, "one").unwrap();
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_leaves_nothing() {
+    fn an_unfinished_file_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = PrivateFile::begin(&folder.path().join("body"), Existing::Refused).unwrap();
         file.write_all(b"half").unwrap();
@@ -114,6 +116,6 @@ mod tests {
     #[test]
     fn a_device_is_not_replaced() {
         let refused = PrivateFile::begin(Path::new("/dev/null"), Existing::Replaced).unwrap_err();
-        assert!(refused.to_string().contains("no ordinary file"), "{refused}");
+        assert!(refused.to_string().contains("not a regular file"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Questions to a person at a terminal. Without one nobody is asked.
+//! Asks questions on a terminal; never without one.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -11,22 +11,24 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Whether there is somebody who can be asked.
+/// Whether there is a terminal to ask on.
 pub(crate) fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Whether somebody says yes. Ctrl-C, and the end of the input, mean no.
+/// Asks for a yes. Ctrl-C and end of input mean no.
 pub(crate) async fn confirm(question: &str) -> Result<bool> {
     let answer = ask(&format!("{question} [y/N] ")).await?;
     Ok(matches!(answer.to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// What somebody types, without spaces around it; nothing on Ctrl-C.
+/// Asks for a line, trimmed; empty on Ctrl-C.
 pub(crate) async fn ask(question: &str) -> Result<String> {
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut stderr = io::stderr();
-    write!(stderr, "{question}").and_then(|()| stderr.flush()).context("cannot ask")?;
+    write!(stderr, "{question}")
+        .and_then(|()| stderr.flush())
+        .context("cannot write to the terminal")?;
     tokio::select! {
         line = line() => Ok(line?.trim().to_owned()),
         _ = interrupts.recv() => {
@@ -36,13 +38,13 @@ pub(crate) async fn ask(question: &str) -> Result<String> {
     }
 }
 
-/// Read in a thread of its own, which does not keep the program from ending.
+/// Reads on a separate thread, which does not keep the program from exiting.
 async fn line() -> Result<String> {
     let (sender, receiver) = oneshot::channel();
     thread::spawn(move || {
         let mut line = String::new();
-        // Who no longer waits was interrupted.
+        // The receiver is gone after Ctrl-C.
         let _ = sender.send(io::stdin().read_line(&mut line).map(|_| line));
     });
-    receiver.await.context("nobody answers")?.context("cannot read the answer")
+    receiver.await.context("the terminal was closed")?.context("cannot read the answer")
 }

@@ -1,4 +1,4 @@
-//! What the gateway tells of a queue, and how its route does.
+//! The state of a queue and its route, as the gateway's API returns it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     humanize,
 };
 
-/// A queue at one moment; what is not known is `None`.
+/// A snapshot of a queue; `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct QueueStatus {
     pub(crate) queue: String,
@@ -19,21 +19,21 @@ pub(crate) struct QueueStatus {
     pub(crate) dead: Option<u64>,
     oldest_ready_seconds: Option<f64>,
     oldest_dead_seconds: Option<f64>,
-    /// Why the broker cannot tell, if it cannot.
+    /// Why the counts are unknown, if the broker is unavailable.
     #[serde(default)]
     trouble: Option<String>,
     pub(crate) route: Option<RouteStatus>,
 }
 
-/// The route that empties a queue.
+/// The route that consumes a queue.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct RouteStatus {
     pub(crate) name: String,
     to: String,
-    /// Why, if it is.
+    /// Why it is paused, if it is.
     paused: Option<String>,
     breaker: Option<String>,
-    /// Why the breaker is open, since when, and when the endpoint is probed; nothing of it while it is closed.
+    /// Why the breaker is open, for how long, and when it probes next; `None` while it is closed.
     #[serde(default)]
     breaker_code: Option<String>,
     #[serde(default)]
@@ -41,29 +41,29 @@ pub(crate) struct RouteStatus {
     #[serde(default)]
     breaker_next_probe_seconds: Option<f64>,
     pub(crate) per_second: Option<f64>,
-    /// Why the queue cannot be worked on, if it cannot.
+    /// Why the queue is unavailable, if it is.
     #[serde(default)]
     trouble: Option<String>,
 }
 
-/// What a route is doing.
+/// The condition of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// It works, as far as is known.
+    /// It works, as far as known.
     Fine,
-    /// Somebody may want to know.
+    /// It is paused, or its breaker is probing.
     HeldBack,
-    /// Its endpoint or its broker is down.
+    /// Its endpoint or broker is down.
     Down,
 }
 
-/// Asks for all queues.
+/// Fetches all queues.
 pub(crate) async fn fetch(client: &ApiClient) -> Result<ApiReply, ClientError> {
     client.get("/v1/queues").await
 }
 
 impl QueueStatus {
-    /// The age of the oldest message that could be delivered.
+    /// The age of the oldest ready message.
     pub(crate) fn oldest_ready(&self) -> String {
         humanize::oldest(self.ready, self.oldest_ready_seconds)
     }
@@ -73,7 +73,7 @@ impl QueueStatus {
         humanize::oldest(self.dead, self.oldest_dead_seconds)
     }
 
-    /// Messages completed each second.
+    /// Messages completed per second.
     pub(crate) fn per_second(&self) -> String {
         match &self.route {
             Some(route) => route.per_second.map_or(humanize::UNKNOWN.to_owned(), humanize::rate),
@@ -81,14 +81,14 @@ impl QueueStatus {
         }
     }
 
-    /// The route and where it leads.
+    /// The route and its endpoint.
     pub(crate) fn leads_to(&self) -> String {
         self.route
             .as_ref()
             .map_or(humanize::NONE.to_owned(), |route| format!("{} → {}", route.name, route.to))
     }
 
-    /// What the route is doing, in words. Before all else, that its broker cannot be worked with.
+    /// The condition as text. An unavailable broker comes before everything else.
     pub(crate) fn state(&self) -> (Condition, String) {
         let of_route = || self.route.as_ref().and_then(|route| route.trouble.as_ref());
         if let Some(trouble) = self.trouble.as_ref().or_else(of_route) {
@@ -102,14 +102,14 @@ impl QueueStatus {
 }
 
 impl RouteStatus {
-    /// Whether it was told to take no messages.
+    /// Whether it is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
     fn state(&self) -> (Condition, String) {
         match (self.paused.as_deref(), self.breaker.as_deref()) {
-            // The reason often begins with the word already.
+            // Some reasons already begin with "paused".
             (Some(why), _) if why.starts_with("paused") => (Condition::HeldBack, why.to_owned()),
             (Some(why), _) => (Condition::HeldBack, format!("paused: {why}")),
             (None, Some("closed")) => (Condition::Fine, "running".to_owned()),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_told_in_words() {
+    fn states_are_described() {
         let why = json!("paused by an operator");
         check(json!(null), Condition::Fine, "no route");
         check(route(json!(null), json!("closed")), Condition::Fine, "running");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_not_known() {
+    fn missing_values_are_unknown() {
         let status: QueueStatus = serde_json::from_value(json!({ "queue": "q" })).unwrap();
         let ages = [status.oldest_ready(), status.oldest_dead()];
         assert_eq!((status.ready, ages), (None, ["?".to_owned(), "?".to_owned()]));

@@ -1,4 +1,4 @@
-//! `bezoar queues`: how many messages are where, how old, and what the routes do.
+//! `bezoar queues`: message counts, ages and route states.
 
 use std::{
     io::{self, IsTerminal},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 const EVERY: Duration = Duration::from_secs(2);
-/// Back to the first place of the screen, and nothing after it.
+/// Moves the cursor to the top left and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
 const COLUMNS: &[(&str, Lean)] = &[
@@ -34,10 +34,10 @@ const COLUMNS: &[(&str, Lean)] = &[
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The gateway's JSON instead of a table
+    /// Print the gateway's JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Again every two seconds, until Ctrl-C
+    /// Refresh every two seconds until Ctrl-C
     #[arg(long)]
     watch: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     show(&arguments, &queue_status::fetch(client).await?).map(drop)
 }
 
-/// Shows it again and again, also after the gateway was away for a while.
+/// Refreshes until interrupted, even if the gateway is temporarily unreachable.
 async fn watch(arguments: &Arguments, client: &ApiClient) -> Result<()> {
     show(arguments, &queue_status::fetch(client).await?)?;
     let mut ticks = interval(EVERY);
@@ -84,7 +84,7 @@ fn show(arguments: &Arguments, reply: &ApiReply) -> Result<bool> {
     }
     let all: Vec<QueueStatus> = reply.parse()?;
     if all.is_empty() {
-        output::say("there are no queues that you may see");
+        output::say("no queues visible to this token");
     }
     output::print(&table(&all).render())
 }

@@ -1,4 +1,4 @@
-//! `bezoar pause` and `bezoar resume`: whether a route takes messages.
+//! `bezoar pause` and `bezoar resume`.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -10,24 +10,24 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The route's name, as `bezoar queues` shows it
+    /// Name of the route, as shown by `bezoar queues`
     route: String,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What a route should do.
+/// A command for a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteCommand {
-    /// Take no more messages; they wait.
+    /// Stop delivering; messages wait.
     Pause,
-    /// Take messages again.
+    /// Deliver again.
     Resume,
 }
 
 impl RouteCommand {
-    /// The word for it, in commands and in the API.
+    /// Its name on the command line and in the API.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Pause => "pause",
@@ -52,12 +52,12 @@ pub(crate) async fn run(
         return output::print_json(&reply).map(drop);
     }
     let state: RouteState = reply.parse()?;
-    let words = if state.paused { "is paused; its messages wait" } else { "takes messages" };
-    output::say(&format!("the route {} {words}", state.route));
+    let text = if state.paused { "paused; its messages wait" } else { "resumed" };
+    output::say(&format!("route {} {text}", state.route));
     Ok(())
 }
 
-/// Has a route do it. Doing it again changes nothing.
+/// Sends a command to a route. Repeating it changes nothing.
 pub(crate) async fn send_command(
     command: RouteCommand,
     route: &str,

@@ -1,4 +1,4 @@
-//! `bezoar send`: one message, or every line of an input as one.
+//! `bezoar send`: sends one message, or every line of an input as a message.
 
 mod batch;
 mod batch_outcome;
@@ -27,33 +27,33 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The queue to send to
+    /// Queue to send to
     queue: QueueName,
-    /// Where the body is: a file, or - for stdin [default: stdin, if it is no terminal]
+    /// Body: a file, or - for stdin [default: stdin, unless it is a terminal]
     #[arg(value_name = "FILE|-", conflicts_with = "body")]
     file: Option<PathBuf>,
-    /// The body itself
+    /// Body as text
     #[arg(long, value_name = "TEXT", value_parser = envelope::sensitive)]
     body: Option<SecretString>,
-    /// Every line that is not empty is a message. Many are on their way at once, so that their order is
-    /// not kept. Ids are printed unless stdout is a terminal
+    /// Send every non-empty line as a message. Lines are sent concurrently, so their order is not
+    /// preserved. Ids are printed unless stdout is a terminal
     #[arg(long)]
     lines: bool,
-    /// An id, by which a message that is sent again is accepted once; with --lines the start of each:
-    /// ID-1 is that of the first line
+    /// Message id; sending the same id again within 24 hours has no effect. With --lines it is a
+    /// prefix: the first line gets ID-1
     #[arg(long)]
     id: Option<MessageId>,
     #[command(flatten)]
     envelope: envelope::Arguments,
-    /// For how long to try again if the gateway is busy or the connection breaks
+    /// How long to retry if the gateway is busy or the connection fails
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     retry_for: Duration,
-    /// JSON instead of bare ids; with --lines one object for each line
+    /// Print JSON instead of bare ids; with --lines one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Sends messages that are alike in all but their ids and bodies.
+/// Sends messages that differ only in id and body.
 struct Sender<'a> {
     client: &'a ApiClient,
     queue: QueueName,
@@ -77,18 +77,18 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     }
 }
 
-/// Ends the program with its code for wrong usage.
+/// Exits with the usage error code.
 fn misused(words: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{words}\n")).exit()
 }
 
-/// What would not arrive as it is, or has no room for the number of a line.
+/// Rejects an id that HTTP would change, or that is too long to append a line number.
 fn problem_of_id(id: &MessageId) -> Option<&'static str> {
     const LIMIT_BYTES: usize = 255 - "-18446744073709551615".len();
     if id.as_str().trim_ascii() != id.as_str() {
-        return Some("--id starts or ends with a space");
+        return Some("--id must not start or end with a space");
     }
-    (id.as_str().len() > LIMIT_BYTES).then_some("--id is longer than 234 bytes")
+    (id.as_str().len() > LIMIT_BYTES).then_some("--id must not be longer than 234 bytes")
 }
 
 async fn one(sender: &Sender<'_>, source: &BodySource, json: bool) -> Result<()> {
@@ -98,20 +98,24 @@ async fn one(sender: &Sender<'_>, source: &BodySource, json: bool) -> Result<()>
     }
     let body = source.read()?.into();
     let id = sender.id.clone().unwrap_or_else(new_id);
-    let reply = sender.send_patiently(&id, body).await?;
+    let reply = sender.send_with_retries(&id, body).await?;
     if json {
         output::print_json(&reply)?;
     } else {
         let accepted: Accepted = reply.parse()?;
         output::print(&format!("{}\n", output::printable(&accepted.id)))?;
     }
-    output::hint(&format!("accepted by the queue {}", sender.queue));
+    output::hint(&format!("accepted by queue {}", sender.queue));
     Ok(())
 }
 
 impl Sender<'_> {
-    /// The same id each time, so that a message whose answer was lost is accepted once.
-    async fn send_patiently(&self, id: &MessageId, body: Bytes) -> Result<ApiReply, ClientError> {
+    /// Retries with the same id, so that a message whose response was lost is accepted only once.
+    async fn send_with_retries(
+        &self,
+        id: &MessageId,
+        body: Bytes,
+    ) -> Result<ApiReply, ClientError> {
         let mut retry = Retry::new(self.retry_for);
         loop {
             match self.send(id, body.clone()).await {

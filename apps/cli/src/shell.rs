@@ -1,8 +1,8 @@
-//! Commands that people copy.
+//! Quotes arguments in commands that users copy.
 
 use std::borrow::Cow;
 
-/// An argument as a shell reads it: in quotes only where it must be.
+/// Quotes an argument for a shell, if necessary.
 pub(crate) fn quote(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_would_change_is_quoted() {
+    fn special_characters_are_quoted() {
         for (text, expected) in [
             ("hospital/results", "hospital/results"),
             ("v1:0123456789abcdef", "v1:0123456789abcdef"),

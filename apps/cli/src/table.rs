@@ -1,4 +1,4 @@
-//! A table in plain text: columns as wide as they must be, and nothing else.
+//! Plain-text tables without borders.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
@@ -7,20 +7,20 @@ use crate::output::printable;
 
 const GAP: &str = "  ";
 
-/// Red and bold, so that it stands out where colours are not shown too.
+/// Red and bold, so that it also stands out without colours.
 pub(crate) const ALARM: Style = AnsiColor::Red.on_default().bold();
-/// Worth a look.
+/// Yellow.
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
 const TITLE: Style = Style::new().bold();
 
-/// To which side a column leans: words to the left, figures to the right.
+/// The alignment of a column: text to the left, numbers to the right.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lean {
     Left,
     Right,
 }
 
-/// One place in a table.
+/// A cell.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
@@ -28,7 +28,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell that stands out.
+    /// A cell with a style.
     pub(crate) fn styled(text: &str, style: Style) -> Self {
         Self { text: printable(text).into_owned(), style }
     }
@@ -44,7 +44,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Rows under titles.
+/// Rows under a header.
 #[derive(Debug)]
 pub(crate) struct Table {
     leans: Vec<Lean>,
@@ -58,18 +58,18 @@ impl Table {
         Self { leans: columns.iter().map(|(_, lean)| *lean).collect(), rows: vec![titles] }
     }
 
-    /// A table of what things are called and what they are, which needs no titles.
+    /// A table of labels and values, without a header.
     pub(crate) fn of_facts() -> Self {
         Self { leans: vec![Lean::Left; 2], rows: Vec::new() }
     }
 
-    /// One row more; as many cells as there are columns.
+    /// Adds a row with one cell per column.
     pub(crate) fn push<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.leans.len(), "a cell for each column");
         self.rows.push(cells.into());
     }
 
-    /// Its text, with colours.
+    /// The text, with colours.
     pub(crate) fn render(&self) -> String {
         let widths = self.widths();
         self.rows.iter().map(|row| self.line(row, &widths) + "\n").collect()
@@ -82,7 +82,7 @@ impl Table {
 
     fn line(&self, row: &[Cell], widths: &[usize]) -> String {
         let mut line = String::new();
-        let mut owed = 0; // spaces that are only written if something follows
+        let mut owed = 0; // spaces to write only if another cell follows
         for ((cell, lean), width) in row.iter().zip(&self.leans).zip(widths) {
             let missing = width - cell.width();
             let (before, after) = match lean {
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_lines_end_with_text() {
+    fn columns_fit_their_widest_cell_without_trailing_spaces() {
         let plain = anstream::adapter::strip_str(&table().render()).to_string();
         let expected = ["queue   dead", "größe  1,234  x", "検査\u{fffd}", "           7  y", ""];
         assert_eq!(plain, expected.join("\n"));
     }
 
     #[test]
-    fn what_is_alarming_is_red() {
+    fn alarms_are_red() {
         let text = table().render();
         assert!(text.contains("\u{1b}[1m\u{1b}[31m1,234\u{1b}[0m"), "{text:?}");
     }

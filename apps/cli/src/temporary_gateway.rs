@@ -1,4 +1,4 @@
-//! A gateway of our own: real sockets and a real store, in a folder that goes when it goes.
+//! A temporary gateway with real sockets and a real store, in a folder that is removed with it.
 
 use std::{fs::Permissions, net::SocketAddr, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::client::{ApiClient, Connection};
 
-/// A gateway that takes nothing from the user's files and environment, and leaves nothing behind.
+/// A gateway that ignores the user's files and environment, and leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct TemporaryGateway {
     gateway: Gateway,
@@ -27,7 +27,7 @@ impl TemporaryGateway {
             .prefix("bezoar-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
-            .context("cannot make a temporary folder")?;
+            .context("cannot create a temporary folder")?;
         let store = format!("sqlite:{}", folder.path().join("bezoar.db").display());
         let sources = Sources {
             file: Some(("sandbox.toml".into(), toml)),
@@ -42,17 +42,17 @@ impl TemporaryGateway {
         Ok(Self { gateway, folder })
     }
 
-    /// Where it listens.
+    /// The URL it listens on.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.gateway.address())
     }
 
-    /// Where its token is kept.
+    /// The file with its token.
     pub(crate) fn token_file(&self) -> PathBuf {
         self.folder.path().join(token::FILE)
     }
 
-    /// A client like any other.
+    /// A client for it.
     pub(crate) fn client(&self) -> Result<ApiClient> {
         let token = token::read(&self.token_file()).context("cannot read the gateway's token")?;
         Connection::new(self.url(), token.into()).client()

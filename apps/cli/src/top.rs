@@ -1,4 +1,4 @@
-//! `bezoar top`: the queues as they are, every second.
+//! `bezoar top`: a live view of the queues, refreshed every second.
 
 mod board;
 mod screen;
@@ -32,7 +32,7 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
-/// What came back from the gateway.
+/// A response from the gateway.
 enum Update {
     Queues(Result<Vec<QueueStatus>, ClientError>),
     CommandDone { route: String, command: RouteCommand, result: Result<(), ClientError> },
@@ -40,9 +40,9 @@ enum Update {
 
 pub(crate) async fn run(_: Arguments, client: &ApiClient) -> Result<()> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        bail!("top needs a terminal; use `bezoar queues --json` instead");
+        bail!("top requires a terminal; use `bezoar queues --json` instead");
     }
-    // Who has the wrong address or no token reads so in words, and not in a live view.
+    // A wrong address or token is reported as an error, not in the live view.
     let first = ask(client).await?;
     let mut board = Board::new(client.url().to_string());
     board.learn(first, Instant::now());
@@ -91,7 +91,7 @@ fn take(update: Update, board: &mut Board, ticks: &mut Interval) {
         Update::Queues(Err(error)) => board.lose(error),
         Update::CommandDone { route, command, result } => {
             board.command_done(&route, command, result.err(), Instant::now());
-            ticks.reset_immediately(); // to see what came of it
+            ticks.reset_immediately(); // to show the effect
         }
     }
 }

@@ -13,8 +13,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::notify;
 
-/// How long the last words of telemetry may take.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long the last export of telemetry may take.
+const LAST_EXPORT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -22,24 +22,24 @@ pub(crate) struct Arguments {
     pub(crate) configuration: Configuration,
 }
 
-/// Where the configuration comes from.
+/// The sources of the configuration.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Configuration {
-    /// The configuration file [default: bezoar.toml if it is there]
+    /// Configuration file [default: bezoar.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG")]
     config: Option<PathBuf>,
-    /// Sets one value, over file and environment: server.listen=127.0.0.1:9000
+    /// Set a value, overriding file and environment; may be repeated: server.listen=127.0.0.1:9000
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
-/// The configuration cannot be used: exit code 78.
+/// The configuration is invalid: exit code 78.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadConfiguration(pub(crate) String);
 
 impl Configuration {
-    /// Reads all sources.
+    /// Loads all sources.
     pub(crate) fn load(&self) -> Result<Loaded> {
         let sources =
             Sources { file: self.read_file()?, environment: environment(), flags: self.flags()? };
@@ -63,13 +63,13 @@ impl Configuration {
     fn flags(&self) -> Result<Vec<(String, String)>> {
         let pair = |text: &String| match text.split_once('=') {
             Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-            None => Err(BadConfiguration(format!("--set {text}: write KEY=VALUE")).into()),
+            None => Err(BadConfiguration(format!("--set {text}: expected KEY=VALUE")).into()),
         };
         self.set.iter().map(pair).collect()
     }
 }
 
-/// Variables that are no text cannot be ours.
+/// Ignores variables that are not UTF-8: none of ours are.
 fn environment() -> Vec<(String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -97,9 +97,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     notify::tell(notify::STOPPING);
     tokio::select! {
         () = gateway.stop() => (),
-        _ = signals.next() => eprintln!("bezoar: stopped at once; what was in flight is delivered again"),
+        _ = signals.next() => eprintln!("bezoar: aborted; messages in flight will be delivered again"),
     }
-    let _ = telemetry.shutdown(LAST_WORDS).await;
+    let _ = telemetry.shutdown(LAST_EXPORT).await;
     Ok(())
 }
 
@@ -118,7 +118,7 @@ fn telemetry_options(config: &Config) -> TelemetryOptions {
     }
 }
 
-/// A configuration that cannot be used changes nothing.
+/// Reloads the configuration. An invalid one changes nothing.
 async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Telemetry) {
     let reloaded = async {
         let loaded = configuration.load()?;
@@ -134,33 +134,33 @@ async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Te
             routes_removed = changes.routes_removed.len(),
             queues_added = changes.queues_added.len(),
             tokens_changed = changes.tokens_changed,
-            after_a_restart = changes.restart.join(", "),
-            "reloaded"
+            needs_restart = changes.restart.join(", "),
+            "configuration reloaded"
         ),
         Err(error) => {
-            tracing::error!("not reloaded, everything goes on as before: {error:#}");
+            tracing::error!("configuration not reloaded, nothing has changed: {error:#}");
         }
     }
 }
 
-/// Says what was done, where to send a message, and how to go on; to programs only what they can use.
+/// Prints the banner: the address, the token, and how to send a message. With JSON logs it is a log line.
 fn announce(gateway: &Gateway, config: &Config) {
     let (address, store) = (gateway.address(), config.store.path().display());
     if config.log.format == config::LogFormat::Json {
         let token_file = gateway.token().map(|token| token.file.display().to_string());
         let version = env!("CARGO_PKG_VERSION");
-        tracing::info!(%store, token_file, version, "listens on http://{address}");
+        tracing::info!(%store, token_file, version, "listening on http://{address}");
         return;
     }
     eprintln!(
-        "bezoar {} listens on http://{address}, messages are kept in {store}",
+        "bezoar {} listening on http://{address}, storing messages in {store}",
         env!("CARGO_PKG_VERSION")
     );
     let authorization = match gateway.token() {
         Some(token) => {
             if let Some(secret) = &token.new {
                 eprintln!(
-                    "a token was made: {} (kept in {})",
+                    "generated an API token: {} (stored in {})",
                     secret.expose_secret(),
                     token.file.display()
                 );
@@ -176,14 +176,14 @@ fn announce(gateway: &Gateway, config: &Config) {
     );
     if config.routes.is_empty() {
         eprintln!(
-            "\nno route yet: messages wait. To deliver them, write a bezoar.toml and start again:"
+            "\nno routes configured: messages wait. To deliver them, create a bezoar.toml and restart:"
         );
         eprintln!(
             "  [[route]]\n  name = \"{queue}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""
         );
     }
     if std::io::stderr().is_terminal() {
-        eprintln!("\nCtrl-C stops it.");
+        eprintln!("\npress Ctrl-C to stop");
     }
 }
 
@@ -201,7 +201,7 @@ struct Signals {
 
 impl Signals {
     fn listen() -> Result<Self> {
-        let signal = |kind| signal(kind).context("the system gives us no signals");
+        let signal = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -209,7 +209,7 @@ impl Signals {
         })
     }
 
-    /// Waits for what ends a program, whatever else it is told.
+    /// Waits for SIGTERM or SIGINT and ignores SIGHUP.
     async fn stop(&mut self) -> ProcessSignal {
         tokio::select! {
             _ = self.terminate.recv() => ProcessSignal::Stop,

@@ -1,4 +1,4 @@
-//! `bezoar whoami`: what the token in use may do.
+//! `bezoar whoami`: shows what the token may do.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{client::ApiClient, humanize, output, table::Table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 struct Identity {
     name: String,
     role: String,
-    /// All of them, if `None`.
+    /// `None` means all queues.
     queues: Option<Vec<String>>,
     #[serde(default)]
     may: BTreeMap<String, bool>,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_one_is_is_told_in_words() {
+    fn the_identity_is_printed_as_text() {
         let identity = serde_json::from_value(json!({
             "name": "oncall", "role": "viewer", "queues": ["lab", "x-ray"], "version": "0.1.0",
             "may": { "see counts and metadata": true, "send messages": false },

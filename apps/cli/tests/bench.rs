@@ -118,7 +118,7 @@ fn a_running_gateway_is_loaded_and_its_deliveries_arrive() {
     let unknown = running.bezoar().args(load).args(["--queue", "gone"]).output().unwrap();
     let words = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(words.contains("--queue takes: idle, q"), "{words}");
+    assert!(words.contains("known queues: idle, q"), "{words}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Demo {
 #[test]
 fn the_demo_tells_of_retries_an_outage_dead_letters_and_a_replay_and_adds_up() {
     let mut demo = Demo::start(4);
-    demo.until("set aside");
+    demo.until("dead-lettered");
     let queues: Value = serde_json::from_str(&demo.other_terminal(&["queues", "--json"])).unwrap();
     let names: Vec<_> = queues.as_array().unwrap().iter().map(|row| &row["queue"]).collect();
     assert_eq!(names, ["appointments", "lab"]);
@@ -93,10 +93,10 @@ fn the_demo_tells_of_retries_an_outage_dead_letters_and_a_replay_and_adds_up() {
     assert!(accepted > 20 && delivered > 20, "{story}");
     for part in [
         "503, retry after 1 s",
-        "taken on delivery 2",
+        "accepted on delivery 2",
         "the archive goes down",
         "breaker opened: messages wait without using up retries",
-        "the archive is back",
+        "the archive is up again",
         "all breakers are closed",
         "an operator replays",
         "0 failed again",

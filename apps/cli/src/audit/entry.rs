@@ -1,17 +1,17 @@
-//! The audit log, as the gateway tells of it.
+//! The audit log as the gateway's API returns it.
 
 use bezoar::catalogue::{AuditEntry, AuditHash, AuditHead};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// A part of the log, and its head.
+/// A page of the log, and the head of the whole log.
 #[derive(Debug, Deserialize)]
 pub(super) struct AuditPage {
     pub(super) entries: Vec<AuditRecord>,
     pub(super) head: RecordedHead,
 }
 
-/// What somebody did.
+/// One audited action.
 #[derive(Debug, Deserialize)]
 pub(super) struct AuditRecord {
     pub(super) number: u64,
@@ -24,7 +24,7 @@ pub(super) struct AuditRecord {
     hash: String,
 }
 
-/// The end of the log, as it is kept apart.
+/// The head of the log, which the store keeps separately from the entries.
 #[derive(Debug, Deserialize)]
 pub(super) struct RecordedHead {
     pub(super) count: u64,
@@ -32,7 +32,7 @@ pub(super) struct RecordedHead {
 }
 
 impl AuditRecord {
-    /// As it was written; `None` if its time or hash is none, which nobody wrote.
+    /// The entry in the form that was hashed; `None` if its time or hash cannot be parsed, which means it was changed.
     pub(super) fn written(&self) -> Option<AuditEntry> {
         Some(AuditEntry {
             number: self.number,
@@ -48,23 +48,23 @@ impl AuditRecord {
 }
 
 impl RecordedHead {
-    /// As it was kept.
+    /// The head as stored; `None` if its hash cannot be parsed.
     pub(super) fn kept(&self) -> Option<AuditHead> {
         Some(AuditHead { count: self.count, hash: hash(&self.hash).ok()? })
     }
 }
 
-/// Reads the hash of an entry.
+/// Parses the hash of an entry.
 pub(super) fn hash(text: &str) -> Result<AuditHash, &'static str> {
-    const WORDS: &str = "a hash has 64 hexadecimal digits";
+    const EXPECTED: &str = "expected 64 hexadecimal digits";
     let text = text.trim();
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(WORDS);
+        return Err(EXPECTED);
     }
     let mut hash = AuditHash([0; 32]);
     for (byte, digits) in hash.0.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let digits = std::str::from_utf8(digits).map_err(|_| WORDS)?;
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| WORDS)?;
+        let digits = std::str::from_utf8(digits).map_err(|_| EXPECTED)?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| EXPECTED)?;
     }
     Ok(hash)
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_read_as_it_is_written() {
+    fn a_hash_parses_to_what_was_printed() {
         let text = "0123456789abcdef".repeat(4);
         assert_eq!(hash(&text).unwrap().to_string(), text);
         assert_eq!(hash(&text.to_uppercase()).unwrap().to_string(), text);

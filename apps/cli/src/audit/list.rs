@@ -11,23 +11,23 @@ use crate::{
 
 const COLUMNS: &[(&str, Lean)] = &[
     ("number", Lean::Right),
-    ("when", Lean::Left),
+    ("time", Lean::Left),
     ("who", Lean::Left),
-    ("from", Lean::Left),
-    ("what", Lean::Left),
-    ("to", Lean::Left),
-    ("why", Lean::Left),
+    ("address", Lean::Left),
+    ("action", Lean::Left),
+    ("target", Lean::Left),
+    ("reason", Lean::Left),
 ];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Those after this one, to go on where a list ended
+    /// List entries after this number, to continue an earlier list
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     after: u64,
-    /// At most so many
+    /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// The gateway's JSON instead of a table
+    /// Print the gateway's JSON instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -40,14 +40,14 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     }
     let page: AuditPage = reply.parse()?;
     let Some(last) = page.entries.last() else {
-        output::say("no entries there");
+        output::say("no entries");
         return Ok(());
     };
     output::print(&table(&page.entries).render())?;
-    output::say(&format!("{} in all", humanize::count(page.head.count)));
+    output::say(&format!("{} entries in total", humanize::count(page.head.count)));
     if last.number < page.head.count {
         let next = last.number;
-        output::say(&format!("the next page: bezoar audit list --limit {limit} --after {next}"));
+        output::say(&format!("next page: bezoar audit list --limit {limit} --after {next}"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `bezoar audit verify`: the chain of hashes, followed here and not believed.
+//! `bezoar audit verify`: recomputes the hash chain on this machine instead of trusting the gateway's answer.
 
 use anyhow::{Context as _, Result, bail};
 use bezoar::catalogue::{AuditBreak, AuditHash, AuditHead};
@@ -9,18 +9,18 @@ use crate::{client::ApiClient, humanize::plural, output};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A hash that was noted earlier: the log must still have it, or it was written anew
+    /// A hash that an earlier run printed; the log must still contain it, or it was rewritten
     #[arg(long, value_name = "HASH", value_parser = entry::hash)]
     head: Option<AuditHash>,
-    /// JSON instead of the bare hash
+    /// Print JSON instead of the bare hash
     #[arg(long)]
     json: bool,
 }
 
-/// How far the log was followed.
+/// How far the log was verified.
 struct Verification {
     head: AuditHead,
-    /// A hash that was noted earlier, and whose it is.
+    /// A hash from an earlier run, and the entry that has it.
     noted: Option<AuditHash>,
     noted_at: Option<u64>,
 }
@@ -30,14 +30,16 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     loop {
         let after = verification.head.count;
         let page = client.get(&format!("/v1/audit?after={after}&limit=1000")).await?;
-        if verification.follow(&page.parse()?).with_context(|| whole(after))? == Position::End {
+        if verification.follow(&page.parse()?).with_context(|| intact_up_to(after))?
+            == Position::End
+        {
             break;
         }
     }
     let AuditHead { count, hash } = verification.head;
     if verification.noted.is_some() && verification.noted_at.is_none() {
         bail!(
-            "none of {} has the hash that was noted: the log was written anew since, or it is another log's",
+            "none of {} has the hash given with --head: the log was rewritten, or the hash belongs to another log",
             entries(count)
         );
     }
@@ -45,25 +47,27 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         true => format!("{}\n", json!({ "entries": count, "head": hash.to_string() })),
         false => format!("{hash}\n"),
     })?;
-    tell(&verification);
+    report(&verification);
     Ok(())
 }
 
-/// Where the log is as it was written.
-fn whole(after: u64) -> String {
-    format!("the audit log is not as it was written; it is up to entry {after}")
+/// The last entry that verified.
+fn intact_up_to(after: u64) -> String {
+    format!("the audit log was tampered with; entries up to {after} are intact")
 }
 
-fn tell(verification: &Verification) {
+fn report(verification: &Verification) {
     output::say(&format!(
-        "checked {}: none was changed, removed or added",
+        "verified {}: none was changed, removed or added",
         entries(verification.head.count)
     ));
     match verification.noted_at {
-        Some(number) => output::say(&format!("the hash that was noted is that of entry {number}")),
+        Some(number) => {
+            output::say(&format!("the hash given with --head belongs to entry {number}"))
+        }
         None => output::say(
-            "note the hash elsewhere, and give it with --head the next time: so it shows if the whole log is \
-             written anew",
+            "store this hash outside of the gateway and pass it with --head next time, to detect a log that was \
+             rewritten as a whole",
         ),
     }
 }
@@ -72,7 +76,7 @@ fn entries(number: u64) -> String {
     if number == 1 { "1 entry".to_owned() } else { plural(number, "entrie") }
 }
 
-/// Whether there is more.
+/// Whether there are more pages.
 #[derive(Debug, PartialEq, Eq)]
 enum Position {
     Middle,
@@ -85,7 +89,7 @@ impl Verification {
         Self { head: AuditHead::START, noted, noted_at: at_start.map(|_| 0) }
     }
 
-    /// Follows a page. At the end, it is the end that was kept.
+    /// Verifies a page; at the end of the log, also that it ends at the stored head.
     fn follow(&mut self, page: &AuditPage) -> Result<Position, AuditBreak> {
         for entry in &page.entries {
             let written = entry.written().ok_or(AuditBreak::Changed(self.head.count + 1))?;
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_followed_over_pages_to_its_end() {
+    fn a_log_is_verified_page_by_page_to_its_end() {
         let (entries, head) = log(5);
         let mut verification =
             Verification::new(entries[3]["hash"].as_str().map(|it| entry::hash(it).unwrap()));
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_removed_or_cut_off_is_named() {
+    fn a_changed_removed_or_truncated_entry_is_named() {
         type Harm = fn(&mut Vec<Value>);
         let harms: [(Harm, AuditBreak); 4] = [
             (|it| it[1]["why"] = "nothing".into(), AuditBreak::Changed(2)),

@@ -1,4 +1,4 @@
-//! The endpoint: takes everything, and notes how long it was on its way.
+//! The endpoint: accepts every message and records how long it was in transit.
 
 use std::{
     collections::BTreeSet,
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::{latency::Latency, stamp::Stamp};
 use crate::local_endpoint::EndpointResponse;
 
-/// What arrived of the run that is watched.
+/// The arrivals of the current run.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// When this program started to send: what stamps count from.
+    /// When this program started to send; stamps are relative to it.
     epoch: Instant,
     run: Mutex<RunArrivals>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Arrivals {
 pub(super) struct RunArrivals {
     id: u64,
     seen: SeenNumbers,
-    /// Messages that arrived once more.
+    /// Deliveries of messages that had arrived before.
     pub(super) repeated: u64,
     pub(super) latency: Latency,
     pub(super) last: Option<Instant>,
@@ -37,7 +37,7 @@ impl Arrivals {
         Arc::new(Self { epoch, run: Mutex::default() })
     }
 
-    /// Watches another run from now on.
+    /// Starts counting for another run.
     pub(super) fn watch(&self, run: u64) {
         *self.run() = RunArrivals { id: run, ..RunArrivals::default() };
     }
@@ -47,19 +47,19 @@ impl Arrivals {
         self.run().count()
     }
 
-    /// Everything that is known of the run.
+    /// A snapshot of the run.
     pub(super) fn so_far(&self) -> RunArrivals {
         self.run().clone()
     }
 
-    /// Answers 200 to whatever comes.
+    /// Answers 200 to every request.
     pub(super) async fn take(self: Arc<Self>, request: Request<Incoming>) -> EndpointResponse {
         let now = Instant::now();
         let id = request.headers().get("bezoar-id").and_then(|value| value.to_str().ok());
         if let Some(stamp) = id.and_then(Stamp::read) {
             self.note(stamp, now);
         }
-        // The body is read to its end, so that the connection can be used again.
+        // Read the body to its end, so that the connection can be reused.
         let mut body = request.into_body();
         while let Some(Ok(_)) = body.frame().await {}
         Response::default()
@@ -91,7 +91,7 @@ impl RunArrivals {
     }
 }
 
-/// Numbers that come nearly in order: those up to the first gap need no memory.
+/// A set of numbers that arrive nearly in order: only those beyond the first gap take memory.
 #[derive(Debug, Clone, Default)]
 struct SeenNumbers {
     all_below: u64,
@@ -100,7 +100,7 @@ struct SeenNumbers {
 }
 
 impl SeenNumbers {
-    /// `false` if it was there.
+    /// `false` if it was in the set.
     fn add(&mut self, number: u64) -> bool {
         if number < self.all_below || !self.beyond.insert(number) {
             return false;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_run_is_not_counted() {
+    fn arrivals_of_another_run_are_not_counted() {
         let epoch = Instant::now();
         let arrivals = Arrivals::new(epoch);
         arrivals.watch(7);

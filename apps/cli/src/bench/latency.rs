@@ -1,18 +1,18 @@
-//! How long things took.
+//! Latency histograms.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest that is told apart; what took longer counts as that.
+/// The longest duration that is distinguished; longer ones count as this.
 const LONGEST_MICROS: u64 = 3_600 * 1_000_000;
 
-/// Durations to three digits, in constant memory.
+/// Durations to three significant digits, in constant memory.
 #[derive(Debug, Clone)]
 pub(super) struct Latency(Histogram<u64>);
 
-/// What so many of a hundred did not exceed, in milliseconds.
+/// Percentiles in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Percentiles {
     pub(super) p50: f64,
@@ -27,12 +27,12 @@ impl Latency {
         self.0.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Counts in what another one recorded.
+    /// Adds the recordings of another histogram.
     pub(super) fn add(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// None if nothing was recorded.
+    /// `None` if nothing was recorded.
     pub(super) fn percentiles(&self) -> Option<Percentiles> {
         let millis = |micros: u64| micros as f64 / 1_000.0;
         let at = |quantile| millis(self.0.value_at_quantile(quantile).min(self.0.max()));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_what_was_recorded() {
+    fn percentiles_match_the_recorded_durations() {
         assert_eq!(Latency::default().percentiles(), None);
         let (mut one, mut other) = (Latency::default(), Latency::default());
         (1..=500).for_each(|millis| one.record(Duration::from_millis(millis)));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_too_long() {
+    fn a_duration_beyond_the_limit_is_recorded_as_the_limit() {
         let mut latency = Latency::default();
         latency.record(Duration::from_secs(1 << 40));
         assert!(latency.percentiles().unwrap().max >= 3_600_000.0);

@@ -1,4 +1,4 @@
-//! Sends messages over connections that are kept: each its next when the last was accepted.
+//! Sends messages over keep-alive connections; each sends its next message when the previous one was accepted.
 
 use std::{
     num::NonZeroU32,
@@ -21,10 +21,10 @@ use tokio::{
 use super::{Arguments, SendLimit, latency::Latency, stamp::Stamp, target::BenchTarget};
 use crate::client::{ApiClient, ClientError, path};
 
-/// How long a message waits that was sent away, unless the gateway says how long.
+/// How long to wait before a refused message is sent again, unless the gateway says how long.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is sent, and how far that is.
+/// The load and its progress.
 #[derive(Debug)]
 pub(super) struct Load {
     client: Arc<ApiClient>,
@@ -40,11 +40,11 @@ pub(super) struct Load {
     accepted: AtomicU64,
 }
 
-/// What became of it.
+/// The result of sending.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     pub(super) accepted: u64,
-    /// How often a message was sent away, and sent again later.
+    /// How often a message was refused and sent again later.
     pub(super) refused: u64,
     pub(super) latency: Latency,
     pub(super) last: Option<Instant>,
@@ -76,12 +76,12 @@ impl Load {
         })
     }
 
-    /// How many were accepted by now.
+    /// How many messages were accepted so far.
     pub(super) fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Sends over so many connections, until the limit or the word to stop.
+    /// Sends over this many connections, until the limit is reached or `stop` drains.
     pub(super) async fn send(self: Arc<Self>, connections: u32) -> Result<Sent> {
         let mut senders: JoinSet<_> =
             (0..connections).map(|_| self.clone().send_in_turn()).collect();
@@ -115,7 +115,7 @@ impl Load {
         Ok(sent)
     }
 
-    /// The number of the next message, and from when its time counts; none if enough were sent.
+    /// The number of the next message and when it is due; `None` at the limit.
     async fn turn(&self) -> Option<(u64, Instant)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
@@ -137,7 +137,7 @@ impl Load {
         }
         tokio::select! {
             () = self.stop.draining() => None,
-            // A timer that is late is our own fault, and nothing to be measured.
+            // A late timer is our own delay, not the gateway's: measure from now.
             () = sleep_until(due) => Some((number, Instant::now())),
         }
     }
@@ -153,7 +153,7 @@ impl Sent {
 }
 
 fn headers(stamp: Stamp) -> HeaderMap {
-    let id = HeaderValue::from_str(stamp.to_id().as_str()).expect("an id of ours is plain");
+    let id = HeaderValue::from_str(stamp.to_id().as_str()).expect("our ids are visible ASCII");
     let octets = HeaderValue::from_static("application/octet-stream");
     HeaderMap::from_iter([
         (header::HeaderName::from_static("bezoar-id"), id),

@@ -1,4 +1,4 @@
-//! How far it is, for those who wait at a terminal.
+//! A progress bar, shown on a terminal.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::humanize;
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A bar on stderr, until this is dropped; nothing at all if that is no terminal.
+/// Shows a bar on stderr until it is dropped; nothing if stderr is not a terminal.
 pub(super) async fn show(load: &Load, target: &BenchTarget) -> Infallible {
     let bar = LoadProgress::new(load.limit);
     loop {
@@ -23,7 +23,7 @@ pub(super) async fn show(load: &Load, target: &BenchTarget) -> Infallible {
         let arrived = target.arrivals.as_ref().map(|arrivals| arrivals.count());
         let delivered = humanize::count_or_unknown(arrived);
         let (accepted, rate) = (humanize::count(accepted), humanize::rate(rate));
-        bar.0.set_message(format!("accepted {accepted} ({rate} a second), delivered {delivered}"));
+        bar.0.set_message(format!("accepted {accepted} ({rate}/s), delivered {delivered}"));
         sleep(EVERY).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the load showed.
+//! The report of a load test.
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::latency::Percentiles;
 use crate::humanize;
 
-/// What the load showed. Accepted is delivered, waiting or dead.
+/// The report of a load test. Every accepted message is delivered, waiting or dead.
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
     pub(super) gateway: String,
@@ -19,7 +19,7 @@ pub(super) struct BenchReport {
     pub(super) accepted: u64,
     pub(super) refused: u64,
     pub(super) delivered: u64,
-    /// Deliveries of what was delivered before; not known if they did not arrive here.
+    /// Deliveries beyond the first of a message; unknown if they did not arrive here.
     pub(super) repeated: Option<u64>,
     pub(super) waiting: u64,
     pub(super) dead: u64,
@@ -31,7 +31,7 @@ pub(super) struct BenchReport {
 
 impl BenchReport {
     pub(super) fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("numbers and names are JSON")
+        serde_json::to_string(self).expect("numbers and strings serialize to JSON")
     }
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for BenchReport {
         let queue = &self.queue;
         write!(f, "{}, queue {queue}: {size} each over {connections} connections", self.gateway)?;
         if let Some(rate) = self.rate {
-            write!(f, ", at most {} a second", humanize::count(rate.get().into()))?;
+            write!(f, ", at most {} per second", humanize::count(rate.get().into()))?;
         }
         writeln!(f, "\n")?;
         self.counts(f)?;
@@ -64,12 +64,12 @@ impl BenchReport {
         ] {
             writeln!(
                 f,
-                "{name:11}{:>11}{:>11} a second",
+                "{name:11}{:>11}{:>11} per second",
                 humanize::count(count),
                 humanize::rate(rate)
             )?;
         }
-        // What should not be is shown only if it is.
+        // Counts that should be 0 are shown only if they are not.
         for (name, count) in [
             ("refused", self.refused),
             ("repeated", self.repeated.unwrap_or(0)),
@@ -92,7 +92,7 @@ fn row(f: &mut fmt::Formatter<'_>, name: &str, percentiles: Option<Percentiles>)
     [p50, p90, p99, p99_9, max].iter().try_for_each(|ms| write!(f, "{:>11}", took(*ms)))
 }
 
-/// `3.25 ms`: two digits after the point while they matter.
+/// `3.25 ms`: two decimals below 10 ms.
 fn took(ms: f64) -> String {
     match ms {
         ..10.0 => format!("{ms:.2} ms"),
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_digits_that_matter() {
+    fn times_have_a_sensible_precision() {
         for (ms, expected) in
             [(0.123, "0.12 ms"), (9.994, "9.99 ms"), (10.4, "10 ms"), (1_250.0, "1.2 s")]
         {

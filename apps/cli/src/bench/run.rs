@@ -1,4 +1,4 @@
-//! A warm-up, the load, and the wait until all of it is delivered.
+//! A warm-up, the load, and the wait until everything is delivered.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use super::{
 };
 use crate::output;
 
-/// How often the queue is asked whether it is empty.
+/// How often to check whether the queue is empty.
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// For how long nothing need be delivered before nobody waits any longer.
+/// How long to wait without any delivery before giving up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Loads the target, and tells what that showed.
+/// Runs the load test against the target.
 pub(super) async fn run(
     arguments: &Arguments,
     target: &BenchTarget,
@@ -28,13 +28,13 @@ pub(super) async fn run(
 ) -> Result<BenchReport> {
     if !target.queue_counts().await?.has_route {
         let queue = &target.queue;
-        output::say(&format!("the queue {queue} has no route: messages are accepted, and wait"));
+        output::say(&format!("queue {queue} has no route: messages are accepted and wait"));
     }
     round(arguments, target, warm_up(arguments.limit()), stop).await?;
     round(arguments, target, arguments.limit(), stop).await
 }
 
-/// So much that connections are open and code and pages are warm.
+/// A tenth of the load, within bounds: enough to open connections and warm caches.
 fn warm_up(limit: SendLimit) -> SendLimit {
     match limit {
         SendLimit::Messages(messages) => SendLimit::Messages((messages / 10).clamp(1, 1_000)),
@@ -44,11 +44,11 @@ fn warm_up(limit: SendLimit) -> SendLimit {
     }
 }
 
-/// What is remaining of a round.
+/// What was not delivered in a round.
 struct Remaining {
     waiting: u64,
     dead: u64,
-    /// Since when it is no less.
+    /// When the number waiting last went down.
     since: Instant,
 }
 
@@ -71,7 +71,7 @@ async fn round(
     Ok(report(arguments, target, load.started, &sent, &remaining))
 }
 
-/// Waits until no more is waiting than `before`, as long as it becomes less.
+/// Waits until no more messages wait than `before`, as long as their number goes down.
 async fn remaining(target: &BenchTarget, before: QueueCounts) -> Result<Remaining> {
     let (mut least, mut since) = (u64::MAX, Instant::now());
     loop {

@@ -1,4 +1,4 @@
-//! The gateway that is loaded: one of our own, or one that runs already.
+//! The gateway under test: a temporary one, or one that is already running.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -20,31 +20,31 @@ use crate::{
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The gateway that is loaded, and what is known of what becomes of its messages.
+/// The gateway under test, and what is known about its messages.
 #[derive(Debug)]
 pub(super) struct BenchTarget {
     pub(super) client: Arc<ApiClient>,
     pub(super) queue: QueueName,
-    /// What stamps count from.
+    /// Stamps are relative to this.
     pub(super) epoch: Instant,
-    /// What arrives, if it arrives here.
+    /// The arrivals, if the endpoint runs in this process.
     pub(super) arrivals: Option<Arc<Arrivals>>,
     _endpoint: Option<LocalEndpoint>,
     sandbox: Option<TemporaryGateway>,
 }
 
-/// How the queue stands.
+/// The state of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueueCounts {
-    /// Messages that are neither done nor dead.
+    /// Messages that are neither done nor dead-lettered.
     pub(super) waiting: u64,
     pub(super) dead: u64,
-    /// Whether somebody takes messages out.
+    /// Whether a route consumes the queue.
     pub(super) has_route: bool,
 }
 
 impl BenchTarget {
-    /// The gateway that was named, or one of our own.
+    /// The gateway given with `--url`, or a temporary one.
     pub(super) async fn find(arguments: &Arguments, connection: &Connection) -> Result<Self> {
         let epoch = Instant::now();
         let arrivals = Arrivals::new(epoch);
@@ -67,7 +67,7 @@ impl BenchTarget {
 
     async fn own(arguments: &Arguments, epoch: Instant, arrivals: Arc<Arrivals>) -> Result<Self> {
         if arguments.listen.is_some() {
-            let words = "--listen needs --url: a gateway of its own has its own endpoint\n";
+            let words = "--listen requires --url: the temporary gateway has its own endpoint\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, words).exit();
         }
         let endpoint = start(LOOPBACK, arrivals.clone()).await?;
@@ -83,30 +83,30 @@ impl BenchTarget {
         })
     }
 
-    /// What it is called in the report.
+    /// Its name in the report.
     pub(super) fn name(&self) -> String {
         match self.sandbox {
-            Some(_) => "its own gateway".to_owned(),
+            Some(_) => "temporary gateway".to_owned(),
             None => self.client.url().to_string(),
         }
     }
 
-    /// How the queue stands now.
+    /// The current state of the queue.
     pub(super) async fn queue_counts(&self) -> Result<QueueCounts> {
         let queues: Vec<QueueStatus> = queue_status::fetch(&self.client).await?.parse()?;
         let Some(queue) = queues.iter().find(|it| it.queue == self.queue.as_str()) else {
             let known: Vec<_> = queues.iter().map(|queue| queue.queue.as_str()).collect();
-            bail!("there is no queue {:?}; --queue takes: {}", self.queue, known.join(", "));
+            bail!("unknown queue {:?}; known queues: {}", self.queue, known.join(", "));
         };
         let waiting = [queue.ready, queue.delayed, queue.in_flight].into_iter().sum::<Option<_>>();
         Ok(QueueCounts {
-            waiting: waiting.context("the gateway does not know how much waits")?,
-            dead: queue.dead.context("the gateway does not know how much is dead")?,
+            waiting: waiting.context("the gateway does not know how many messages wait")?,
+            dead: queue.dead.context("the gateway does not know how many messages are dead")?,
             has_route: queue.route.is_some(),
         })
     }
 
-    /// Leaves nothing of ours behind.
+    /// Stops the temporary gateway and removes its files.
     pub(super) async fn end(self) -> Result<()> {
         match self.sandbox {
             Some(sandbox) => sandbox.stop().await,
@@ -120,7 +120,7 @@ async fn start(address: SocketAddr, arrivals: Arc<Arrivals>) -> Result<LocalEndp
 }
 
 fn configuration(arguments: &Arguments, endpoint: SocketAddr) -> Result<String> {
-    // A string of JSON is one of TOML.
+    // A JSON string is also a TOML string.
     let queue = serde_json::to_string(arguments.queue.as_str())?;
     let concurrency = arguments.connections;
     Ok(format!(

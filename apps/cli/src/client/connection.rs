@@ -1,4 +1,4 @@
-//! Which gateway, and as whom.
+//! Which gateway to talk to, and with which token.
 
 use std::{convert::Infallible, path::Path};
 
@@ -9,16 +9,16 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{ApiClient, Url, token};
 
-/// Where a gateway without configuration keeps its data.
+/// Where a gateway without a configuration file keeps its data.
 const FOLDER: &str = "bezoar-data";
-/// Where it listens.
+/// Where it listens by default.
 const LOCAL: &str = "http://127.0.0.1:8420";
 
-/// How a running gateway is reached.
+/// How to reach a running gateway.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// Where the gateway listens [default: http://127.0.0.1:8420]
-    // Both values are hidden and the URL is read later, because clap shows what it is given.
+    /// URL of the gateway [default: http://127.0.0.1:8420]
+    // Both values are hidden and the URL is parsed later, because clap prints the values it is given.
     #[arg(
         long,
         env = "BEZOAR_URL",
@@ -27,8 +27,8 @@ pub(crate) struct Connection {
         help_heading = "Connection"
     )]
     url: Option<String>,
-    /// The token to show; better set as BEZOAR_TOKEN, because others on this machine see arguments
-    /// [default: that of the gateway which was started in this folder]
+    /// API token; prefer BEZOAR_TOKEN, because other users of this machine can see arguments
+    /// [default: the token of the gateway that was started in this folder]
     #[arg(
         long,
         env = "BEZOAR_TOKEN",
@@ -41,17 +41,17 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// To this gateway, with this token.
+    /// A connection to this gateway with this token.
     pub(crate) fn new(url: String, token: SecretString) -> Self {
         Self { url: Some(url), token: Some(token) }
     }
 
-    /// Whether somebody said which gateway is meant.
+    /// Whether a gateway was specified.
     pub(crate) fn is_given(&self) -> bool {
         self.url.is_some()
     }
 
-    /// A client for it. Ends the program with its code for wrong usage if the URL is none.
+    /// A client for it. Exits with the usage error code if the URL is invalid.
     pub(crate) fn client(&self) -> Result<ApiClient> {
         let url: Url = self.url.as_deref().unwrap_or(LOCAL).parse().unwrap_or_else(|problem| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
@@ -63,7 +63,7 @@ impl Connection {
     fn token(&self, url: &Url, folder: &Path) -> Result<Option<SecretString>> {
         match &self.token {
             Some(token) if !token.expose_secret().trim().is_empty() => Ok(Some(token.clone())),
-            // The token of a gateway here is no business of one elsewhere.
+            // Never send a local gateway's token to another machine.
             _ if url.is_loopback() => token::find(folder),
             _ => Ok(None),
         }
@@ -78,7 +78,7 @@ fn bearer(token: &SecretString) -> Result<HeaderValue> {
     let text = format!("Bearer {}", token.expose_secret().trim());
     let mut value = HeaderValue::from_str(&text)
         .ok()
-        .context("the token has characters that no request can carry")?;
+        .context("the token contains characters that are not allowed in a header")?;
     value.set_sensitive(true);
     Ok(value)
 }

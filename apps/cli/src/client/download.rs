@@ -1,4 +1,4 @@
-//! An answer that is read piece by piece, because it may be of any length.
+//! A response that is read in chunks, because it may be of any length.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::time::timeout;
 
 use super::{ClientError, Url};
 
-/// How long the next piece may take.
+/// How long the next chunk may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The rest of an answer.
+/// The body of a response, read in chunks.
 #[derive(Debug)]
 pub(crate) struct Download {
     url: Url,
@@ -24,7 +24,7 @@ impl Download {
         Self { url, body }
     }
 
-    /// The next piece, none at the end. One that breaks off is an error, and never taken for the end.
+    /// The next chunk, `None` at the end. A truncated body is an error, never the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             let frame = timeout(PATIENCE, self.body.frame());

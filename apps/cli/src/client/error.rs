@@ -1,4 +1,4 @@
-//! Why there is no answer, or not the one that was hoped for.
+//! Why a request failed.
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -6,25 +6,25 @@ use hyper_util::client::legacy;
 
 use super::{Problem, Url};
 
-/// What went wrong with a request.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum ClientError {
-    /// No connection came about: nothing was sent.
+    /// No connection: nothing was sent.
     Unreachable {
         url: Url,
-        /// It answered earlier, so that it may come back.
+        /// Whether it answered earlier, and may come back.
         was_there: bool,
         source: legacy::Error,
     },
-    /// The connection broke: whether the gateway did what was asked is not known.
+    /// The connection was lost before the response: the outcome is unknown.
     Broken { url: Url, source: Box<dyn Error + Send + Sync> },
-    /// The connection broke while the answer came.
+    /// The connection was lost within the response.
     BrokenOff { url: Url, source: Box<dyn Error + Send + Sync> },
-    /// No answer in time: not known either.
+    /// The request timed out: the outcome is unknown.
     Late { url: Url, deadline: Duration },
-    /// The gateway said no.
+    /// The gateway refused the request.
     Refused(Problem),
-    /// The gateway did it, and said so in words that we do not know.
+    /// The request succeeded, but the response could not be parsed.
     NotUnderstood(serde_json::Error),
 }
 
@@ -39,7 +39,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the gateway may have done what was asked all the same.
+    /// Whether the gateway may have carried out the request nevertheless.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Unreachable { .. } => false,
@@ -51,7 +51,7 @@ impl ClientError {
         }
     }
 
-    /// When another try makes sense, if the gateway said so.
+    /// When to try again, if the gateway said so.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(problem) => problem.retry_after,
@@ -64,28 +64,33 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { url, .. } => {
-                let remedy = "start one with `bezoar up`, or set --url";
-                write!(f, "no gateway answers at {url}; {remedy}")
+                let remedy = "start one with `bezoar up`, or pass --url";
+                write!(f, "cannot connect to a gateway at {url}; {remedy}")
             }
             Self::Broken { url, .. } => {
-                write!(f, "the gateway at {url} broke the connection before it answered")
+                write!(f, "the gateway at {url} closed the connection without a response")
             }
-            Self::BrokenOff { url, .. } => write!(f, "the gateway at {url} broke off its answer"),
+            Self::BrokenOff { url, .. } => {
+                write!(f, "the response of the gateway at {url} was cut off")
+            }
             Self::Late { url, deadline } => {
-                write!(f, "the gateway at {url} did not answer within {} s", deadline.as_secs())
+                write!(f, "the gateway at {url} did not respond within {} s", deadline.as_secs())
             }
             Self::Refused(problem) => problem.fmt(f),
             Self::NotUnderstood(error) => {
-                // serde's own text may quote what came.
+                // serde's message may quote the response.
                 let place = (error.line(), error.column());
-                write!(f, "the answer is not what this version understands (at {place:?})")
+                write!(
+                    f,
+                    "cannot parse the gateway's response (at {place:?}); are both of the same version?"
+                )
             }
         }
     }
 }
 
 impl Error for ClientError {
-    /// The last cause: those between say only that something was caused.
+    /// The root cause: the errors in between add nothing.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unreachable { source, .. } => Some(root(source)),

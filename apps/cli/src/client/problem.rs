@@ -1,4 +1,4 @@
-//! What the gateway refused, and why (`application/problem+json`).
+//! Why the gateway refused a request (`application/problem+json`).
 
 use std::{fmt, time::Duration};
 
@@ -9,17 +9,17 @@ use crate::output::printable;
 
 const PREFIX: &str = "urn:bezoar:problem:";
 
-/// An answer that is an error.
+/// An error response.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     /// Its HTTP status.
     pub(crate) status: StatusCode,
-    /// The word to decide by; empty if whoever answered is no gateway.
+    /// The code to decide by; empty if the response is not a gateway's.
     pub(crate) code: String,
     detail: Option<String>,
-    /// When another try makes sense.
+    /// When to try again.
     pub(crate) retry_after: Option<Duration>,
-    /// How many there are, where another number was expected.
+    /// The actual number, where another one was expected.
     pub(crate) found: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ struct Document {
 }
 
 impl Problem {
-    /// Reads what came; never fails, because an answer that is no problem document is one too.
+    /// Parses an error response; never fails, because other servers send other documents.
     pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let document: Document = serde_json::from_slice(body).unwrap_or_default();
         let code = document.r#type.strip_prefix(PREFIX).unwrap_or_default().to_owned();
@@ -42,7 +42,7 @@ impl Problem {
         Self { status, code, detail, retry_after, found: document.found }
     }
 
-    /// Whether the same may be accepted later.
+    /// Whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 425 | 429 | 502 | 503 | 504 | 507)
     }
@@ -51,11 +51,16 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(detail) = &self.detail else {
-            return write!(f, "the answer was {} and not that of a gateway", self.status);
+            return write!(
+                f,
+                "unexpected response {}; is this the URL of a Bezoar gateway?",
+                self.status
+            );
         };
         f.write_str(&printable(detail))?;
         if self.status == StatusCode::UNAUTHORIZED {
-            let remedy = "set BEZOAR_TOKEN, or go to the folder in which the gateway was started";
+            let remedy =
+                "set BEZOAR_TOKEN, or run the command in the folder where the gateway was started";
             write!(f, "; {remedy}")?;
         }
         Ok(())
@@ -72,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_detail_is_what_a_person_reads() {
+    fn the_detail_is_printed() {
         let body =
             r#"{"type":"urn:bezoar:problem:busy","detail":"too many\u001b[2J","status":503}"#;
         let busy = problem(503, body);
@@ -82,16 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_known_reads_what_to_do() {
+    fn an_unauthorized_caller_learns_what_to_do() {
         let body = r#"{"type":"urn:bezoar:problem:unauthorized","detail":"send a token"}"#;
         assert!(problem(401, body).to_string().starts_with("send a token; set BEZOAR_TOKEN"));
     }
 
     #[test]
-    fn an_answer_of_another_server_is_told_as_such() {
+    fn a_response_of_another_server_is_recognized() {
         for body in ["<html>", "", "[]", "7", r#"{"type":"about:blank","detail":"CANARY"}"#] {
             let text = problem(404, body).to_string();
-            assert_eq!(text, "the answer was 404 Not Found and not that of a gateway");
+            assert_eq!(
+                text,
+                "unexpected response 404 Not Found; is this the URL of a Bezoar gateway?"
+            );
         }
     }
 }

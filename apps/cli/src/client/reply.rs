@@ -1,4 +1,4 @@
-//! What the gateway answered.
+//! The body of a successful response.
 
 use std::{borrow::Cow, error::Error};
 
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 use super::ClientError;
 
-/// The longest answer that is read: a page of 1,000 dead letters takes less than 1 MiB.
+/// The largest response that is read: a page of 1,000 dead letters takes less than 1 MiB.
 pub(super) const LIMIT_BYTES: usize = 32 * 1024 * 1024;
-/// The same where a message's body is in it: 512 MiB, the largest that a gateway can be told to accept, in base64.
+/// The same with a message body in it: 512 MiB, the largest that a gateway can be configured to accept, in base64.
 pub(super) const LIMIT_WITH_BODY_BYTES: usize = 700 * 1024 * 1024;
 
-/// The whole body, within a limit.
+/// Reads the whole body, up to a limit.
 pub(super) async fn read(
     body: hyper::body::Incoming,
     limit_bytes: usize,
@@ -22,7 +22,7 @@ pub(super) async fn read(
     Ok(Limited::new(body, limit_bytes).collect().await?.to_bytes())
 }
 
-/// The body of an answer that is no error.
+/// The body of a successful response.
 #[derive(Debug)]
 pub(crate) struct ApiReply(Bytes);
 
@@ -31,17 +31,17 @@ impl ApiReply {
         Self(body)
     }
 
-    /// What it means.
+    /// Parses the JSON.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.0).map_err(ClientError::NotUnderstood)
     }
 
-    /// An answer that is no JSON.
+    /// The body as text, for responses that are not JSON.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// Its JSON as it came.
+    /// The JSON exactly as received.
     pub(crate) fn json(&self) -> Result<&RawValue, ClientError> {
         serde_json::from_slice(&self.0).map_err(ClientError::NotUnderstood)
     }

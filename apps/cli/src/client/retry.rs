@@ -1,4 +1,4 @@
-//! When to try again, and for how long.
+//! Retries with exponential backoff, up to a time limit.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Pauses between tries that grow, until a limit since the first of them is over.
+/// Growing pauses between tries, until the limit has passed since the first of them.
 #[derive(Debug)]
 pub(crate) struct Retry {
     limit: Duration,
@@ -16,12 +16,12 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Tries again for this long.
+    /// Retries for this long.
     pub(crate) fn new(limit: Duration) -> Self {
         Self { limit, since: None, tries: 0 }
     }
 
-    /// Waits for the next try, at least as long as `asked`; `false`, and at once, if it would come too late.
+    /// Waits for the next try, at least as long as `asked`; returns `false` at once if that would exceed the limit.
     pub(crate) async fn wait(&mut self, asked: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);
         let pause = pause(self.tries, asked, rand::random());
@@ -34,7 +34,7 @@ impl Retry {
     }
 }
 
-/// Between half and all of a time that doubles, so that those who were refused together do not come back together.
+/// Between half and all of a doubling time, so that clients refused together do not retry together.
 fn pause(tries: u32, asked: Option<Duration>, chance: f64) -> Duration {
     let full = FIRST.saturating_mul(1 << tries.min(16)).min(LONGEST);
     full.mul_f64(0.5 + chance / 2.0).max(asked.unwrap_or_default())
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_limit_and_respect_what_was_asked() {
+    fn pauses_grow_to_a_limit_and_honour_the_requested_wait() {
         let millis = |tries, asked, chance| pause(tries, asked, chance).as_millis();
         assert_eq!(millis(0, None, 0.0), 50);
         assert_eq!(millis(0, None, 1.0), 100);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends() {
+    async fn retries_end_at_the_limit() {
         let mut retry = Retry::new(Duration::from_secs(30));
         let started = Instant::now();
         while retry.wait(None).await {}

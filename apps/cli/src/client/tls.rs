@@ -11,7 +11,7 @@ use super::Url;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects in a bounded time; trusts what the system trusts.
+/// Connects within a time limit; trusts the system's root certificates.
 pub(super) fn connector(url: &Url) -> Result<HttpsConnector<HttpConnector>> {
     let mut http = HttpConnector::new();
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -25,9 +25,9 @@ fn config(url: &Url) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    // Most gateways are on this machine: reading the system's certificates for them costs more than the request.
+    // Most gateways are local: reading the system's certificates would cost more than the request.
     let trusting = if url.is_https() {
-        versions.with_native_roots().context("this system has no trusted certificates")?
+        versions.with_native_roots().context("no root certificates found on this system")?
     } else {
         versions.with_root_certificates(RootCertStore::empty())
     };

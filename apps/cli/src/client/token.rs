@@ -1,4 +1,4 @@
-//! The token of a gateway that was started here without configuration.
+//! The generated token of a gateway that was started in this folder without configured tokens.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use crate::output;
 const FILE: &str = "token";
 const LIMIT_BYTES: u64 = 4096;
 
-/// The token in a gateway's folder; none if no gateway keeps one there.
+/// Reads the token from a gateway's data folder; `None` if there is none.
 pub(crate) fn find(folder: &Path) -> Result<Option<SecretString>> {
     let path = folder.join(FILE);
     let file = match File::open(&path) {
@@ -28,7 +28,7 @@ pub(crate) fn find(folder: &Path) -> Result<Option<SecretString>> {
     file.take(LIMIT_BYTES).read_to_string(&mut text).with_context(|| unreadable(&path))?;
     if others_may_read {
         let path = path.display();
-        output::say(&format!("{path} can be read by others; run: chmod 600 {path}"));
+        output::say(&format!("warning: {path} is readable by other users; run: chmod 600 {path}"));
     }
     let token = text.trim();
     Ok((!token.is_empty()).then(|| token.into()))
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_found_where_the_gateway_left_it() {
+    fn a_token_is_found_in_the_gateways_folder() {
         let folder = tempfile::tempdir().unwrap();
         assert!(find(folder.path()).unwrap().is_none());
         let path = folder.path().join(FILE);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_token_is_an_error_that_says_what_to_do() {
+    fn an_unreadable_token_is_an_error_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(FILE)).unwrap();
         let error = find(folder.path()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! `bezoar dead ack`: what people think of a cause.
+//! `bezoar dead ack`: marks a cause.
 
 use anyhow::Result;
 use bezoar::catalogue::CauseId;
@@ -15,16 +15,16 @@ pub(crate) struct Arguments {
     /// The cause, as `bezoar dead causes` shows it
     #[arg(value_parser = filter::cause)]
     cause: CauseId,
-    /// What others should know
+    /// Note for others
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     note: String,
-    /// It is mended; should it come back, it is shown as regressed
+    /// Mark the cause as resolved; it shows as regressed if it occurs again
     #[arg(long)]
     resolved: bool,
-    /// Nobody has it any more
+    /// Mark the cause as open again
     #[arg(long, conflicts_with = "resolved")]
     reopen: bool,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }

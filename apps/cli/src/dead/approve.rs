@@ -1,4 +1,4 @@
-//! `bezoar dead approve`: somebody else's leave for an edited version.
+//! `bezoar dead approve`: a second person's approval of an edited version.
 
 use anyhow::Result;
 use serde_json::json;
@@ -11,13 +11,13 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The number of the edited version
+    /// Id of the edited version
     #[arg(allow_negative_numbers = true)]
     id: i64,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         return output::print_json(&reply).map(drop);
     }
     let dead: DeadLetterSummary = reply.parse()?;
-    let next = format!("send it: bezoar dead replay {} --reason TEXT", dead.id);
-    output::say(&format!("dead letter {} is approved; {next}", dead.id));
+    let next = format!("replay it with: bezoar dead replay {} --reason TEXT", dead.id);
+    output::say(&format!("approved dead letter {}; {next}", dead.id));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `bezoar dead causes`: why messages died, in groups.
+//! `bezoar dead causes`: dead letters grouped by cause.
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock};
@@ -20,7 +20,7 @@ const COLUMNS: &[(&str, Lean)] = &[
     ("last seen", Lean::Right),
     ("state", Lean::Left),
     ("cause", Lean::Left),
-    ("what", Lean::Left),
+    ("title", Lean::Left),
     ("note", Lean::Left),
 ];
 
@@ -28,10 +28,10 @@ const COLUMNS: &[(&str, Lean)] = &[
 pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
-    /// At most so many
+    /// Maximum number of causes to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// The gateway's JSON instead of a table
+    /// Print the gateway's JSON instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -74,9 +74,12 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         return Ok(());
     };
     output::print(&table(&page, SystemClock.now()).render())?;
-    output::hint(&format!("those of one: bezoar dead list --cause {}", largest.id));
+    output::hint(&format!(
+        "list the dead letters of a cause: bezoar dead list --cause {}",
+        largest.id
+    ));
     if page.causes.len() == limit as usize {
-        output::say("there may be more: use a larger --limit, or filters");
+        output::say("there may be more; raise --limit or use filters");
     }
     Ok(())
 }
@@ -100,7 +103,7 @@ fn table(page: &CausesPage, now: Timestamp) -> Table {
 }
 
 impl Cause {
-    /// How many came in this hour; it stands out if that is more than in the one before.
+    /// The count of this hour, highlighted if it is higher than in the last hour.
     fn growth(&self) -> Cell {
         let text = humanize::count_or_unknown(self.this_hour);
         let grows = self.this_hour > self.last_hour;
@@ -130,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_and_what_came_back_stands_out() {
+    fn growing_and_regressed_causes_are_highlighted() {
         let cause = |this_hour: u64, state: &str| {
             json!({
                 "id": "v1:0123456789abcdef", "title": "http-503 (transient) of t in q",

@@ -1,10 +1,10 @@
-//! A dead letter, as the gateway tells of it.
+//! A dead letter as the gateway's API returns it.
 
 use serde::Deserialize;
 
 use crate::humanize;
 
-/// What is known at a glance.
+/// A dead letter in a list.
 #[derive(Debug, Deserialize)]
 pub(super) struct DeadLetterSummary {
     pub(super) id: i64,
@@ -20,7 +20,7 @@ pub(super) struct DeadLetterSummary {
     pub(super) at: String,
     pub(super) cause: Option<String>,
     pub(super) state: Option<String>,
-    /// The one that it is part of, if it is taken.
+    /// The operation that holds it, if any.
     pub(super) operation: Option<i64>,
     pub(super) edited_from: Option<i64>,
 }
@@ -36,14 +36,14 @@ impl DeadLetterSummary {
     }
 }
 
-/// What the last attempt met with.
+/// The last failure.
 #[derive(Debug, Deserialize)]
 pub(super) struct LastError {
     pub(super) kind: String,
     pub(super) code: String,
 }
 
-/// All that may be known without looking at the body.
+/// Everything except body, header values and error texts.
 #[derive(Debug, Deserialize)]
 pub(super) struct DeadLetterDetails {
     #[serde(flatten)]
@@ -54,22 +54,22 @@ pub(super) struct DeadLetterDetails {
     pub(super) causation_id: Option<String>,
     pub(super) acquired: Option<u64>,
     pub(super) released: Option<u64>,
-    /// Failures that used up no retry.
+    /// Failures that did not use up a retry.
     #[serde(default)]
     pub(super) uncounted: Option<UncountedFailures>,
     #[serde(default)]
     pub(super) history: Vec<FailedTry>,
     #[serde(default)]
     pub(super) headers: Vec<HeaderSize>,
-    /// Its edited versions, and the one that it was made from.
+    /// Its edited versions, and the one it was edited from.
     #[serde(default)]
     pub(super) lineage: Vec<i64>,
-    /// The replays that it took part in.
+    /// The replays that included it.
     #[serde(default)]
     pub(super) operations: Vec<i64>,
 }
 
-/// Failures that used up no retry, in one summary.
+/// A summary of the failures that did not use up a retry.
 #[derive(Debug, Deserialize)]
 pub(super) struct UncountedFailures {
     pub(super) count: u64,
@@ -92,7 +92,7 @@ pub(super) struct FailedTry {
     pub(super) detail_bytes: u64,
 }
 
-/// A header without its value.
+/// The name and size of a header.
 #[derive(Debug, Deserialize)]
 pub(super) struct HeaderSize {
     pub(super) name: String,

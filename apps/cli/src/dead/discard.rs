@@ -1,4 +1,4 @@
-//! `bezoar dead discard`: dead letters removed for good.
+//! `bezoar dead discard`: removes dead letters for good.
 
 use anyhow::{Result, bail};
 use serde::Deserialize;
@@ -19,19 +19,19 @@ use crate::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     selection: SelectionArguments,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// How many there must be; otherwise nothing is discarded
+    /// Discard nothing unless exactly N dead letters are selected
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
-    /// All that are still on the broker of a queue, which --queue names
+    /// Discard all dead letters that are still on the broker; requires --queue
     #[arg(long)]
     on_broker: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, requires = "expect")]
     yes: bool,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -45,8 +45,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     let number = match (expect, yes) {
         (Some(expected), true) => expected,
         _ if !prompt::is_possible() => bail!(
-            "nobody can be asked here; say how many there are with --yes --expect N, \
-             `bezoar dead list` with the same filters tells"
+            "no terminal to confirm on; pass --yes --expect N, where N is the number that \
+             `bezoar dead list` reports for the same filters"
         ),
         _ => confirmed(client, &selection, &reason, expect).await?,
     };
@@ -69,22 +69,22 @@ async fn send(
     client.order("/v1/discards", &request.into()).await
 }
 
-/// There is nothing to do, and no plan for it need be kept.
+/// Nothing is selected: cancels the empty plan.
 async fn nothing(client: &ApiClient, reply: &OperationReply) -> Result<()> {
     if !reply.operation.is_over() {
         operation::send_command(
             client,
             reply.operation.id,
             OperationCommand::Cancel,
-            "nothing takes part",
+            "nothing selected",
         )
         .await?;
     }
-    output::say("nothing is discarded: there is nothing that could be");
+    output::say("nothing was discarded: no dead letters can be discarded");
     Ok(())
 }
 
-/// How many are meant, typed by somebody who has read it.
+/// The number of dead letters, after somebody confirmed it by typing it.
 async fn confirmed(
     client: &ApiClient,
     selection: &Selection,
@@ -96,19 +96,19 @@ async fn confirmed(
         Selection::Matching(filter) => number(client, filter, selection, reason).await?,
     };
     if number == 0 {
-        bail!("nothing is discarded: no dead letters match that could be");
+        bail!("nothing was discarded: no dead letters match");
     }
     if let Some(expected) = expect.filter(|expected| *expected != number) {
-        bail!("there are {}, not {}", plural(number, "dead letter"), count(expected));
+        bail!("found {}, expected {}", plural(number, "dead letter"), count(expected));
     }
     typed(number).await?;
     Ok(number)
 }
 
-/// Has somebody type how many are removed.
+/// Asks somebody to confirm by typing the number.
 pub(super) async fn typed(number: u64) -> Result<()> {
     let (letters, typed) = (plural(number, "dead letter"), count(number));
-    output::say(&format!("{letters} would be removed for good: nothing brings them back"));
+    output::say(&format!("this removes {letters} for good and cannot be undone"));
     let answer = prompt::ask(&format!("Type {typed} to discard them: ")).await?;
     if answer.replace(',', "") != number.to_string() {
         bail!("nothing was discarded");
@@ -116,7 +116,7 @@ pub(super) async fn typed(number: u64) -> Result<()> {
     Ok(())
 }
 
-/// Exactly how many would take part.
+/// The exact number of dead letters that would be discarded.
 async fn number(
     client: &ApiClient,
     filter: &Filter,
@@ -132,8 +132,7 @@ async fn number(
     if matching.exact {
         return Ok(matching.count);
     }
-    // Beyond what is counted for a list the gateway counts only what it is about to do. Told to expect none, it
-    // does nothing, and says how many there are.
+    // A list counts only up to a limit. A discard that expects 0 changes nothing and reports the exact number.
     match send(client, selection, reason, 0).await {
         Err(ClientError::Refused(problem)) if problem.found.is_some() => {
             Ok(problem.found.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `bezoar dead edit`: a new version of a dead letter; the original stays.
+//! `bezoar dead edit`: creates a new version of a dead letter; the original is kept.
 
 mod change;
 mod editor;
@@ -16,33 +16,33 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The dead letter's number, as `bezoar dead list` shows it
+    /// Id of the dead letter, as shown by `bezoar dead list`
     #[arg(allow_negative_numbers = true)]
     id: i64,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
     #[command(flatten)]
     change: ChangeArguments,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What is different. Without any of it the body is opened in $VISUAL or $EDITOR.
+/// What to change. Without any of these the body is opened in $VISUAL or $EDITOR.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 struct ChangeArguments {
-    /// Another body: a file, or - for stdin
+    /// New body: a file, or - for stdin
     #[arg(long, value_name = "FILE|-")]
     body_file: Option<PathBuf>,
-    /// Changes of a JSON body, as of RFC 6902: a file, or - for stdin
+    /// JSON patch (RFC 6902) for a JSON body: a file, or - for stdin
     #[arg(long, value_name = "FILE|-", conflicts_with = "body_file")]
     patch: Option<PathBuf>,
-    /// A header with its new value; can be given more than once
+    /// Header to set; may be repeated
     #[arg(long = "header", value_name = "K=V", value_parser = change::sensitive)]
     headers: Vec<SecretString>,
-    /// A header to remove; can be given more than once
+    /// Header to remove; may be repeated
     #[arg(long = "remove-header", value_name = "K")]
     removed: Vec<String>,
 }
@@ -54,11 +54,11 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     }
     if !prompt::is_possible() {
         change::misused(
-            "say what is different: --body-file, --patch, --header or --remove-header; an editor needs a terminal",
+            "no terminal for an editor; pass --body-file, --patch, --header or --remove-header",
         );
     }
     let Some(edited) = EditedBody::open(client, id, &reason).await? else {
-        output::say("nothing was changed, so there is no new version");
+        output::say("no changes, no new version created");
         return Ok(());
     };
     match send(client, id, &reason, &BodyChange::of_body(edited.body())).await {
@@ -86,11 +86,10 @@ fn done(reply: &ApiReply, json: bool) -> Result<()> {
     output::print(&format!("{id}\n"))?;
     output::say(&match version.state.as_deref() {
         Some("unapproved") => format!(
-            "dead letter {id} is the new version; somebody else must approve it: bezoar dead approve {id} \
-             --reason TEXT"
+            "created dead letter {id}; someone else must approve it with: bezoar dead approve {id} --reason TEXT"
         ),
         _ => format!(
-            "dead letter {id} is the new version; send it: bezoar dead replay {id} --reason TEXT"
+            "created dead letter {id}; replay it with: bezoar dead replay {id} --reason TEXT"
         ),
     });
     Ok(())

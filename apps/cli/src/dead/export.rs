@@ -1,4 +1,4 @@
-//! `bezoar dead export`: dead letters as lines of JSON, with all that is in them.
+//! `bezoar dead export`: writes dead letters as JSON lines, bodies included.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -24,18 +24,18 @@ use crate::{
 pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// Write to a new file that only you can read [default: stdout, if it is no terminal]
+    /// Write to a new file that only you can read [default: stdout, unless it is a terminal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file if there is one
+    /// Overwrite an existing file
     #[arg(long, requires = "output")]
     force: bool,
 }
 
-/// Where lines go.
+/// Where the export is written.
 enum ExportTarget {
     File(PrivateFile),
     Stdout(io::Stdout),
@@ -51,9 +51,9 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         _ = interrupts.recv() => Err(anyhow!("interrupted")),
     };
     let number = plural(lines.number, "dead letter");
-    copied.with_context(|| format!("the export is not complete, it ended after {number}"))?;
+    copied.with_context(|| format!("the export is incomplete, it ended after {number}"))?;
     target.finish()?;
-    output::say(&format!("{number} exported"));
+    output::say(&format!("exported {number}"));
     Ok(())
 }
 
@@ -71,12 +71,12 @@ async fn copy(
         }
     }
     if lines.is_cut {
-        bail!("the last line has no end");
+        bail!("the last line is cut off");
     }
     Ok(())
 }
 
-/// How many lines there were by now, shown to those who wait at a terminal.
+/// Counts lines, and shows the count on a terminal.
 struct ExportedLines {
     number: u64,
     is_cut: bool,
@@ -109,7 +109,7 @@ impl Drop for ExportedLines {
 }
 
 impl ExportTarget {
-    /// Where to; told before anything is exported.
+    /// Chooses the target, before anything is exported.
     fn choose(arguments: &Arguments) -> Result<Self> {
         match &arguments.output {
             Some(path) => {
@@ -117,13 +117,13 @@ impl ExportTarget {
                 PrivateFile::begin(path, existing).map(Self::File)
             }
             None if io::stdout().is_terminal() => {
-                bail!("a terminal is no place for bodies; write them with --output FILE")
+                bail!("refusing to print bodies to a terminal; use --output FILE")
             }
             None => Ok(Self::Stdout(io::stdout())),
         }
     }
 
-    /// `false` if nobody reads any more.
+    /// `false` if the reader has closed the pipe.
     fn write(&mut self, bytes: &[u8]) -> Result<bool> {
         let written = match self {
             Self::File(file) => file.write_all(bytes),
@@ -132,7 +132,7 @@ impl ExportTarget {
                 written => written,
             },
         };
-        written.context("cannot write the lines").map(|()| true)
+        written.context("cannot write the export").map(|()| true)
     }
 
     fn finish(self) -> Result<()> {
@@ -140,7 +140,7 @@ impl ExportTarget {
             Self::File(file) => file.finish(),
             Self::Stdout(mut stdout) => match stdout.flush() {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                flushed => flushed.context("cannot write the lines"),
+                flushed => flushed.context("cannot write the export"),
             },
         }
     }

@@ -1,4 +1,4 @@
-//! Which dead letters: the same flags for all commands that choose some.
+//! Which dead letters: the same filter flags for every command that selects some.
 
 use bezoar::{
     Code, CorrelationId, FailureKind, Invalid, MessageId, MessageType, QueueName,
@@ -9,50 +9,50 @@ use serde_json::{Map, Value};
 
 use crate::{client::encode, duration, shell};
 
-/// What must fit; everything that is given.
+/// A dead letter must match everything that is given.
 #[derive(Debug, Default, clap::Args)]
-#[group(skip)] // it would have the name of the group that it is flattened into
+#[group(skip)] // its name would clash with the group that it is flattened into
 pub(super) struct Filter {
-    /// Only those of this queue
+    /// Only dead letters of this queue
     #[arg(long, help_heading = HEADING)]
     queue: Option<QueueName>,
-    /// Only those of the queue of this route
+    /// Only dead letters of this route's queue
     #[arg(long, help_heading = HEADING)]
     route: Option<String>,
     /// Only messages of this type
     #[arg(long = "type", value_name = "T", help_heading = HEADING)]
     message_type: Option<MessageType>,
-    /// Only those whose last failure was of this kind, such as transient, permanent or not-found
+    /// Only if the last failure was of this kind, such as transient, permanent or not-found
     #[arg(long, value_parser = kind, help_heading = HEADING)]
     kind: Option<FailureKind>,
-    /// Only those whose last failure has this code, such as http-503
+    /// Only if the last failure had this code, such as http.503
     #[arg(long, value_parser = code, help_heading = HEADING)]
     code: Option<Code>,
-    /// Only those of this cause, as `bezoar dead causes` shows it
+    /// Only dead letters of this cause, as shown by `bezoar dead causes`
     #[arg(long, value_parser = cause, help_heading = HEADING)]
     cause: Option<CauseId>,
     /// Only messages with this correlation id
     #[arg(long, value_name = "C", help_heading = HEADING)]
     correlation_id: Option<CorrelationId>,
-    /// Only messages with this id
+    /// Only the message with this id
     #[arg(long, value_name = "ID", help_heading = HEADING)]
     message_id: Option<MessageId>,
-    /// Only those set aside since then: a time such as 2026-11-14T09:30:00Z, or an age such as 2h
+    /// Only if dead-lettered at or after this time, such as 2026-11-14T09:30:00Z, or an age such as 2h
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = HEADING)]
     since: Option<String>,
-    /// Only those set aside before then
+    /// Only if dead-lettered before this time or age
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = HEADING)]
     until: Option<String>,
-    /// Only those after at least so many failed attempts
+    /// Only after at least N failed attempts
     #[arg(long, value_name = "N", help_heading = HEADING)]
     min_attempts: Option<u32>,
-    /// Only those that were replayed before
+    /// Only messages that were replayed before
     #[arg(long, help_heading = HEADING)]
     replayed: bool,
-    /// Only those that were never replayed
+    /// Only messages that were never replayed
     #[arg(long, conflicts_with = "replayed", help_heading = HEADING)]
     never_replayed: bool,
-    /// Only those in this state
+    /// Only dead letters in this state
     #[arg(long, value_parser = STATES, help_heading = HEADING)]
     state: Option<String>,
 }
@@ -61,33 +61,33 @@ const HEADING: &str = "Filters";
 const STATES: [&str; 4] = ["open", "taken", "edited", "unapproved"];
 
 impl Filter {
-    /// Whether it fits everything.
+    /// Whether it matches everything.
     pub(super) fn is_empty(&self) -> bool {
         self.pairs().is_empty()
     }
 
-    /// The queue, if that is all that must fit.
+    /// The queue, if it is the only criterion.
     pub(super) fn only_queue(&self) -> Option<&QueueName> {
         self.queue.as_ref().filter(|_| self.pairs().len() == 1)
     }
 
-    /// As a part of a query: `&queue=lab`.
+    /// As part of a query string: `&queue=lab`.
     pub(super) fn query(&self) -> String {
         self.pairs().iter().map(|(name, text)| format!("&{name}={}", encode(text))).collect()
     }
 
-    /// As an object in the body of a request.
+    /// As a JSON object in the body of a request.
     pub(super) fn object(&self) -> Map<String, Value> {
         self.pairs().into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
     }
 
-    /// The same without those that take part in nothing, unless somebody asked for just them.
+    /// The query limited to dead letters that can be selected, unless a state was given.
     pub(super) fn query_of_open(&self) -> String {
         let state = if self.state.is_none() { "&state=open" } else { "" };
         format!("{}{state}", self.query())
     }
 
-    /// As it is typed: ` --queue lab`.
+    /// As command-line flags: ` --queue lab`.
     pub(super) fn flags(&self) -> String {
         let flag = |(name, text): &(&str, String)| match (*name, text.as_str()) {
             ("replayed", "true") => " --replayed".to_owned(),
@@ -97,7 +97,7 @@ impl Filter {
         self.pairs().iter().map(flag).collect()
     }
 
-    /// What is given, in the gateway's words.
+    /// The criteria, named as in the API.
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let replayed = match (self.replayed, self.never_replayed) {
             (true, _) => Some(true),
@@ -129,7 +129,7 @@ fn kind(text: &str) -> Result<FailureKind, String> {
         FailureKind::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
     found.ok_or_else(|| {
         let known = FailureKind::ALL.map(|kind| kind.as_str().replace(' ', "-"));
-        format!("it is one of: {}", known.join(", "))
+        format!("expected one of: {}", known.join(", "))
     })
 }
 
@@ -137,15 +137,15 @@ fn code(text: &str) -> Result<Code, Invalid> {
     Code::new(text)
 }
 
-/// What a cause is known by.
+/// Parses the id of a cause.
 pub(super) fn cause(text: &str) -> Result<CauseId, Invalid> {
     CauseId::new(text)
 }
 
-/// A time or an age, as it came: what an age means is for the gateway's clock to say.
+/// A time or an age, unchanged: the gateway's clock decides what an age means.
 fn moment(text: &str) -> Result<String, &'static str> {
     let is_one = text.parse::<Timestamp>().is_ok() || duration::parse(text).is_ok();
-    let form = "write a time such as 2026-11-14T09:30:00Z, or an age such as 2h";
+    let form = "expected a time such as 2026-11-14T09:30:00Z or an age such as 2h";
     if is_one { Ok(text.trim().to_owned()) } else { Err(form) }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_read_and_none_is_none() {
+    fn every_flag_is_read_and_no_flags_are_an_empty_filter() {
         let every = "--queue q --type t --kind transient --code c --cause v1:0123456789abcdef \
                      --correlation-id c --message-id m --since 2026-11-14T09:30:00Z --until 1h30m \
                      --min-attempts 3 --replayed --state open";
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused() {
+    fn an_invalid_filter_is_rejected() {
         for line in [
             "--kind sometimes",
             "--cause 7",

@@ -1,4 +1,4 @@
-//! A replay or a discard, watched to its end.
+//! Follows a replay or discard to its end.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use crate::{
     output,
 };
 
-/// How often it is looked at.
+/// How often its state is fetched.
 const EVERY: Duration = Duration::from_millis(300);
-/// For how long the gateway may be away.
+/// How long the gateway may be unreachable.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Watches it until it does nothing more, then tells what became of it; an error unless all went well.
+/// Follows it until it ends, then prints the result; an error unless everything succeeded.
 pub(super) async fn to_the_end(
     client: &ApiClient,
     begun: OperationReply,
@@ -37,13 +37,14 @@ pub(super) async fn to_the_end(
         _ = interrupts.recv() => Err(anyhow::anyhow!("interrupted")),
     };
     let ended = watched.inspect_err(|_| leave(id, &name));
-    conclude(client, ended.with_context(|| format!("{name} goes on"))?, json).await
+    conclude(client, ended.with_context(|| format!("{name} continues in the background"))?, json)
+        .await
 }
 
-/// How to come back to what goes on by itself.
+/// Prints how to follow it up.
 fn leave(id: i64, name: &str) {
-    output::say(&format!("{name} goes on by itself"));
-    output::say(&format!("  look    bezoar dead replays {id}"));
+    output::say(&format!("{name} continues in the background"));
+    output::say(&format!("  follow  bezoar dead replays {id} --wait"));
     output::say(&format!("  pause   bezoar dead replays {id} --pause --reason TEXT"));
     output::say(&format!("  cancel  bezoar dead replays {id} --cancel --reason TEXT"));
 }
@@ -68,7 +69,7 @@ async fn watch(
     }
 }
 
-/// A bar on stderr; nothing at all if that is no terminal.
+/// A progress bar on stderr; nothing if stderr is not a terminal.
 struct OperationProgress(ProgressBar);
 
 impl OperationProgress {
@@ -100,14 +101,14 @@ impl Drop for OperationProgress {
     }
 }
 
-/// Tells what became of it.
+/// Prints the result.
 async fn conclude(client: &ApiClient, reply: OperationReply, json: bool) -> Result<()> {
     let operation = &reply.operation;
     output::say(&summary(operation));
     let failed = operation.failed.unwrap_or_default();
     if failed > 0 {
         output::say("failed again:");
-        // Why is good to know, but not to know it changes nothing.
+        // The causes are additional information: an error here does not change the result.
         let why = outcomes::failures(client, operation).await.unwrap_or_default();
         why.iter().for_each(|line| output::say(line));
     }
@@ -117,8 +118,8 @@ async fn conclude(client: &ApiClient, reply: OperationReply, json: bool) -> Resu
     let name = operation.name();
     match operation.state.as_str() {
         "stopped" => bail!(
-            "{name} was stopped: go on with `bezoar dead replays {} --resume --reason TEXT`, or free the rest \
-             with --cancel",
+            "{name} was stopped; continue with `bezoar dead replays {} --resume --reason TEXT`, or release the \
+             remaining dead letters with --cancel",
             operation.id
         ),
         "cancelled" => bail!("{name} was cancelled"),

@@ -1,4 +1,4 @@
-//! `bezoar dead import`: what was exported, read again.
+//! `bezoar dead import`: imports what `bezoar dead export` wrote.
 
 mod chunks;
 
@@ -21,24 +21,24 @@ use crate::{
     output, reason,
 };
 
-/// For how long a gateway is waited for that is busy or away. Lines that it knows already are passed over, so
-/// that sending them again does no harm.
+/// How long to retry while the gateway is busy or unreachable. It skips lines that it already has, so that sending
+/// them again is harmless.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What `bezoar dead export` wrote: a file, or - for stdin
+    /// File written by `bezoar dead export`, or - for stdin
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// JSON instead of words
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What became of lines.
+/// How many lines were imported.
 #[derive(Debug, Default, Deserialize)]
 struct ImportCounts {
     imported: u64,
@@ -53,8 +53,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         let words = json!({ "imported": tally.imported, "known_already": tally.known_already });
         output::print(&format!("{words}\n"))?;
     }
-    let known = format!("{} known already", count(tally.known_already));
-    output::say(&format!("{} imported, {known}", plural(tally.imported, "dead letter")));
+    let known = format!("skipped {} imported before", count(tally.known_already));
+    output::say(&format!("imported {}, {known}", plural(tally.imported, "dead letter")));
     all
 }
 
@@ -65,11 +65,12 @@ async fn import(
     tally: &mut ImportCounts,
 ) -> Result<()> {
     let mut chunks = Chunks::new(open(file)?);
-    while let Some(chunk) = chunks.next().context("cannot read on")? {
+    while let Some(chunk) = chunks.next().context("cannot read the input")? {
         let lines = chunk.lines();
         let sent = send(client, path, &chunk).await.and_then(|reply| reply.parse::<ImportCounts>());
-        // The gateway counts lines from the first of a request.
-        let new = sent.with_context(|| format!("lines {lines}, counted from the first of them"))?;
+        // The gateway counts lines from the start of each request.
+        let new =
+            sent.with_context(|| format!("in lines {lines}, counted from the first of them"))?;
         tally.imported += new.imported;
         tally.known_already += new.known_already;
     }
@@ -82,7 +83,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
         return Ok(Box::new(file));
     }
     if io::stdin().is_terminal() {
-        bail!("nothing comes from stdin; name a file");
+        bail!("no input on stdin; pass a file");
     }
     Ok(Box::new(io::stdin()))
 }

@@ -1,4 +1,4 @@
-//! `bezoar dead list`
+//! `bezoar dead list`: dead letters, newest first.
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock};
@@ -30,13 +30,13 @@ const COLUMNS: &[(&str, Lean)] = &[
 pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
-    /// At most so many
+    /// Maximum number of dead letters to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// Those before this one, to go on where a list ended
+    /// Continue after this dead letter, the last of an earlier list
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     after: Option<i64>,
-    /// The gateway's JSON instead of a table
+    /// Print the gateway's JSON instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         output::say(&format!("{matching} {verb}"));
     }
     if let Some(next) = page.next {
-        output::say(&format!("the next page: {}", arguments.to_go_on(next)));
+        output::say(&format!("next page: {}", arguments.to_go_on(next)));
     }
     Ok(())
 }

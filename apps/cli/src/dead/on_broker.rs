@@ -1,4 +1,4 @@
-//! `bezoar dead replay | discard --on-broker`: dead letters that stay on their broker, all of a queue's at once.
+//! `bezoar dead replay | discard --on-broker`: all dead letters of a queue that are still on its broker.
 
 use anyhow::{Result, bail};
 use bezoar::QueueName;
@@ -12,7 +12,7 @@ use crate::{
     output, prompt,
 };
 
-/// Sends all that are on the broker back to where they came from.
+/// Replays all dead letters that are still on the broker.
 pub(super) async fn replay(
     client: &ApiClient,
     selection: &Selection,
@@ -23,9 +23,9 @@ pub(super) async fn replay(
     let queue = queue(selection)?;
     if !yes {
         if !prompt::is_possible() {
-            bail!("nobody can be asked here whether all are meant; use --yes");
+            bail!("no terminal to confirm on; pass --yes");
         }
-        let question = format!("Send all dead letters of {queue} on its broker back?");
+        let question = format!("Replay all dead letters of {queue} on its broker?");
         if !prompt::confirm(&question).await? {
             bail!("nothing was replayed");
         }
@@ -37,10 +37,10 @@ pub(super) async fn replay(
         replayed: u64,
     }
     let Done { replayed } = reply.parse()?;
-    told(&reply, json, &format!("{} sent back on the broker", plural(replayed, "message")))
+    report(&reply, json, &format!("replayed {} on the broker", plural(replayed, "message")))
 }
 
-/// Removes all that are on the broker for good.
+/// Discards all dead letters that are still on the broker.
 pub(super) async fn discard(
     client: &ApiClient,
     selection: &Selection,
@@ -55,7 +55,9 @@ pub(super) async fn discard(
             discard::typed(expected).await?;
             expected
         }
-        _ => bail!("say how many there are on the broker with --expect N; `bezoar queues` tells"),
+        _ => bail!(
+            "pass --expect N with the number of dead letters on the broker; see `bezoar queues`"
+        ),
     };
     let path = path(["v1", "queues", queue.as_str(), "discard"]);
     let reply = client.order(&path, &json!({ "reason": reason, "expect": number })).await?;
@@ -64,7 +66,7 @@ pub(super) async fn discard(
         discarded: u64,
     }
     let Done { discarded } = reply.parse()?;
-    told(&reply, json, &format!("{} removed on the broker", plural(discarded, "dead letter")))
+    report(&reply, json, &format!("discarded {} on the broker", plural(discarded, "dead letter")))
 }
 
 fn queue(selection: &Selection) -> Result<&QueueName> {
@@ -72,10 +74,12 @@ fn queue(selection: &Selection) -> Result<&QueueName> {
         Selection::Matching(filter) => filter.only_queue(),
         Selection::Ids(_) => None,
     }
-    .ok_or_else(|| anyhow::anyhow!("--on-broker is for all of a queue: use it with --queue alone"))
+    .ok_or_else(|| {
+        anyhow::anyhow!("--on-broker applies to a whole queue: combine it with --queue only")
+    })
 }
 
-fn told(reply: &ApiReply, json: bool, words: &str) -> Result<()> {
+fn report(reply: &ApiReply, json: bool, words: &str) -> Result<()> {
     if json {
         output::print_json(reply)?;
     } else {

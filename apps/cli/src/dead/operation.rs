@@ -1,4 +1,4 @@
-//! A replay or a discard, as the gateway tells of it.
+//! A replay or discard as the gateway's API returns it.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ pub(super) struct Operation {
     pub(super) reason: String,
     pub(super) planned_at: String,
     pub(super) stopped: Option<String>,
-    /// How many take part.
+    /// How many dead letters are selected.
     pub(super) total: u64,
-    /// How many were asked for and cannot.
+    /// How many were requested and could not be selected.
     pub(super) refused: u64,
-    /// How many were sent or discarded.
+    /// How many were sent or discarded so far.
     pub(super) done: u64,
     #[serde(default)]
     pub(super) queues: Vec<Share>,
-    /// Only of a replay, as is all that follows.
+    /// Replays only, as are all the following.
     pub(super) completed: Option<u64>,
     pub(super) failed: Option<u64>,
     pub(super) in_flight: Option<u64>,
@@ -35,19 +35,19 @@ pub(super) struct Operation {
     pub(super) rate: Option<f64>,
     pub(super) stop_after: Option<u64>,
     pub(super) new_ids: Option<bool>,
-    /// For how long the rest has waited for the outcome of those that went first.
+    /// How long the rest has been waiting for the outcome of the canary.
     #[serde(default)]
     pub(super) canary_waiting_seconds: Option<f64>,
 }
 
-/// How many of a queue.
+/// The number of dead letters of one queue.
 #[derive(Debug, Deserialize)]
 pub(super) struct Share {
     pub(super) queue: String,
     pub(super) count: u64,
 }
 
-/// What somebody wants of an operation.
+/// A command for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperationCommand {
     Run,
@@ -55,7 +55,7 @@ pub(super) enum OperationCommand {
     Cancel,
 }
 
-/// An operation, and the gateway's words for it.
+/// An operation, and the JSON it was parsed from.
 #[derive(Debug)]
 pub(super) struct OperationReply {
     pub(super) reply: ApiReply,
@@ -69,10 +69,10 @@ impl OperationReply {
     }
 }
 
-/// What became of a request that begins an operation.
+/// Adds a hint to an error if the operation may have started nevertheless.
 pub(super) fn begun(result: Result<OperationReply, ClientError>) -> Result<OperationReply> {
     result.map_err(|error| {
-        let words = "it may have begun all the same, look with `bezoar dead replays`";
+        let words = "the operation may have started; check with `bezoar dead replays`";
         let is_open = error.is_open();
         let error = anyhow::Error::new(error);
         if is_open { error.context(words) } else { error }
@@ -102,7 +102,7 @@ pub(super) async fn send_command(
 }
 
 impl Operation {
-    /// What it is; a discard has no outcomes.
+    /// `replay` or `discard`; a discard has no outcomes.
     pub(super) fn noun(&self) -> &'static str {
         if self.completed.is_some() { "replay" } else { "discard" }
     }
@@ -116,12 +116,12 @@ impl Operation {
         format!("{} {}", self.noun(), self.id)
     }
 
-    /// Whether it does nothing more, at least until somebody says so.
+    /// Whether it has ended, or is stopped until somebody resumes it.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state.as_str(), "ended" | "stopped" | "cancelled")
     }
 
-    /// Whether it waits for those that went first.
+    /// Whether the canary is still running.
     pub(super) fn is_canary(&self) -> bool {
         let canary = self.canary.unwrap_or_default();
         canary > 0
@@ -130,7 +130,7 @@ impl Operation {
             && self.completed.unwrap_or_default() < canary
     }
 
-    /// How far it is, in words.
+    /// Its progress as text.
     pub(super) fn progress(&self) -> String {
         let Some((completed, failed)) = self.completed.zip(self.failed) else {
             return format!("{} of {} discarded", count(self.done), count(self.total));
@@ -159,7 +159,7 @@ pub(super) mod tests {
     /// A replay of ten with a canary of three.
     pub(crate) fn replay([done, completed, failed]: [u64; 3]) -> Value {
         json!({
-            "id": 7, "state": "running", "who": "ada", "reason": "mended",
+            "id": 7, "state": "running", "who": "ada", "reason": "fixed",
             "planned_at": "2026-11-14T09:00:00Z", "ended_at": null, "stopped": null,
             "total": 10, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 10 }],
             "completed": completed, "failed": failed, "in_flight": done - completed - failed,
@@ -172,7 +172,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_canary_is_known_by_its_counts() {
+    fn the_canary_phase_follows_from_the_counts() {
         for (counts, expected) in
             [([0, 0, 0], true), ([3, 2, 0], true), ([3, 3, 0], false), ([9, 4, 1], false)]
         {
@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn progress_is_told_in_words() {
+    fn progress_is_printed_as_text() {
         let expected = "9 of 10 messages sent, 4 completed, 1 failed again, 4 in flight";
         assert_eq!(operation([9, 4, 1]).progress(), expected);
         let waiting = Operation { canary_waiting_seconds: Some(75.0), ..operation([3, 2, 0]) };

@@ -1,4 +1,4 @@
-//! What became of each message of a replay or a discard.
+//! The outcome of each message of a replay or discard.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     humanize::{count, plural},
 };
 
-/// How many pages of 1,000 are read to find why messages failed again.
+/// How many pages of 1,000 messages are read to find the causes of failures.
 const PAGES: usize = 100;
 /// How many causes are listed.
 const CAUSES: usize = 10;
@@ -24,7 +24,7 @@ pub(super) struct OperationMessage {
     pub(super) message_id: String,
     pub(super) queue: String,
     pub(super) state: String,
-    /// The dead letter that it became again.
+    /// The dead letter it became when it failed again.
     pub(super) again: Option<i64>,
     pub(super) cause: Option<String>,
 }
@@ -35,13 +35,13 @@ pub(super) struct MessagesPage {
     pub(super) next: Option<u64>,
 }
 
-/// A page of messages in their order, after a place.
+/// A page of messages in order, after a position.
 pub(super) async fn page(client: &ApiClient, operation: i64, after: u64) -> Result<MessagesPage> {
     let path = path(["v1", "replays", &operation.to_string(), "messages"]);
     Ok(client.get(&format!("{path}?after={after}")).await?.parse()?)
 }
 
-/// Why messages failed again, in lines for people.
+/// Why messages failed again, as lines of text.
 pub(super) async fn failures(client: &ApiClient, operation: &Operation) -> Result<Vec<String>> {
     let mut wanted = operation.failed.unwrap_or_default();
     let (mut found, mut after) = (FailuresByCause::default(), Some(0));
@@ -56,12 +56,12 @@ pub(super) async fn failures(client: &ApiClient, operation: &Operation) -> Resul
     Ok(found.lines())
 }
 
-/// Causes, with how many each and one of them.
+/// For each cause the number of failures, and one dead letter as an example.
 #[derive(Debug, Default)]
 struct FailuresByCause(BTreeMap<String, (u64, i64)>);
 
 impl FailuresByCause {
-    /// Takes note of a message; how many failures it is.
+    /// Counts a message; returns 1 if it failed again.
     fn add(&mut self, item: &OperationMessage) -> u64 {
         let Some((again, cause)) = item.again.zip(item.cause.as_ref()) else { return 0 };
         let (number, _) = self.0.entry(cause.clone()).or_insert((0, again));
@@ -69,12 +69,12 @@ impl FailuresByCause {
         1
     }
 
-    /// The most frequent first.
+    /// Most frequent first.
     fn lines(self) -> Vec<String> {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_by_key(|(_, (number, _))| std::cmp::Reverse(*number));
         let line = |(cause, (number, again)): &(String, (u64, i64))| {
-            format!("  {} × {cause}, such as dead letter {again}", count(*number))
+            format!("  {} × {cause}, for example dead letter {again}", count(*number))
         };
         let mut lines: Vec<_> = all.iter().take(CAUSES).map(line).collect();
         if all.len() > CAUSES {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_by_cause_the_most_frequent_first() {
+    fn failures_are_grouped_by_cause_most_frequent_first() {
         let mut failures = FailuresByCause::default();
         for (place, cause) in [(1, Some("v1:a")), (2, Some("v1:b")), (3, Some("v1:b")), (4, None)] {
             let item = serde_json::from_value(json!({
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(failures.add(&item.unwrap()), u64::from(cause.is_some()));
         }
         let expected =
-            ["  2 × v1:b, such as dead letter 102", "  1 × v1:a, such as dead letter 101"];
+            ["  2 × v1:b, for example dead letter 102", "  1 × v1:a, for example dead letter 101"];
         assert_eq!(failures.lines(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! `bezoar dead replay`: dead letters back to their queues.
+//! `bezoar dead replay`: sends dead letters back to their queues.
 
 mod plan;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{client::ApiClient, humanize::plural, output, prompt, reason};
 
-/// The fastest that a gateway takes.
+/// The highest rate that a gateway accepts.
 const RATE_LIMIT: f64 = 1_000_000.0;
 
 #[derive(Debug, clap::Args)]
@@ -21,55 +21,55 @@ pub(crate) struct Arguments {
     selection: SelectionArguments,
     #[command(flatten)]
     options: ReplayOptions,
-    /// Only freeze the selection; started later with `bezoar dead replays ID --start`
+    /// Only freeze the selection; start it later with `bezoar dead replays ID --start`
     #[arg(long, conflicts_with_all = ["yes", "no_wait"])]
     plan: bool,
-    /// Do not follow it to its end
+    /// Return immediately; the replay continues in the background
     #[arg(long)]
     no_wait: bool,
-    /// All that are still on the broker of a queue, which --queue names
+    /// Replay all dead letters that are still on the broker; requires --queue
     #[arg(long, conflicts_with_all = ["plan", "no_wait", "canary", "rate", "stop_after", "new_ids", "expect"])]
     on_broker: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// How they are sent.
+/// How the dead letters are sent.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 struct ReplayOptions {
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// So many go first, and the rest only after all of them completed
+    /// Replay N first; continue only if all of them succeed
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     canary: u32,
-    /// At most so many a second, such as 20/s
+    /// Maximum number of messages per second, such as 20/s
     #[arg(long, value_name = "N/s", value_parser = rate)]
     rate: Option<f64>,
-    /// Stop when so many have failed again
+    /// Stop after N messages have failed again
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     stop_after: Option<u32>,
-    /// Give them new ids, for receivers that would pass over an id which they have seen
+    /// Assign new message ids, for receivers that ignore ids they have seen before
     #[arg(long)]
     new_ids: bool,
-    /// Do nothing if another number of messages would take part
+    /// Do nothing unless exactly N dead letters are selected
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
 }
 
-/// How a replay comes about.
+/// How a replay is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartMode {
-    /// It is only planned.
+    /// Plan it only.
     Plan,
-    /// It is planned, shown, and started if somebody says yes.
+    /// Plan it, show the plan, and start it after confirmation.
     Ask,
-    /// It is started at once.
+    /// Start it immediately.
     Start,
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     let mode = match &selection {
         _ if plan => StartMode::Plan,
         Selection::Matching(_) if !yes && !prompt::is_possible() => bail!(
-            "nobody can be asked here whether that many are meant; look first with --plan, or use --yes"
+            "no terminal to confirm on; pass --yes, or look at the selection first with --plan"
         ),
         Selection::Matching(_) if !yes => StartMode::Ask,
         _ => StartMode::Start,
@@ -118,7 +118,7 @@ impl ReplayOptions {
     }
 }
 
-/// There is nothing to do, and no plan for it need be kept.
+/// Nothing is selected: cancels the empty plan.
 async fn nothing(
     client: &ApiClient,
     selection: &Selection,
@@ -127,40 +127,37 @@ async fn nothing(
 ) -> Result<()> {
     let OperationReply { reply, operation } = reply;
     if !operation.is_over() {
-        operation::send_command(
-            client,
-            operation.id,
-            OperationCommand::Cancel,
-            "nothing takes part",
-        )
-        .await?;
+        operation::send_command(client, operation.id, OperationCommand::Cancel, "nothing selected")
+            .await?;
     }
     if json {
         output::print_json(&reply)?;
     }
     match selection {
         Selection::Matching(_) if operation.refused == 0 => {
-            output::say("no dead letters match: nothing is replayed");
+            output::say("no dead letters match; nothing was replayed");
             Ok(())
         }
-        _ => bail!("nothing can be replayed; {}", plan::refused(operation.refused)),
+        _ => bail!("nothing was replayed; {}", plan::refused(operation.refused)),
     }
 }
 
 fn planned(reply: &OperationReply, json: bool) -> Result<()> {
     let id = reply.operation.id;
     plan::describe(&reply.operation).iter().for_each(|line| output::say(line));
-    output::say(&format!("start it: bezoar dead replays {id} --start --reason TEXT"));
+    output::say(&format!("start it with: bezoar dead replays {id} --start --reason TEXT"));
     print(reply, json)
 }
 
 fn started(reply: &OperationReply, json: bool) -> Result<()> {
     let (id, name) = (reply.operation.id, reply.operation.name());
-    output::say(&format!("{name} goes on by itself; look with `bezoar dead replays {id}`"));
+    output::say(&format!(
+        "{name} continues in the background; follow with `bezoar dead replays {id} --wait`"
+    ));
     print(reply, json)
 }
 
-/// For programs: the id, or all of it.
+/// Prints the id, or the JSON.
 fn print(reply: &OperationReply, json: bool) -> Result<()> {
     match json {
         true => output::print_json(&reply.reply).map(drop),
@@ -168,7 +165,7 @@ fn print(reply: &OperationReply, json: bool) -> Result<()> {
     }
 }
 
-/// Starts what is planned, if somebody says yes.
+/// Shows the plan, and starts it after confirmation.
 async fn confirmed(
     client: &ApiClient,
     reply: OperationReply,
@@ -191,7 +188,7 @@ async fn confirmed(
 fn rate(text: &str) -> Result<f64, &'static str> {
     let number = text.trim().trim_end_matches("/s").trim_end().parse::<f64>();
     let rate = number.ok().filter(|rate| *rate > 0.0 && *rate <= RATE_LIMIT);
-    rate.ok_or("write how many a second, such as 20/s or 0.5/s")
+    rate.ok_or("expected a number per second such as 20/s or 0.5/s")
 }
 
 #[cfg(test)]
@@ -199,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_so_many_a_second() {
+    fn rates_are_parsed() {
         for (text, expected) in [("20/s", 20.0), ("0.5 /s", 0.5), ("7", 7.0)] {
             assert_eq!(rate(text), Ok(expected), "{text}");
         }

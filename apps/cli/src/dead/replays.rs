@@ -1,4 +1,4 @@
-//! `bezoar dead replays`: replays and discards, how far they are, and what should become of one.
+//! `bezoar dead replays`: lists replays and discards, and starts, pauses, resumes or cancels one.
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock};
@@ -18,7 +18,7 @@ use crate::{
 
 const COLUMNS: &[(&str, Lean)] = &[
     ("id", Lean::Right),
-    ("what", Lean::Left),
+    ("kind", Lean::Left),
     ("state", Lean::Left),
     ("messages", Lean::Right),
     ("done", Lean::Right),
@@ -30,41 +30,41 @@ const COLUMNS: &[(&str, Lean)] = &[
 ];
 
 const ITEM_COLUMNS: &[(&str, Lean)] = &[
-    ("place", Lean::Right),
+    ("position", Lean::Right),
     ("dead letter", Lean::Right),
     ("queue", Lean::Left),
     ("message", Lean::Left),
     ("state", Lean::Left),
-    ("again", Lean::Right),
+    ("new dead letter", Lean::Right),
     ("cause", Lean::Left),
 ];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// One of them
+    /// Id of a replay or discard
     id: Option<i64>,
-    /// Start what was planned
+    /// Start a planned operation
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     start: bool,
-    /// Do nothing more until told to
+    /// Pause it until it is resumed
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     pause: bool,
-    /// Go on with what was paused or stopped
+    /// Resume a paused or stopped operation
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     resume: bool,
-    /// Do nothing more, and free what was not done
+    /// Cancel it and release the remaining dead letters
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     cancel: bool,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse, requires = "order")]
     reason: Option<String>,
-    /// Follow it to its end
+    /// Wait until it ends
     #[arg(long, requires = "id", conflicts_with_all = ["pause", "cancel"])]
     wait: bool,
-    /// What became of each of its messages
+    /// List the outcome of each message
     #[arg(long, requires = "id", conflicts_with_all = ["order", "wait"])]
     messages: bool,
-    /// The gateway's JSON instead of words; with --messages an object on each line
+    /// Print the gateway's JSON instead of text; with --messages one object per line
     #[arg(long)]
     json: bool,
 }
@@ -113,7 +113,7 @@ async fn list(client: &ApiClient, json: bool) -> Result<()> {
     }
     let Listed { operations } = reply.parse()?;
     if operations.is_empty() {
-        output::say("no replays and no discards yet");
+        output::say("no replays or discards yet");
         return Ok(());
     }
     output::print(&table(&operations, SystemClock.now()).render()).map(drop)
@@ -148,8 +148,8 @@ fn state(operation: &Operation) -> Cell {
 
 fn ordered(operation: &Operation) {
     let then = match operation.state.as_str() {
-        "running" => format!("; look with `bezoar dead replays {}`", operation.id),
-        "cancelled" => "; what was not done is free again".to_owned(),
+        "running" => format!("; follow with `bezoar dead replays {} --wait`", operation.id),
+        "cancelled" => "; the remaining dead letters are released".to_owned(),
         _ => String::new(),
     };
     output::say(&format!("{} is {}{then}", operation.name(), operation.state));
@@ -164,7 +164,7 @@ async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
             output::print(&format!("{}\n", output::printable(&line)))?;
         }
     }
-    output::hint(&format!("each message: bezoar dead replays {} --messages", operation.id));
+    output::hint(&format!("list each message: bezoar dead replays {} --messages", operation.id));
     Ok(())
 }
 
@@ -181,13 +181,13 @@ fn facts(operation: &Operation) -> Table {
     fact("reason", operation.reason.clone());
     fact("queues", if queues.is_empty() { humanize::NONE.to_owned() } else { queues.join(", ") });
     fact("progress", operation.progress());
-    fact("refused", humanize::count(operation.refused));
+    fact("not included", humanize::count(operation.refused));
     if operation.is_replay() {
         let new = operation.new_ids == Some(true);
-        fact("ids", if new { "new" } else { "the same" }.to_owned());
+        fact("ids", if new { "new" } else { "unchanged" }.to_owned());
         let canary = operation.canary.filter(|canary| *canary > 0);
         fact("canary", canary.map_or(humanize::NONE.to_owned(), humanize::count));
-        let rate = operation.rate.map(|rate| format!("at most {rate} a second"));
+        let rate = operation.rate.map(|rate| format!("at most {rate} per second"));
         fact("rate", rate.unwrap_or_else(|| humanize::NONE.to_owned()));
         fact(
             "stops after",
@@ -197,7 +197,7 @@ fn facts(operation: &Operation) -> Table {
     facts
 }
 
-/// All of them, a page at a time.
+/// Prints all messages, a page at a time.
 async fn messages(client: &ApiClient, id: i64, json: bool) -> Result<()> {
     let mut after = Some(0);
     while let Some(place) = after {

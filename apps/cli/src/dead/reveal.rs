@@ -1,4 +1,4 @@
-//! `bezoar dead reveal`: what is sensitive, with a reason.
+//! `bezoar dead reveal`: reveals sensitive content, with a reason.
 
 mod revealed;
 
@@ -20,28 +20,28 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The dead letter's number, as `bezoar dead list` shows it
+    /// Id of the dead letter, as shown by `bezoar dead list`
     #[arg(allow_negative_numbers = true)]
     id: i64,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// The body; that is also what is revealed if nothing is asked for
+    /// Reveal the body; this is the default
     #[arg(long)]
     body: bool,
-    /// The values of its headers
+    /// Reveal the header values
     #[arg(long)]
     headers: bool,
-    /// What the errors of its attempts said
+    /// Reveal the error texts of its attempts
     #[arg(long)]
     details: bool,
     /// Write to a new file that only you can read
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file if there is one
+    /// Overwrite an existing file
     #[arg(long, requires = "output")]
     force: bool,
-    /// The gateway's JSON instead of text, with the body in base64
+    /// Print the gateway's JSON instead of text, with the body in base64
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let parts = arguments.parts();
     let existing = if arguments.force { Existing::Replaced } else { Existing::Refused };
-    // Whether the file can be written is known before anything is revealed.
+    // Make sure that the file can be written before anything is revealed.
     let file = arguments.output.as_ref().map(|path| PrivateFile::begin(path, existing));
     let file = file.transpose()?;
     let reply = ask(client, arguments.id, &arguments.reason, &parts).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     }
 }
 
-/// Asks for parts of a dead letter.
+/// Requests parts of a dead letter.
 pub(super) async fn ask(
     client: &ApiClient,
     id: i64,
@@ -86,7 +86,7 @@ impl Arguments {
     }
 }
 
-/// The bytes as they are, unless they would do something to a terminal.
+/// Writes the body unchanged, unless it is binary and stdout is a terminal.
 fn body(body: &[u8], file: Option<PrivateFile>) -> Result<()> {
     if let Some(file) = file {
         return keep(file, body);
@@ -99,7 +99,7 @@ fn body(body: &[u8], file: Option<PrivateFile>) -> Result<()> {
             Ok(())
         }
         (true, _) if !is_text(body) => {
-            bail!("the body is {size} that a terminal cannot show; write them with --output FILE")
+            bail!("the body is binary ({size}); write it to a file with --output FILE")
         }
         (true, _) if !body.ends_with(b"\n") => write(&[body, b"\n"].concat()),
         _ => write(body),
@@ -117,6 +117,6 @@ fn write(bytes: &[u8]) -> Result<()> {
 fn keep(mut file: PrivateFile, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).context("cannot write the file")?;
     file.finish()?;
-    output::say(&format!("{} written", humanize::plural(bytes.len() as u64, "byte")));
+    output::say(&format!("wrote {}", humanize::plural(bytes.len() as u64, "byte")));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The dead letters that something is done to: some by their numbers, those that fit, or all.
+//! Which dead letters a replay or discard applies to: by id, by filter, or all.
 
 use clap::error::ErrorKind;
 use serde_json::{Map, Value, json};
@@ -8,34 +8,34 @@ use super::filter::Filter;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct SelectionArguments {
-    /// Their numbers, as `bezoar dead list` shows them
+    /// Ids of dead letters, as shown by `bezoar dead list`
     #[arg(value_name = "ID", allow_negative_numbers = true, conflicts_with = "all")]
     ids: Vec<i64>,
-    /// All there are
+    /// Select all dead letters
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     filter: Filter,
 }
 
-/// What was chosen.
+/// The selected dead letters.
 #[derive(Debug)]
 pub(super) enum Selection {
-    /// These, each once.
+    /// By id, each once.
     Ids(Vec<i64>),
-    /// Those that fit.
+    /// By filter.
     Matching(Filter),
 }
 
 impl SelectionArguments {
-    /// What was chosen. Ends the program with its code for wrong usage if that is nothing, or two things.
+    /// Parses the arguments. Exits with the usage error code if they select nothing, or are ambiguous.
     pub(super) fn parse(self) -> Selection {
         let words = match (self.ids.is_empty(), self.filter.is_empty(), self.all) {
             (false, true, _) => return Selection::Ids(once(self.ids)),
             (true, false, false) | (true, true, true) => return Selection::Matching(self.filter),
-            (true, true, false) => "say which: numbers, filters such as --cause, or --all",
-            (false, false, _) => "numbers and filters do not go together",
-            (true, false, true) => "--all and filters do not go together",
+            (true, true, false) => "nothing selected: pass ids, filters such as --cause, or --all",
+            (false, false, _) => "ids and filters cannot be combined",
+            (true, false, true) => "--all and filters cannot be combined",
         };
         clap::Error::raw(ErrorKind::ValueValidation, format!("{words}\n")).exit()
     }
@@ -48,7 +48,7 @@ fn once(mut ids: Vec<i64>) -> Vec<i64> {
 }
 
 impl Selection {
-    /// A request for them with what else there is to say.
+    /// The request for this selection, with the reason.
     pub(super) fn request(&self, reason: &str) -> Map<String, Value> {
         let which = match self {
             Self::Ids(ids) => ("ids", json!(ids)),

@@ -1,4 +1,4 @@
-//! `bezoar dead show`: one dead letter, and what was tried when.
+//! `bezoar dead show`: one dead letter and its timeline.
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock};
@@ -17,10 +17,10 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The dead letter's number, as `bezoar dead list` shows it
+    /// Id of the dead letter, as shown by `bezoar dead list`
     #[arg(allow_negative_numbers = true)]
     id: i64,
-    /// The gateway's JSON instead of words
+    /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -55,9 +55,9 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("body", body(letter)),
         ("headers", headers(letter)),
         ("deliveries", deliveries(letter)),
-        ("not counted", uncounted(letter)),
+        ("uncounted", uncounted(letter)),
         ("replayed", plural_or_unknown(dead.replayed, "time")),
-        ("took part in", numbers("replay", &letter.operations)),
+        ("included in", numbers("replay", &letter.operations)),
         ("edited from", numbers("dead letter", dead.edited_from.as_slice())),
         ("versions", numbers("dead letter", &versions(letter))),
     ] {
@@ -81,7 +81,7 @@ fn numbers(noun: &str, numbers: &[i64]) -> String {
     }
 }
 
-/// Its edited versions, without the one that it was made from.
+/// Its edited versions, without the one it was edited from.
 fn versions(letter: &DeadLetterDetails) -> Vec<i64> {
     let from = letter.summary.edited_from;
     letter.lineage.iter().copied().filter(|id| Some(*id) != from).collect()
@@ -94,7 +94,7 @@ fn last_error(dead: &DeadLetterSummary) -> String {
 
 fn body(letter: &DeadLetterDetails) -> String {
     let size = plural_or_unknown(letter.summary.body_bytes, "byte");
-    format!("{size}, {}", letter.content_type.as_deref().unwrap_or("of no named type"))
+    format!("{size}, {}", letter.content_type.as_deref().unwrap_or("no content type"))
 }
 
 fn headers(letter: &DeadLetterDetails) -> String {
@@ -110,7 +110,7 @@ fn deliveries(letter: &DeadLetterDetails) -> String {
     let times = humanize::count_or_unknown(letter.acquired);
     let failed = humanize::count_or_unknown(letter.summary.attempts);
     let released = humanize::count_or_unknown(letter.released);
-    format!("{times} since it was sent or replayed: {failed} failed, {released} handed back")
+    format!("{times} since it was sent or replayed: {failed} failed, {released} released")
 }
 
 /// `12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded`
@@ -159,12 +159,12 @@ message         m-1
 type            lab.result
 correlation id  c-7
 caused by       –
-body            1,204 bytes, of no named type
+body            1,204 bytes, no content type
 headers         source (4 bytes)
-deliveries      3 since it was sent or replayed: 2 failed, 1 handed back
-not counted     12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded
+deliveries      3 since it was sent or replayed: 2 failed, 1 released
+uncounted       12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded
 replayed        1 time
-took part in    replay 3, 9
+included in     replay 3, 9
 edited from     dead letter 12
 versions        dead letter 19
 ";

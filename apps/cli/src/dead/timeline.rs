@@ -1,4 +1,4 @@
-//! What happened to a message, in order.
+//! The timeline of a message.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::{
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
-    ("when", Lean::Left),
+    ("time", Lean::Left),
     ("after", Lean::Right),
-    ("what", Lean::Left),
+    ("event", Lean::Left),
     ("took", Lean::Right),
     ("error", Lean::Left),
     ("error text", Lean::Left),
 ];
 
-/// From the day that it was made to the day that it was set aside.
+/// From its creation to the moment it was dead-lettered.
 pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
     let mut lines = TimelineRows { table: Table::new(COLUMNS), last: None };
     if let Some(made) = &letter.time {
-        lines.event(made, "made");
+        lines.event(made, "created");
     }
     let mut before: Option<&FailedTry> = None;
     for failed in &letter.history {
@@ -38,18 +38,18 @@ pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
         lines.note("replayed");
     }
     let why = letter.reason_code.as_ref().unwrap_or(&letter.summary.reason);
-    lines.event(&letter.summary.at, &format!("set aside: {why}"));
+    lines.event(&letter.summary.at, &format!("dead-lettered: {why}"));
     lines.table
 }
 
-/// What lies between two tries and has no time of its own.
+/// What happened between two tries, as far as it is known.
 fn between(before: Option<&FailedTry>, failed: &FailedTry) -> Option<String> {
     let (generation, attempt) = before.map_or((0, 0), |it| (it.generation, it.attempt));
     if failed.generation > generation {
         return Some("replayed".to_owned());
     }
     let missing = failed.attempt.saturating_sub(attempt + 1);
-    (missing > 0).then(|| format!("… {} not on record", plural(missing, "attempt")))
+    (missing > 0).then(|| format!("… {} not recorded", plural(missing, "attempt")))
 }
 
 fn error_text(failed: &FailedTry) -> String {
@@ -97,7 +97,7 @@ impl TimelineRows {
         ]);
     }
 
-    /// How long after the line before.
+    /// The time since the previous line.
     fn after(&mut self, at: &str) -> String {
         let now = at.parse::<Timestamp>().ok();
         let since = std::mem::replace(&mut self.last, now);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_told_in_order_with_what_lies_between() {
+    fn attempts_are_listed_in_order_with_gaps_and_replays() {
         let letter: DeadLetterDetails = serde_json::from_value(json!({
             "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "reason": "3 retries used up", "reason_code": "exhausted", "replayed": 1,
@@ -135,15 +135,15 @@ mod tests {
         .unwrap();
         let plain = anstream::adapter::strip_str(&timeline(&letter).render()).to_string();
         let expected = "\
-when                          after  what                          took  error                 error text
-2026-11-14 09:00:00 UTC              made
-2026-11-14 09:00:00 UTC    + 100 ms  attempt 1                   250 ms  http-503 (transient)  12 bytes, not shown
-2026-11-14 09:00:01 UTC     + 1.5 s  attempt 1, try 2            250 ms  http-503 (transient)  12 bytes, not shown
-                                     … 2 attempts not on record
-2026-11-14 09:03:01 UTC       + 3 m  attempt 4                   250 ms  http-503 (transient)  12 bytes, not shown
+time                          after  event                        took  error                 error text
+2026-11-14 09:00:00 UTC              created
+2026-11-14 09:00:00 UTC    + 100 ms  attempt 1                  250 ms  http-503 (transient)  12 bytes, not shown
+2026-11-14 09:00:01 UTC     + 1.5 s  attempt 1, try 2           250 ms  http-503 (transient)  12 bytes, not shown
+                                     … 2 attempts not recorded
+2026-11-14 09:03:01 UTC       + 3 m  attempt 4                  250 ms  http-503 (transient)  12 bytes, not shown
                                      replayed
-2026-11-14 12:00:00 UTC  + 2 h 56 m  attempt 1                   250 ms  http-503 (transient)  12 bytes, not shown
-2026-11-14 12:00:01 UTC     + 1.0 s  set aside: exhausted
+2026-11-14 12:00:00 UTC  + 2 h 56 m  attempt 1                  250 ms  http-503 (transient)  12 bytes, not shown
+2026-11-14 12:00:01 UTC     + 1.0 s  dead-lettered: exhausted
 ";
         assert_eq!(plain, expected);
     }

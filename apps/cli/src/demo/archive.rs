@@ -1,4 +1,4 @@
-//! The archive that everything is delivered to: what a user's endpoint would be, on a bad day.
+//! The archive that messages are delivered to: a user's endpoint on a bad day.
 
 use std::{
     sync::{
@@ -19,17 +19,17 @@ use serde_json::json;
 use super::{narrator::Narrator, traffic::UNKNOWN_ANALYTE};
 use crate::local_endpoint::EndpointResponse;
 
-/// Far more than is sent, also by hand.
+/// Far more than anybody sends.
 const BODY_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Whether it is up. Clones are the same archive.
+/// The archive. Clones share its state.
 #[derive(Debug, Clone)]
 pub(super) struct Archive {
     is_down: Arc<AtomicBool>,
     narrator: Arc<Narrator>,
 }
 
-/// What it reads of a body; what is sent by hand may have none of it.
+/// What it reads from a body; messages sent by hand may lack all of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ArchiveRecord {
@@ -58,7 +58,7 @@ impl Archive {
         self.is_down.store(false, Ordering::Relaxed);
     }
 
-    /// Takes a while, then decides.
+    /// Waits a moment, then decides.
     pub(super) async fn answer(self, request: Request<Incoming>) -> EndpointResponse {
         let (head, body) = request.into_parts();
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
@@ -67,7 +67,7 @@ impl Archive {
         let pause = rand::rng().random_range(5..60);
         tokio::time::sleep(Duration::from_millis(pause)).await;
 
-        // Not the attempt: that it is busy uses up none.
+        // Not the attempt number: being busy does not use up attempts.
         let delivery = text("bezoar-delivery").and_then(|it| it.parse().ok()).unwrap_or(1);
         let record = serde_json::from_slice(&body).unwrap_or_default();
         let is_replayed = head.headers.contains_key("bezoar-replay");
@@ -88,7 +88,7 @@ impl Archive {
     }
 }
 
-/// What was refused is taken when it is replayed: somebody has made a place for it by then.
+/// Refused results are accepted when they are replayed: the archive was fixed by then.
 fn decide(record: &ArchiveRecord, delivery: u32, is_replayed: bool) -> ArchiveDecision {
     match record {
         ArchiveRecord { analyte, .. } if analyte == UNKNOWN_ANALYTE && !is_replayed => {
@@ -113,7 +113,7 @@ impl ArchiveDecision {
         if self == Self::Refuse {
             let problem = json!({
                 "type": "https://example.org/problems/unknown-analyte",
-                "title": "There is no place for this analyte",
+                "title": "Unknown analyte",
                 "status": 422,
             });
             let content_type = HeaderValue::from_static("application/problem+json");
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_busy_once_and_refuses_what_it_does_not_know_until_that_is_replayed() {
+    fn it_is_busy_once_and_refuses_unknown_analytes_until_they_are_replayed() {
         let record = |analyte: &str, busy| ArchiveRecord { analyte: analyte.to_owned(), busy };
         for (record, delivery, is_replayed, expected) in [
             (record("", false), 1, false, ArchiveDecision::Accept),

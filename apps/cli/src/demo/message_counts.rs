@@ -1,4 +1,4 @@
-//! How many messages are where, as the gateway's API tells it.
+//! Message counts by state, from the gateway's API.
 
 use std::fmt;
 
@@ -9,24 +9,24 @@ use crate::{
     queue_status::{self, QueueStatus},
 };
 
-/// How many messages are where, in all queues together.
+/// Message counts of all queues together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct MessageCounts {
     pub(super) accepted: u64,
     pub(super) delivered: u64,
-    /// Attempts that failed, and used up a retry.
+    /// Failed attempts that used up a retry.
     pub(super) retried: u64,
-    /// Attempts that failed, and did not.
+    /// Failed attempts that did not.
     pub(super) uncounted: u64,
     /// Neither delivered nor dead.
     pub(super) waiting: u64,
-    /// Those of them that are delivered now or next.
+    /// Of those waiting, the ones that are ready or in flight.
     pub(super) moving: u64,
     pub(super) dead: u64,
 }
 
 impl MessageCounts {
-    /// Asks the gateway.
+    /// Fetches the counts.
     pub(super) async fn read(client: &ApiClient) -> Result<Self> {
         let queues: Vec<QueueStatus> = queue_status::fetch(client).await?.parse()?;
         let metrics = client.get("/metrics").await?;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn it_adds_up_if_every_message_is_somewhere_once() {
+    fn the_sum_is_right_if_every_message_is_counted_once() {
         let counts = MessageCounts {
             accepted: 9,
             delivered: 5,

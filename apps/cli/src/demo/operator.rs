@@ -1,4 +1,4 @@
-//! Who looks at what was set aside, and sends it back.
+//! The operator who replays the dead letters.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::narrator::Narrator;
 use crate::{client::ApiClient, humanize::plural};
 
-/// How long the story waits for a replay.
+/// How long to wait for a replay.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize)]
@@ -22,24 +22,26 @@ struct Replay {
     failed: u64,
 }
 
-/// Replays everything, two first. Trouble with that is part of the story, and not its end.
+/// Replays all dead letters with a canary of two. A failure is narrated and does not end the demo.
 pub(super) async fn replay(client: &ApiClient, narrator: &Narrator) {
     match timeout(PATIENCE, attempt(client, narrator)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => narrator.say("⟲", &format!("no replay: {error:#}")),
-        Err(_) => narrator.say("⟲", "the replay goes on; bezoar dead replays"),
+        Ok(Err(error)) => narrator.say("⟲", &format!("replay failed: {error:#}")),
+        Err(_) => narrator
+            .say("⟲", "the replay continues in the background; follow with: bezoar dead replays"),
     }
 }
 
 async fn attempt(client: &ApiClient, narrator: &Narrator) -> Result<()> {
     let wanted =
-        json!({ "reason": "the archive has a place for it now", "filter": {}, "canary": 2 });
+        json!({ "reason": "the archive knows this analyte now", "filter": {}, "canary": 2 });
     let mut replay: Replay = client.order("/v1/replays", &wanted).await?.parse()?;
     if replay.total == 0 {
         return Ok(());
     }
     let dead = plural(replay.total, "dead letter");
-    narrator.say("⟲", &format!("the archive is mended; an operator replays {dead}, two first"));
+    narrator
+        .say("⟲", &format!("the archive is fixed; an operator replays {dead}, two of them first"));
     while !matches!(replay.state.as_str(), "ended" | "stopped" | "cancelled") {
         sleep(Duration::from_millis(50)).await;
         replay = client.get(&format!("/v1/replays/{}", replay.id)).await?.parse()?;

@@ -1,4 +1,4 @@
-//! What the clinic sends: most of it is fine, some is not.
+//! What the clinic sends: mostly valid messages, some poison.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::client::{ApiClient, path};
 
-/// Names of the routes and their queues.
+/// The routes and their queues.
 pub(super) const ROUTES: [(&str, &str); 2] = [("results", "lab"), ("appointments", "appointments")];
-/// How many messages are sent each second.
+/// Messages per second.
 pub(super) const PER_SECOND: u32 = 20;
-/// What the archive has no place for.
+/// An analyte that the archive does not know.
 pub(super) const UNKNOWN_ANALYTE: &str = "unobtainium";
 
 /// A message before it is sent.
@@ -26,7 +26,7 @@ struct DemoMessage {
     body: Value,
 }
 
-/// Sends messages one after another. The last one is waited for: what is cut off may be accepted and not be counted.
+/// Sends messages one after another. It waits for the last one: an aborted request might be accepted and not counted.
 pub(super) async fn send(client: &ApiClient, end: &Shutdown) -> Result<()> {
     let mut ticks = interval(Duration::from_secs(1) / PER_SECOND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -43,7 +43,7 @@ pub(super) async fn send(client: &ApiClient, end: &Shutdown) -> Result<()> {
     Ok(())
 }
 
-/// One in four is about an appointment. One in 20 the archive cannot store, one in 7 it has no time for at first.
+/// One in 4 is an appointment, one in 20 cannot be stored, one in 7 finds the archive busy at first.
 fn message(number: u64) -> DemoMessage {
     let patient = 1_000 + number * 7 % 89;
     let is_busy = number % 7 == 3;

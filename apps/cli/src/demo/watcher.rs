@@ -1,4 +1,4 @@
-//! What the gateway's API shows: the breaker, dead letters, and how many messages are where.
+//! Watches the gateway through its API: breakers, dead letters and message counts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,7 +34,7 @@ struct LastError {
     code: String,
 }
 
-/// Tells what changes until this is dropped.
+/// Narrates changes until it is dropped.
 pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()> {
     let (mut was_down, mut last) = (false, 0);
     let mut ticks = interval(EVERY);
@@ -47,7 +47,9 @@ pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()>
             (false, true) => {
                 narrator.say("◌", "breaker opened: messages wait without using up retries");
             }
-            (true, false) => narrator.say("●", "all breakers are closed: what waited is delivered"),
+            (true, false) => {
+                narrator.say("●", "all breakers are closed: waiting messages are delivered")
+            }
             _ => (),
         }
         was_down = is_down;
@@ -59,13 +61,13 @@ pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()>
     }
 }
 
-/// A route that somebody paused by hand is their own doing.
+/// Whether a breaker holds messages back, and not a manual pause.
 fn is_held_back_by_breaker(queue: &QueueStatus) -> bool {
     let is_paused = queue.route.as_ref().is_none_or(RouteStatus::is_paused);
     !is_paused && queue.state().0 != Condition::Fine
 }
 
-/// Why messages were set aside, how many each.
+/// The number of dead letters by reason.
 pub(super) async fn causes(client: &ApiClient) -> Result<BTreeMap<String, u64>> {
     let mut causes = BTreeMap::new();
     for dead in since(client, 0).await? {
@@ -74,7 +76,7 @@ pub(super) async fn causes(client: &ApiClient) -> Result<BTreeMap<String, u64>> 
     Ok(causes)
 }
 
-/// Those that came after this one, in order. A list begins with the latest.
+/// The dead letters after this one, oldest first. A list starts with the newest.
 async fn since(client: &ApiClient, last: i64) -> Result<Vec<NewDeadLetter>> {
     let (mut found, mut path) = (Vec::new(), "/v1/dead-letters?limit=1000".to_owned());
     loop {

@@ -1,4 +1,4 @@
-//! A batch on its way: sent, sent again, cut in halves, until it is known what became of every line.
+//! Sends a batch, retries and splits it, until the outcome of every line is known.
 
 use anyhow::anyhow;
 use bezoar::MessageId;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::client::{ClientError, Retry, path};
 
-/// The gateway's answer to a batch.
+/// The gateway's response to a batch.
 #[derive(Deserialize)]
 struct BatchReply {
     results: Vec<BatchResult>,
@@ -25,11 +25,11 @@ struct BatchResult {
 }
 
 impl Sender<'_> {
-    /// Sends lines until it is known what became of each, or patience is at an end.
+    /// Sends lines until the outcome of each is known, or the retry time is used up.
     pub(super) async fn deliver(&self, lines: LineBatch) -> BatchOutcome {
         let mut outcome = BatchOutcome::too_long(&lines);
         let mut retry = Retry::new(self.retry_for);
-        let mut parts = vec![self.items(lines)]; // the next one last
+        let mut parts = vec![self.items(lines)]; // the next one is last
         while let Some(part) = parts.pop() {
             if part.is_empty() {
                 continue;
@@ -37,7 +37,7 @@ impl Sender<'_> {
             match self.post(&part).await {
                 Ok(results) => {
                     if results.iter().any(Result::is_ok) {
-                        retry = Retry::new(self.retry_for); // patience ends when nothing gets on
+                        retry = Retry::new(self.retry_for); // the retry time starts over after progress
                     }
                     let again = outcome.sort(part, results);
                     if let Some((_, error)) = again.first()
@@ -50,7 +50,7 @@ impl Sender<'_> {
                     parts.push(again.into_iter().map(|(item, _)| item).collect());
                 }
                 Err(error) if error.is_too_large() && part.len() > 1 => halve(part, &mut parts),
-                // Some who refuse a large body close the connection, so that their reason is never read.
+                // A proxy that refuses a large body may close the connection without a readable response: split.
                 Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {
                     if error.is_open() {
                         halve(part, &mut parts)
@@ -77,7 +77,7 @@ impl Sender<'_> {
         lines.lines.into_iter().map(item).collect()
     }
 
-    /// One result for each. A line alone goes as it is, because it takes the least room so.
+    /// One result per line. A single line is sent as a plain message, which is smaller than a batch.
     async fn post(&self, part: &[PendingLine]) -> Result<Vec<Result<(), LineError>>, ClientError> {
         match part {
             [item] => self.post_one(item).await.map(|result| vec![result]),
@@ -88,7 +88,7 @@ impl Sender<'_> {
     async fn post_one(&self, item: &PendingLine) -> Result<Result<(), LineError>, ClientError> {
         match self.send(&item.id, item.body.clone()).await {
             Ok(_) => Ok(Ok(())),
-            // What is wrong with this line is not wrong with the next.
+            // This line is invalid; the next ones may be fine.
             Err(ClientError::Refused(problem))
                 if matches!(problem.status.as_u16(), 400 | 413 | 431) =>
             {
@@ -124,7 +124,7 @@ fn halve(mut part: Vec<PendingLine>, parts: &mut Vec<Vec<PendingLine>>) {
     parts.extend([second, part]);
 }
 
-/// The id of a line, the same whenever the same input is sent.
+/// The id of a line, the same every time the same input is sent.
 fn numbered(start: &MessageId, number: u64) -> MessageId {
-    MessageId::new(format!("{start}-{number}")).expect("its length was checked")
+    MessageId::new(format!("{start}-{number}")).expect("the length was checked")
 }

@@ -1,4 +1,4 @@
-//! What became of a batch.
+//! The outcome of a batch.
 
 use anyhow::Error;
 use bezoar::MessageId;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::lines::LineBatch;
 use crate::client::ClientError;
 
-/// Codes of lines that may be accepted a little later.
-const PASSING: [&str; 6] = [
+/// Codes of lines that may be accepted on a retry.
+const TRANSIENT: [&str; 6] = [
     "busy",
     "throttled",
     "outcome-unknown",
@@ -25,27 +25,27 @@ pub(super) struct LineError {
     pub(super) detail: String,
 }
 
-/// What became of a line.
+/// The outcome of a line.
 #[derive(Debug)]
 pub(super) struct LineOutcome {
     pub(super) number: u64,
-    /// None if the line was never made into a message.
+    /// `None` if the line never became a message.
     pub(super) id: Option<MessageId>,
     pub(super) result: Result<(), LineError>,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug, Default)]
 pub(super) struct BatchOutcome {
     /// In the order of the lines.
     pub(super) outcomes: Vec<LineOutcome>,
-    /// How much of the input it took.
+    /// The size of its part of the input.
     pub(super) bytes: u64,
-    /// Why it makes no sense to send more.
+    /// Why sending more is pointless.
     pub(super) stop: Option<Error>,
 }
 
-/// A line with the id that it keeps, however often it is sent.
+/// A line with its id, which stays the same over retries.
 pub(super) struct PendingLine {
     pub(super) number: u64,
     pub(super) id: MessageId,
@@ -54,28 +54,27 @@ pub(super) struct PendingLine {
 
 impl BatchOutcome {
     pub(super) fn too_long(lines: &LineBatch) -> Self {
-        let error =
-            LineError::new("too-large", "the line is too long; send it as a file of its own");
+        let error = LineError::new("too-large", "the line is too long; send it as a separate file");
         let outcome =
             |number: &u64| LineOutcome { number: *number, id: None, result: Err(error.clone()) };
         let outcomes = lines.too_long.iter().map(outcome).collect();
         Self { outcomes, bytes: lines.bytes, stop: None }
     }
 
-    /// Records what is settled, and returns what should be sent again.
+    /// Records final results, and returns the lines to send again.
     pub(super) fn sort(
         &mut self,
         part: Vec<PendingLine>,
         results: Vec<Result<(), LineError>>,
     ) -> Vec<(PendingLine, LineError)> {
         let unanswered =
-            Err(LineError::new("outcome-unknown", "the gateway did not say what became of it"));
+            Err(LineError::new("outcome-unknown", "the gateway did not report a result"));
         let mut again = Vec::new();
         for (item, result) in
             part.into_iter().zip(results.into_iter().chain(std::iter::repeat(unanswered)))
         {
             match result {
-                Err(error) if PASSING.contains(&error.code.as_str()) => again.push((item, error)),
+                Err(error) if TRANSIENT.contains(&error.code.as_str()) => again.push((item, error)),
                 result => self.record(item, result),
             }
         }
@@ -94,7 +93,7 @@ impl BatchOutcome {
     }
 
     pub(super) fn not_sent(&mut self, parts: Vec<Vec<PendingLine>>) {
-        let error = LineError::new("not-sent", "not sent, because what was sent before it failed");
+        let error = LineError::new("not-sent", "not sent because an earlier line failed");
         self.refuse(parts.into_iter().flatten().map(|item| (item, error.clone())));
     }
 

@@ -12,18 +12,18 @@ use secrecy::{ExposeSecret, SecretString};
 /// The largest body that any gateway can be configured to accept.
 const LIMIT_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Where bodies come from. It may hold one, and so cannot be printed.
+/// Where bodies come from. It may contain one and therefore has no `Debug`.
 pub(super) enum BodySource {
     File(PathBuf),
-    /// Named with `-`.
+    /// Given as `-`.
     Stdin,
-    /// Not named: something was piped in, or nothing was meant.
+    /// Not given: stdin is a pipe or file.
     Pipe,
     Text(SecretString),
 }
 
 impl BodySource {
-    /// What was asked for; nobody is asked to type a body.
+    /// Chooses the source; never waits for input on a terminal.
     pub(super) fn choose(
         file: Option<PathBuf>,
         text: Option<SecretString>,
@@ -33,13 +33,13 @@ impl BodySource {
             (Some(path), None) if path.as_os_str() == "-" => Ok(Self::Stdin),
             (Some(path), None) => Ok(Self::File(path)),
             (None, None) if io::stdin().is_terminal() => {
-                Err("nothing to send: name a file, or - for stdin, or use --body TEXT")
+                Err("nothing to send: pass a file, - for stdin, or --body TEXT")
             }
             (None, None) => Ok(Self::Pipe),
         }
     }
 
-    /// Everything.
+    /// Reads everything.
     pub(super) fn read(&self) -> Result<Vec<u8>> {
         let (reader, _) = self.open()?;
         let mut body = Vec::new();
@@ -49,13 +49,13 @@ impl BodySource {
             is_fitting,
             "the body is larger than {LIMIT_BYTES} bytes, more than any gateway accepts"
         );
-        // A job without input must not send an empty message by accident.
+        // A job without input must not accidentally send an empty message.
         let is_meant = !body.is_empty() || !matches!(self, Self::Pipe);
-        ensure!(is_meant, "nothing came from stdin; an empty message is sent with --body \"\"");
+        ensure!(is_meant, "stdin is empty; to send an empty message, use --body \"\"");
         Ok(body)
     }
 
-    /// A reader, and how much it will read where that is known.
+    /// A reader, and the size of the input if it is known.
     pub(super) fn open(&self) -> Result<(Box<dyn Read + Send>, Option<u64>)> {
         match self {
             Self::Stdin | Self::Pipe => Ok((Box::new(io::stdin()), None)),

@@ -1,4 +1,4 @@
-//! What is around a body: as headers of a request, and as members of a batch's line.
+//! The envelope of a message: as request headers, or as members of a batch line.
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
@@ -12,31 +12,31 @@ use serde_json::value::RawValue;
 use crate::duration;
 
 #[derive(Debug, clap::Args)]
-#[group(skip)] // it would have the name of the group that it is flattened into
+#[group(skip)] // its name would clash with the group that it is flattened into
 pub(super) struct Arguments {
-    /// What the message is about, for those who handle it [default: message]
+    /// Message type, by which handlers are chosen [default: message]
     #[arg(long = "type", value_name = "T")]
     message_type: Option<MessageType>,
-    /// What connects it with other messages
+    /// Correlation id that connects related messages
     #[arg(long, value_name = "C")]
     correlation_id: Option<CorrelationId>,
-    /// The media type of the body [default: application/json for a JSON object or array]
+    /// Media type of the body [default: application/json for a JSON object or array]
     #[arg(long, value_name = "TYPE")]
     content_type: Option<ContentType>,
-    /// A header of the message; can be given more than once
+    /// Message header; may be repeated
     #[arg(long = "header", value_name = "K=V", value_parser = sensitive)]
     headers: Vec<SecretString>,
-    /// How long the message waits before it can be delivered: 5s, 1h30m
+    /// Delay before the message can be delivered, such as 5s or 1h30m
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     delay: Option<Duration>,
 }
 
-/// An argument that is neither shown nor quoted when it is wrong.
+/// An argument that clap neither prints nor quotes in errors.
 pub(super) fn sensitive(text: &str) -> Result<SecretString, Infallible> {
     Ok(text.into())
 }
 
-/// What messages have in common. It holds header values, and so cannot be printed.
+/// What the messages have in common. It contains header values and therefore has no `Debug`.
 pub(super) struct Envelope {
     message_type: Option<String>,
     correlation_id: Option<String>,
@@ -66,7 +66,7 @@ struct BatchItem<'a> {
 }
 
 impl Envelope {
-    /// Checks all that a request could not carry as it is. The problem quotes no value.
+    /// Rejects what a request cannot carry unchanged. The error quotes no value.
     pub(super) fn new(arguments: Arguments) -> Result<Self, String> {
         let headers = arguments.headers.iter().map(|text| header(text.expose_secret()));
         let envelope = Self {
@@ -77,25 +77,25 @@ impl Envelope {
             headers: headers.collect::<Result<_, _>>()?,
         };
         for (name, text) in envelope.named() {
-            carried(text).ok_or_else(|| format!("--{name} starts or ends with a space"))?;
+            carried(text).ok_or_else(|| format!("--{name} must not start or end with a space"))?;
         }
         Ok(envelope)
     }
 
-    /// The headers of a request whose body is the message's.
+    /// The headers of a request for one message.
     pub(super) fn headers(&self, id: &MessageId, body: &[u8]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut put = |name: &str, text: &str| {
-            let name: HeaderName = name.parse().expect("names were checked");
+            let name: HeaderName = name.parse().expect("the names were checked");
             headers.insert(
                 name,
-                HeaderValue::from_bytes(text.as_bytes()).expect("texts were checked"),
+                HeaderValue::from_bytes(text.as_bytes()).expect("the values were checked"),
             );
         };
         put("bezoar-id", id.as_str());
         self.named().for_each(|(name, text)| put(&format!("bezoar-{name}"), text));
         self.headers.iter().for_each(|(name, text)| put(&format!("bezoar-header-{name}"), text));
-        // A file or a pipe mostly ends with a line's end, which changes nothing about what it is.
+        // Files and pipes usually end with a newline, which does not matter here.
         let guessed = as_json(body.trim_ascii()).map(|_| "application/json");
         if let Some(content_type) = self.content_type.as_deref().or(guessed) {
             put(header::CONTENT_TYPE.as_str(), content_type);
@@ -130,28 +130,28 @@ impl Envelope {
     }
 }
 
-/// An object or array is taken for JSON. `7` and `true` are too, but as a line of text they mean nothing.
+/// Objects and arrays are treated as JSON; `7` and `true` as plain text.
 fn as_json(body: &[u8]) -> Option<&RawValue> {
     let is_whole =
         matches!((body.first(), body.last()), (Some(b'{'), Some(b'}')) | (Some(b'['), Some(b']')));
     if is_whole { serde_json::from_slice(body).ok() } else { None }
 }
 
-/// Names are those of HTTP, where upper and lower case are one.
+/// Names are case-insensitive, as in HTTP.
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("--header is written K=V")?;
+    let (name, value) = text.split_once('=').ok_or("--header must have the form K=V")?;
     let checked: HeaderName = format!("bezoar-header-{name}")
         .parse()
-        .map_err(|_| "--header K=V: K has letters, digits and -, without a space")?;
+        .map_err(|_| "--header K=V: K may contain letters, digits and -")?;
     if name.is_empty() || carried(value).is_none() {
-        let words = "K is not empty; V is on one line and has no space at its ends";
+        let words = "K must not be empty; V must be a single line without surrounding spaces";
         return Err(format!("--header K=V: {words}"));
     }
     let name = checked.as_str().trim_start_matches("bezoar-header-");
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// A text that arrives as it was sent.
+/// The value, if HTTP carries it unchanged.
 fn carried(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_bytes(text.as_bytes()).ok().filter(|_| text.trim_ascii() == text)
 }

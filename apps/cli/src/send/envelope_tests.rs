@@ -1,4 +1,4 @@
-//! The same message, whichever way it goes.
+//! A message is the same as a request and as a batch line.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn item(envelope: &Envelope, body: &[u8]) -> (String, Value) {
 }
 
 #[test]
-fn a_request_has_all_but_the_body_in_its_headers() {
+fn a_request_carries_the_envelope_in_its_headers() {
     let envelope = Envelope::new(arguments(&["Source=a=b ü", "empty="])).unwrap();
     let headers = envelope.headers(&MessageId::new("m-1").unwrap(), b"{}");
     let text = |name: &str| String::from_utf8(headers[name].as_bytes().to_vec()).unwrap();
@@ -37,7 +37,7 @@ fn a_request_has_all_but_the_body_in_its_headers() {
 }
 
 #[test]
-fn json_stays_as_it_was_written_and_other_bodies_are_encoded() {
+fn json_is_unchanged_and_other_bodies_are_base64() {
     let envelope = Envelope::new(arguments(&["Source=x"])).unwrap();
     let (line, value) = item(&envelope, br#"{"b":1.50, "a" : 1}"#);
     assert!(line.contains(r#""body":{"b":1.50, "a" : 1}}"#), "{line}");
@@ -51,7 +51,7 @@ fn json_stays_as_it_was_written_and_other_bodies_are_encoded() {
 }
 
 #[test]
-fn a_header_that_would_not_arrive_is_refused_and_not_quoted() {
+fn an_invalid_header_is_rejected_and_not_quoted() {
     for header in ["CANARY", "=CANARY", "a b=CANARY", "a=CANARY ", "a=\nCANARY", "ä=CANARY"] {
         let Err(problem) = Envelope::new(arguments(&[header])) else { panic!("{header}") };
         assert!(problem.contains("--header") && !problem.contains("CANARY"), "{problem}");
@@ -59,10 +59,10 @@ fn a_header_that_would_not_arrive_is_refused_and_not_quoted() {
 }
 
 #[test]
-fn a_name_that_would_arrive_shortened_is_refused() {
+fn surrounding_spaces_are_rejected() {
     let correlation_id = Some(CorrelationId::new(" c").unwrap());
     let Err(problem) = Envelope::new(Arguments { correlation_id, ..arguments(&[]) }) else {
         panic!()
     };
-    assert_eq!(problem, "--correlation-id starts or ends with a space");
+    assert_eq!(problem, "--correlation-id must not start or end with a space");
 }

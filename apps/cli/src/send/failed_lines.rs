@@ -1,10 +1,10 @@
-//! Which lines were not accepted, and why.
+//! Which lines were not accepted, by reason.
 
 use std::collections::BTreeMap;
 
 use crate::humanize::{count, plural};
 
-/// How many reasons are told apart, and how many ranges of lines are told for each.
+/// How many reasons are distinguished, and how many line ranges are listed for each.
 const REASONS: usize = 20;
 const RANGES: usize = 20;
 const OTHER: &str = "for other reasons";
@@ -23,7 +23,7 @@ struct LineRanges {
 }
 
 impl FailedLines {
-    /// One line more; lines come in their order.
+    /// Adds a line; lines must come in order.
     pub(super) fn add(&mut self, line: u64, reason: &str) {
         self.count += 1;
         let is_known = self.by_reason.contains_key(reason) || self.by_reason.len() < REASONS;
@@ -35,7 +35,7 @@ impl FailedLines {
         self.count
     }
 
-    /// A line of words for each reason.
+    /// One line of text per reason.
     pub(super) fn lines(&self) -> Vec<String> {
         self.by_reason
             .iter()
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_in_ranges() {
+    fn lines_are_listed_in_ranges() {
         let mut failures = FailedLines::default();
         [3, 17, 18, 19, 1_204].iter().for_each(|line| failures.add(*line, "too large"));
         failures.add(20, "busy");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_failures_take_no_room() {
+    fn a_million_failures_take_bounded_memory() {
         let mut failures = FailedLines::default();
         (0..1_000_000).for_each(|line| failures.add(line * 2, &format!("reason {}", line % 1_000)));
         let lines = failures.lines();

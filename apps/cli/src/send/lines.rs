@@ -1,16 +1,16 @@
-//! An input's lines, as many at a time as make a good request.
+//! Reads the lines of an input in batches.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// A batch is at most so many lines, or has at most so many bytes and the line that goes beyond.
+/// A batch ends at this many lines, or with the line that exceeds this many bytes.
 const BATCH_LINES: usize = 1_000;
 const BATCH_BYTES: usize = 256 * 1024;
-/// The longest line: what a gateway accepts by default.
+/// The longest line, which is what a gateway accepts by default.
 const LINE_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A line that is a message's body.
+/// A line, which is the body of a message.
 pub(super) struct InputLine {
-    /// Its place in the input, from 1.
+    /// Its number in the input, from 1.
     pub(super) number: u64,
     pub(super) body: Vec<u8>,
 }
@@ -19,9 +19,9 @@ pub(super) struct InputLine {
 #[derive(Default)]
 pub(super) struct LineBatch {
     pub(super) lines: Vec<InputLine>,
-    /// The places of those that are too long to be sent.
+    /// The numbers of lines that are too long to be sent.
     pub(super) too_long: Vec<u64>,
-    /// How much of the input they take.
+    /// Their size in the input.
     pub(super) bytes: u64,
 }
 
@@ -36,8 +36,8 @@ impl<R: Read> LineReader<R> {
         Self { input: BufReader::with_capacity(BATCH_BYTES, input), number: 0 }
     }
 
-    /// The next lines, none at the end. They end where the input pauses, so that what is piped in line by line
-    /// is sent at once; and while requests are slow the input gathers, so that batches grow.
+    /// The next batch, `None` at the end. A batch ends where the input pauses, so that lines that are piped in one by
+    /// one are sent at once; while requests are slow, input accumulates and batches grow.
     pub(super) fn next(&mut self) -> io::Result<Option<LineBatch>> {
         let (mut batch, mut held) = (LineBatch::default(), 0);
         while batch.lines.len() < BATCH_LINES && held < BATCH_BYTES {
@@ -62,7 +62,7 @@ impl<R: Read> LineReader<R> {
         Ok((batch.bytes > 0).then_some(batch))
     }
 
-    /// Passes over what is left of a line.
+    /// Skips the rest of a line.
     fn skip_rest(&mut self) -> io::Result<u64> {
         let mut skipped = 0;
         loop {
@@ -79,13 +79,13 @@ impl<R: Read> LineReader<R> {
 }
 
 impl LineBatch {
-    /// The place of the last of them.
+    /// The number of the last line.
     pub(super) fn last(&self) -> u64 {
         let last = self.lines.last().map(|line| line.number);
         last.max(self.too_long.last().copied()).unwrap_or_default()
     }
 
-    /// Takes a line without its ending; an empty one is no message.
+    /// Adds a line without its terminator; empty lines are skipped.
     fn take(&mut self, number: u64, mut body: Vec<u8>) {
         if body.last() == Some(&b'\n') {
             body.pop();
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_piped_in_line_by_line_is_sent_at_once() {
+    fn lines_piped_in_one_by_one_are_sent_at_once() {
         let slow = b"a\nb\n".chain(&b"c\nd"[..]).chain(&b"e\n"[..]);
         let sizes: Vec<_> = batches(slow).iter().map(Vec::len).collect();
         assert_eq!(sizes, [2, 1, 1]);
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_passed_over_and_told() {
+    fn a_line_that_is_too_long_is_skipped_and_reported() {
         let long = "x".repeat(LINE_LIMIT_BYTES as usize + 7);
         let input = format!("a\n{long}\nb\n");
         let mut reader = LineReader::new(input.as_bytes());

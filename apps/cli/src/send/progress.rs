@@ -1,4 +1,4 @@
-//! How far it is, for those who wait at a terminal.
+//! A progress bar, shown on a terminal.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::humanize;
 
-/// A bar on stderr; nothing at all if that is no terminal.
+/// A progress bar on stderr; nothing if stderr is not a terminal.
 pub(super) struct SendProgress(ProgressBar);
 
 impl SendProgress {
-    /// A bar if it is known how much there is, otherwise something that moves.
+    /// A bar if the size is known, otherwise a spinner.
     pub(super) fn new(size: Option<u64>) -> Self {
         let (bar, template) = match size {
             Some(size) => (ProgressBar::new(size), "{bar:30} {percent:>3} %  {msg}  {eta} left"),
@@ -24,20 +24,20 @@ impl SendProgress {
         Self(bar)
     }
 
-    /// So much of the input is done, so many messages are accepted by now.
+    /// Advances by `bytes` of the input; `accepted` is the total so far.
     pub(super) fn advance(&self, bytes: u64, accepted: u64) {
         self.0.inc(bytes);
         let rate = accepted as f64 / self.0.elapsed().as_secs_f64().max(0.001);
         let accepted = humanize::plural(accepted, "message");
-        self.0.set_message(format!("{accepted}, {} a second", humanize::rate(rate)));
+        self.0.set_message(format!("{accepted}, {}/s", humanize::rate(rate)));
     }
 
-    /// Does something to the terminal without the bar in its way.
+    /// Runs `act` while the bar is hidden.
     pub(super) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         self.0.suspend(act)
     }
 
-    /// Takes the bar away; returns how long it took.
+    /// Removes the bar; returns the elapsed time.
     pub(super) fn finish(&self) -> Duration {
         let elapsed = self.0.elapsed();
         self.0.finish_and_clear();

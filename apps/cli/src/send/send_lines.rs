@@ -1,4 +1,4 @@
-//! Lines from an input to the gateway: read ahead a little, several batches on their way, in bounded memory.
+//! Sends the lines of an input: reads ahead, keeps several batches in flight, and uses bounded memory.
 
 use std::io::{self, Read};
 
@@ -17,30 +17,30 @@ use super::{
     summary::SendSummary,
 };
 
-/// How many batches are on their way at once.
+/// How many batches are in flight at once.
 const IN_FLIGHT: usize = 4;
 
-/// Sends every line, and tells what became of them.
+/// Sends every line and prints a summary.
 pub(super) async fn run(sender: &Sender<'_>, source: BodySource, json: bool) -> Result<()> {
     let (input, size) = source.open()?;
     let mut batches = read_ahead(input);
     let mut summary = SendSummary::new(SendProgress::new(size), json);
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let mut on_their_way = FuturesOrdered::new();
+    let mut in_flight = FuturesOrdered::new();
     let mut is_open = true;
-    while is_open || !on_their_way.is_empty() {
+    while is_open || !in_flight.is_empty() {
         tokio::select! {
-            Some(outcome) = on_their_way.next() => {
+            Some(outcome) = in_flight.next() => {
                 summary.record(outcome)?;
                 is_open &= !summary.is_stopped();
             }
-            batch = batches.recv(), if is_open && on_their_way.len() < IN_FLIGHT => match batch {
+            batch = batches.recv(), if is_open && in_flight.len() < IN_FLIGHT => match batch {
                 Some(Ok(lines)) => {
                     summary.started(&lines);
-                    on_their_way.push_back(sender.deliver(lines));
+                    in_flight.push_back(sender.deliver(lines));
                 }
                 Some(Err(error)) => {
-                    summary.stop(anyhow!(error).context("cannot read on"));
+                    summary.stop(anyhow!(error).context("cannot read the input"));
                     is_open = false;
                 }
                 None => {
@@ -49,7 +49,7 @@ pub(super) async fn run(sender: &Sender<'_>, source: BodySource, json: bool) -> 
                 }
             },
             _ = interrupts.recv() => {
-                // The second time somebody means it: what is on its way is then not known.
+                // The second Ctrl-C does not wait: the outcome of batches in flight is then unknown.
                 if summary.is_interrupted() {
                     summary.abandon();
                     break;
@@ -62,8 +62,8 @@ pub(super) async fn run(sender: &Sender<'_>, source: BodySource, json: bool) -> 
     summary.conclude()
 }
 
-/// Reads in a thread of its own: one that waits for input must keep neither requests nor the end of the program
-/// waiting, and the runtime's own threads would. It ends with the input, or when nobody takes what it read.
+/// Reads on a separate thread: waiting for input must block neither requests nor the end of the program, which the
+/// runtime's blocking threads would. It ends with the input, or when the receiver is dropped.
 fn read_ahead(input: impl Read + Send + 'static) -> Receiver<io::Result<LineBatch>> {
     let (sender, receiver) = channel(1);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What became of all the lines.
+//! Counts the outcomes of all lines and prints the summary.
 
 use std::{
     io::{self, IsTerminal},
@@ -19,13 +19,13 @@ use crate::{
     output,
 };
 
-/// Counts, prints ids as they come, and tells how it ended.
+/// Counts outcomes, prints ids as they arrive, and prints the summary.
 pub(super) struct SendSummary {
     progress: SendProgress,
     format: Format,
     accepted: u64,
     failures: FailedLines,
-    /// The last line that was taken on, from 1.
+    /// The number of the last line that was sent, from 1.
     last: u64,
     has_ended: bool,
     is_interrupted: bool,
@@ -34,11 +34,11 @@ pub(super) struct SendSummary {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// An object for each line.
+    /// A JSON object per line.
     Json,
     /// The id of each accepted message.
     Ids,
-    /// Nothing: a terminal full of ids helps nobody, or nobody reads any more.
+    /// Nothing: stdout is a terminal, or the pipe was closed.
     Nothing,
 }
 
@@ -54,32 +54,32 @@ impl SendSummary {
         Self { progress, format, accepted, failures, last, has_ended, is_interrupted, stop: None }
     }
 
-    /// These lines are now on their way.
+    /// These lines are being sent.
     pub(super) fn started(&mut self, lines: &LineBatch) {
         self.last = self.last.max(lines.last());
     }
 
-    /// There are no more lines.
+    /// The input has ended.
     pub(super) fn ended(&mut self) {
         self.has_ended = true;
     }
 
-    /// No more lines should be sent. The first reason counts.
+    /// Stops sending. The first reason is reported.
     pub(super) fn stop(&mut self, why: Error) {
         self.stop.get_or_insert(why);
     }
 
-    /// Somebody wants it to end.
+    /// Handles the first Ctrl-C.
     pub(super) fn interrupt(&mut self) {
         self.is_interrupted = true;
-        let words = "waiting for what is on its way; Ctrl-C again does not wait";
+        let words = "waiting for requests in flight; press Ctrl-C again to abort";
         self.progress.aside(|| output::say(words));
         self.stop(anyhow!("interrupted"));
     }
 
-    /// What is on its way is not waited for.
+    /// Handles the second Ctrl-C.
     pub(super) fn abandon(&mut self) {
-        self.stop = Some(anyhow!("interrupted; what was on its way may have been accepted"));
+        self.stop = Some(anyhow!("interrupted; messages in flight may have been accepted"));
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
@@ -90,7 +90,7 @@ impl SendSummary {
         self.stop.is_some()
     }
 
-    /// Takes note of what became of a batch.
+    /// Records the outcome of a batch.
     pub(super) fn record(&mut self, outcome: BatchOutcome) -> Result<()> {
         for outcome in &outcome.outcomes {
             match &outcome.result {
@@ -117,14 +117,14 @@ impl SendSummary {
         Ok(())
     }
 
-    /// Tells how it ended; an error unless every line was accepted.
+    /// Prints the summary; an error unless every line was accepted.
     pub(super) fn conclude(self) -> Result<()> {
         let elapsed = self.progress.finish();
         output::say(&summary(self.accepted, elapsed));
         self.failures.lines().iter().for_each(|line| output::say(line));
         if !self.has_ended {
             let next = count(self.last + 1);
-            output::say(&format!("nothing was sent from line {next} on"));
+            output::say(&format!("lines from {next} on were not sent"));
         }
         let refused = plural(self.failures.count(), "line");
         match self.stop {
@@ -136,12 +136,12 @@ impl SendSummary {
     }
 }
 
-/// Without a rate where it would say more of the clock than of the gateway.
+/// Omits the rate for very short runs.
 fn summary(accepted: u64, elapsed: Duration) -> String {
     let done = format!("accepted {} in {}", plural(accepted, "message"), duration(elapsed));
     match elapsed.as_secs_f64() {
         ..0.1 => done,
-        seconds => format!("{done}, {} a second", rate(accepted as f64 / seconds)),
+        seconds => format!("{done}, {}/s", rate(accepted as f64 / seconds)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known, what is selected, and what the keys mean.
+//! The state of the live view: queues, selection, and key bindings.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,13 +13,13 @@ use crate::{client::ClientError, queue_status::QueueStatus, route::RouteCommand}
 /// How many seconds of throughput are kept.
 const HISTORY: usize = 300;
 
-/// How long it is told what came of a key: later it may no longer be so.
+/// How long the result of a key press is shown; later it may be outdated.
 const NOTICE: Duration = Duration::from_secs(5);
 
-/// Messages a second, in tenths; none where it is not known.
+/// Messages per second in tenths; `None` where unknown.
 pub(super) type Samples = VecDeque<Option<u64>>;
 
-/// All that is shown.
+/// Everything that is shown.
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) url: String,
@@ -27,17 +27,17 @@ pub(super) struct Board {
     pub(super) selected: usize,
     /// When the gateway last answered.
     pub(super) as_of: Option<Instant>,
-    /// Why it does not answer now.
+    /// Why it does not answer, if it does not.
     pub(super) problem: Option<String>,
     notice: Option<(String, Instant)>,
     samples: BTreeMap<String, Samples>,
 }
 
-/// What a key asks for.
+/// What a key press triggers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Quit,
-    /// To the route of this name.
+    /// A command for the route of this name.
     Command(RouteCommand, String),
 }
 
@@ -61,16 +61,16 @@ impl Board {
         (self.queues, self.as_of, self.problem) = (queues, Some(now), None);
     }
 
-    /// The gateway did not answer: what is shown grows old, and the curves have a gap.
+    /// The gateway did not answer: the data becomes stale and the curves get a gap.
     pub(super) fn lose(&mut self, error: ClientError) {
         self.samples.values_mut().for_each(|samples| push(samples, None));
         self.problem = Some(match &error {
             ClientError::Refused(problem) => problem.to_string(),
-            _ => "not reachable, trying again".to_owned(),
+            _ => "unreachable, retrying".to_owned(),
         });
     }
 
-    /// A route did as it was told, or did not.
+    /// A command for a route succeeded or failed.
     pub(super) fn command_done(
         &mut self,
         route: &str,
@@ -81,12 +81,12 @@ impl Board {
         let words = match (error, command) {
             (Some(error), _) => format!("cannot {} {route}: {error}", command.as_str()),
             (None, RouteCommand::Pause) => format!("{route} is paused"),
-            (None, RouteCommand::Resume) => format!("{route} takes messages"),
+            (None, RouteCommand::Resume) => format!("{route} is resumed"),
         };
         self.notice = Some((words, now));
     }
 
-    /// What came of the last key, for a while.
+    /// The result of the last key press, while it is recent.
     pub(super) fn notice(&self, now: Instant) -> Option<&str> {
         let (words, since) = self.notice.as_ref()?;
         (now.saturating_duration_since(*since) < NOTICE).then_some(words)
@@ -102,11 +102,11 @@ impl Board {
         self.queues.get(self.selected)
     }
 
-    /// What happened at the terminal.
+    /// Handles a terminal event.
     pub(super) fn press(&mut self, event: &Event, now: Instant) -> Option<KeyAction> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, now),
-            _ => None, // a new size is seen when it is drawn
+            _ => None, // a new size takes effect with the next frame
         }
     }
 

@@ -1,4 +1,4 @@
-//! Keys and news, without a terminal.
+//! Keys and updates, without a terminal.
 
 use serde_json::{Value, json};
 
@@ -67,11 +67,11 @@ fn the_selection_stays_with_its_queue_and_within_the_list() {
 }
 
 #[test]
-fn a_silent_gateway_leaves_the_figures_and_a_gap_in_the_curve() {
+fn an_unreachable_gateway_keeps_the_data_and_leaves_a_gap_in_the_curve() {
     let mut board = board(json!([lab(json!(null))]));
     let url = "http://h:1".parse().unwrap();
     board.lose(ClientError::Late { url, deadline: std::time::Duration::from_secs(1) });
-    assert_eq!(board.problem.as_deref(), Some("not reachable, trying again"));
+    assert_eq!(board.problem.as_deref(), Some("unreachable, retrying"));
     assert_eq!(board.samples("lab").collect::<Vec<_>>(), [Some(13), None]);
     board.learn(board.queues.clone(), Instant::now());
     assert_eq!(board.problem, None);

@@ -1,11 +1,11 @@
-//! The terminal while it is ours.
+//! The full-screen terminal.
 
 use std::io;
 
 use anyhow::{Context as _, Result};
 use ratatui::{DefaultTerminal, Frame};
 
-/// The whole terminal; given back as it was when dropped, and by a panic before its words are printed.
+/// The full-screen terminal, restored on drop, and by a panic before its message is printed.
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -20,7 +20,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Whoever closed the terminal needs nothing given back.
+        // Nothing to restore if the terminal was closed.
         let _ = ratatui::try_restore();
     }
 }

@@ -1,4 +1,4 @@
-//! How it looks.
+//! Draws the live view.
 
 mod columns;
 mod curve;
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 use super::board::Board;
 use crate::humanize;
 
-/// Figures older than this are told to be.
+/// Data older than this is marked as stale.
 const FRESH: Duration = Duration::from_secs(3);
-/// Bold too, so that it stands out where colours are not shown.
+/// Also bold, so that it stands out without colours.
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const WARNING: Style = Style::new().fg(Color::Yellow);
 const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
 const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// Draws everything there is.
+/// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, now: Instant) {
     let parts =
         [Constraint::Length(1), Constraint::Min(3), Constraint::Length(6), Constraint::Length(1)];
@@ -51,14 +51,13 @@ fn heading(board: &Board, now: Instant) -> Line<'_> {
     Line::from(spans)
 }
 
-/// The selected queue: where it leads, and its throughput over the last minutes.
+/// The selected queue: its endpoint, and its throughput over the last minutes.
 fn draw_chosen(frame: &mut Frame<'_>, board: &Board, area: Rect) {
     let Some(status) = board.chosen() else { return };
-    let title =
-        format!(" {}: {} a second, {} ", status.queue, status.per_second(), status.leads_to());
+    let title = format!(" {}: {}/s, {} ", status.queue, status.per_second(), status.leads_to());
     let block = Block::bordered().title(title).border_style(QUIET);
     let width = usize::from(block.inner(area).width);
-    // The newest is at the right edge, as everybody expects of a curve in time.
+    // The newest sample is at the right edge.
     let mut samples: Vec<_> = board.samples(&status.queue).rev().take(width).collect();
     samples.resize(width, None);
     samples.reverse();
@@ -68,7 +67,7 @@ fn draw_chosen(frame: &mut Frame<'_>, board: &Board, area: Rect) {
 fn footer(board: &Board, now: Instant) -> Line<'_> {
     match board.notice(now) {
         Some(notice) => Line::styled(notice, WARNING),
-        None => Line::styled("q quit   ↑ ↓ select   p pause or resume its route", QUIET),
+        None => Line::styled("q quit   ↑ ↓ select   p pause or resume the route", QUIET),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn start(folder: &Path, endpoint: &Endpoint) -> Program {
 async fn the_gateway_that_promises_too_early() {
     let Ok(port) = env::var(PORT) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    eprintln!("listens on http://{}", listener.local_addr().unwrap());
+    eprintln!("listening on http://{}", listener.local_addr().unwrap());
     let (queue, messages) = mpsc::unbounded_channel();
     tokio::spawn(deliver(messages, format!("http://127.0.0.1:{port}/")));
     loop {

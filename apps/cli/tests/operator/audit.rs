@@ -52,7 +52,7 @@ fn entries_are_listed_in_order() {
     let expected =
         "     1  2001-09-09 01:46:40 UTC  ada  127.0.0.1  reveal  dead letter 1  ticket 7";
     assert_eq!(row, expected);
-    let words = "3 in all\nthe next page: bezoar audit list --limit 2 --after 2\n";
+    let words = "3 entries in total\nnext page: bezoar audit list --limit 2 --after 2\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let ended = run(bezoar(&gateway).args(["audit", "list", "--after", "2", "--json"]));
     assert!(ended.data.starts_with(r#"{"entries":["#), "{ended:?}");
@@ -65,14 +65,14 @@ fn a_whole_log_is_verified_and_its_head_printed() {
     let gateway = gateway(entries, head);
     let ended = run(bezoar(&gateway).args(["audit", "verify"]));
     assert_eq!((ended.code, ended.data.clone()), (0, format!("{}\n", head.hash)));
-    assert!(ended.words.starts_with("checked 2,500 entries: none was changed"), "{ended:?}");
+    assert!(ended.words.starts_with("verified 2,500 entries: none was changed"), "{ended:?}");
     assert_eq!(gateway.asked().len(), 3);
     let ended = run(bezoar(&gateway).args(["audit", "verify", "--json", "--head", &noted]));
     assert_eq!(
         ended.data,
         format!("{}\n", json!({ "entries": 2500, "head": head.hash.to_string() }))
     );
-    assert!(ended.words.contains("is that of entry 1701"), "{ended:?}");
+    assert!(ended.words.contains("belongs to entry 1701"), "{ended:?}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_log_that_was_written_anew_is_found_by_the_hash_that_was_noted() {
     let noted = "0123456789abcdef".repeat(4);
     let ended = run(bezoar(&gateway).args(["audit", "verify", "--head", &noted]));
     assert_eq!((ended.code, ended.data.as_str()), (1, ""));
-    assert!(ended.words.contains("none of 3 entries has the hash that was noted"), "{ended:?}");
+    assert!(ended.words.contains("none of 3 entries has the hash given with --head"), "{ended:?}");
     assert_eq!(run(bezoar(&gateway).args(["audit", "verify", "--head", "abc"])).code, 2);
 }
 

@@ -42,7 +42,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
     assert!(row.ends_with(" d  taken by 5  3 retries used up\n"), "{row}");
     assert_eq!(
         ended.words,
-        "12,345 match\nthe next page: bezoar dead list --queue lab --limit 1 --after 17\n"
+        "12,345 match\nnext page: bezoar dead list --queue lab --limit 1 --after 17\n"
     );
     assert_eq!(gateway.asked()[0].target, "/v1/dead-letters?limit=1&queue=lab&after=30");
 }
@@ -112,12 +112,12 @@ fn one_dead_letter_is_shown_with_its_attempts() {
         "reason          3 retries used up (exhausted)",
         "state           taken by 5",
         "cause           v1:0123456789abcdef",
-        "took part in    replay 3, 5",
+        "included in     replay 3, 5",
         "edited from     –",
         "versions        dead letter 19",
         "body            1,204 bytes",
-        "2001-09-09 01:46:41 UTC   + 1.0 s  attempt 1             250 ms  http-503 (transient)",
-        "set aside: exhausted",
+        "2001-09-09 01:46:41 UTC   + 1.0 s  attempt 1                 250 ms  http-503 (transient)",
+        "dead-lettered: exhausted",
     ] {
         assert!(ended.data.contains(part), "{part:?} is missing in:\n{}", ended.data);
     }

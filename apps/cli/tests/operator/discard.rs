@@ -72,7 +72,7 @@ fn at_a_terminal_the_number_is_typed() {
     for (count, exact) in [(1200, true), (1000, false)] {
         let gateway = gateway(count, exact);
         let mut terminal = Terminal::start(&gateway, "dead discard --queue lab --reason r");
-        terminal.wait_for("1,200 dead letters would be removed for good");
+        terminal.wait_for("this removes 1,200 dead letters for good");
         terminal.wait_for("Type 1,200 to discard them:");
         terminal.press("1200\n");
         let (code, screen) = terminal.end();

@@ -29,7 +29,10 @@ fn a_body_and_headers_make_a_new_version() {
         .args(change)
         .write_stdin("CANARY"));
     assert_eq!((ended.code, ended.data.as_str()), (0, "21\n"));
-    assert!(ended.words.contains("send it: bezoar dead replay 21 --reason TEXT"), "{ended:?}");
+    assert!(
+        ended.words.contains("replay it with: bezoar dead replay 21 --reason TEXT"),
+        "{ended:?}"
+    );
     let asked = &gateway.asked()[0];
     assert_eq!(asked.target, "/v1/dead-letters/17/edits");
     let expected = json!({
@@ -48,7 +51,7 @@ fn a_patch_that_waits_for_approval_says_so() {
     assert_eq!(gateway.asked()[0].json()["patch"], json!([{ "op": "remove", "path": "/a" }]));
     let ended = run(bezoar(&gateway).args(arguments).write_stdin("CANARY"));
     assert_eq!(ended.code, 1);
-    assert!(ended.words.contains("--patch holds no JSON"), "{ended:?}");
+    assert!(ended.words.contains("--patch is not JSON"), "{ended:?}");
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn at_a_terminal_the_body_is_opened_in_an_editor_and_leaves_no_trace() {
 #[test]
 fn what_stays_as_it_is_makes_no_version_and_an_editor_that_fails_neither() {
     for (change, code, words) in
-        [("true", 0, "nothing was changed"), ("echo x > \"$2\"; exit 3", 1, "nothing was sent")]
+        [("true", 0, "no changes"), ("echo x > \"$2\"; exit 3", 1, "nothing was sent")]
     {
         let gateway = revealing(|| unreachable!());
         let folder = tempfile::tempdir().unwrap();
@@ -141,7 +144,7 @@ fn work_that_is_refused_is_kept() {
 fn a_version_is_approved() {
     let gateway = Gateway::answering(version("open"));
     let ended = run(bezoar(&gateway).args(["dead", "approve", "21", "--reason", "checked"]));
-    assert!(ended.words.starts_with("dead letter 21 is approved; send it"), "{ended:?}");
+    assert!(ended.words.starts_with("approved dead letter 21; replay it"), "{ended:?}");
     let asked = &gateway.asked()[0];
     assert_eq!(asked.target, "/v1/dead-letters/21/approve");
     assert_eq!(asked.json(), json!({ "reason": "checked" }));

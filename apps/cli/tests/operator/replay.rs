@@ -83,7 +83,10 @@ fn what_failed_again_is_told_with_its_causes_and_is_a_failure() {
     let gateway = gateway(replay("ended", [10, 9, 1]));
     let ended = run(bezoar(&gateway).args(BY_ID).arg("--json"));
     assert_eq!(ended.code, 1);
-    assert!(ended.words.contains("1 × v1:0123456789abcdef, such as dead letter 33"), "{ended:?}");
+    assert!(
+        ended.words.contains("1 × v1:0123456789abcdef, for example dead letter 33"),
+        "{ended:?}"
+    );
     assert!(ended.words.ends_with("bezoar: 1 message failed again\n"), "{ended:?}");
     let told: Value = serde_json::from_str(&ended.data).unwrap();
     assert_eq!(told, replay("ended", [10, 9, 1]));
@@ -105,7 +108,10 @@ fn without_a_terminal_a_filter_needs_a_plan_or_a_yes() {
     let filter = ["dead", "replay", "--queue", "lab", "--reason", "mended"];
     let ended = run(bezoar(&gateway).args(filter));
     assert_eq!(ended.code, 1);
-    assert!(ended.words.contains("--plan, or use --yes"), "{ended:?}");
+    assert!(
+        ended.words.contains("pass --yes, or look at the selection first with --plan"),
+        "{ended:?}"
+    );
     assert!(gateway.asked().is_empty());
 
     let ended = run(bezoar(&gateway).args(filter).args(["--yes", "--no-wait"]));
@@ -121,10 +127,10 @@ fn a_plan_is_shown_and_not_started() {
     let ended = run(bezoar(&gateway).args(["dead", "replay", "--all", "--reason", "r", "--plan"]));
     assert_eq!((ended.code, ended.data.as_str()), (0, "7\n"));
     for part in [
-        "replay 7 is planned: 10 messages",
-        "  8 to lab\n  2 to x-ray\n2 dead letters take no part",
-        "they keep their ids",
-        "start it: bezoar dead replays 7 --start --reason TEXT",
+        "planned replay 7: 10 messages",
+        "  8 to lab\n  2 to x-ray\n2 dead letters are not included",
+        "message ids: unchanged",
+        "start it with: bezoar dead replays 7 --start --reason TEXT",
     ] {
         assert!(ended.words.contains(part), "{part:?} is missing in:\n{}", ended.words);
     }
@@ -153,7 +159,7 @@ fn a_plan_of_nothing_is_not_left_behind() {
     });
     let arguments = ["dead", "replay", "--queue", "q", "--reason", "r", "--yes"];
     let ended = run(bezoar(&gateway).args(arguments));
-    let words = "no dead letters match: nothing is replayed\n";
+    let words = "no dead letters match; nothing was replayed\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     assert_eq!(gateway.asked()[1].json()["order"], json!("cancel"));
 }
@@ -166,7 +172,7 @@ fn another_number_than_expected_and_a_lost_answer_are_told() {
     assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
     let gateway = Gateway::start(|_, _| Answer::Hangup);
     let ended = run(bezoar(&gateway).args(BY_ID));
-    assert!(ended.words.contains("it may have begun all the same"), "{ended:?}");
+    assert!(ended.words.contains("the operation may have started"), "{ended:?}");
 }
 
 #[test]
@@ -208,7 +214,11 @@ fn ctrl_c_leaves_it_running_and_says_how_to_come_back() {
     terminal.press("\u{3}");
     let (code, screen) = terminal.end();
     assert_eq!(code, 1);
-    for part in ["replay 7 goes on", "bezoar dead replays 7 --pause", "--cancel --reason TEXT"] {
+    for part in [
+        "replay 7 continues in the background",
+        "bezoar dead replays 7 --pause",
+        "--cancel --reason TEXT",
+    ] {
         assert!(screen.contains(part), "{part:?} is missing in {screen:?}");
     }
     assert!(

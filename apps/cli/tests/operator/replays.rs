@@ -23,7 +23,7 @@ fn all_are_listed() {
         Gateway::answering(json!({ "operations": [discard(), replay("stopped", [3, 2, 1])] }));
     let ended = run(bezoar(&gateway).args(["dead", "replays"]));
     let lines: Vec<_> = ended.data.lines().collect();
-    let start = "id  what     state    messages  done  completed  failed again";
+    let start = "id  kind     state    messages  done  completed  failed again";
     assert!(lines[0].starts_with(start), "{ended:?}");
     assert!(
         lines[1].starts_with(" 8  discard  ended           4     4          –             –"),
@@ -37,7 +37,7 @@ fn all_are_listed() {
     assert!(ended.data.starts_with(r#"{"operations":["#), "{ended:?}");
     let gateway = Gateway::answering(json!({ "operations": [] }));
     let ended = run(bezoar(&gateway).args(["dead", "replays"]));
-    assert_eq!(ended.words, "no replays and no discards yet\n");
+    assert_eq!(ended.words, "no replays or discards yet\n");
 }
 
 #[test]
@@ -48,12 +48,12 @@ fn one_is_shown_with_why_messages_failed_again() {
     });
     let ended = run(bezoar(&gateway).args(["dead", "replays", "7"]));
     for part in [
-        "replay       7",
-        "planned      2001-09-09 01:46:40 UTC by ada",
-        "queues       lab (8), x-ray (2)",
+        "replay        7",
+        "planned       2001-09-09 01:46:40 UTC by ada",
+        "queues        lab (8), x-ray (2)",
         "9 of 10 messages sent, 5 completed, 1 failed again, 3 in flight",
-        "ids          the same",
-        "1 × v1:0123456789abcdef, such as dead letter 33",
+        "ids           unchanged",
+        "1 × v1:0123456789abcdef, for example dead letter 33",
     ] {
         assert!(ended.data.contains(part), "{part:?} is missing in:\n{}", ended.data);
     }
@@ -76,20 +76,33 @@ fn every_message_is_shown_page_by_page() {
     let targets: Vec<_> = gateway.asked().into_iter().map(|asked| asked.target).collect();
     assert_eq!(targets, ["/v1/replays/7/messages?after=0", "/v1/replays/7/messages?after=2"]);
     let ended = run(bezoar(&gateway).args(["dead", "replays", "7", "--messages"]));
-    assert!(ended.data.contains("m-2      failed again     33  v1:0123456789abcdef"), "{ended:?}");
+    assert!(
+        ended.data.contains("m-2      failed again               33  v1:0123456789abcdef"),
+        "{ended:?}"
+    );
 }
 
 #[test]
 fn orders_are_given_with_a_reason() {
     for (flag, order, state, words) in [
-        ("--start", "run", "running", "replay 7 is running; look with `bezoar dead replays 7`\n"),
-        ("--resume", "run", "running", "replay 7 is running; look with `bezoar dead replays 7`\n"),
+        (
+            "--start",
+            "run",
+            "running",
+            "replay 7 is running; follow with `bezoar dead replays 7 --wait`\n",
+        ),
+        (
+            "--resume",
+            "run",
+            "running",
+            "replay 7 is running; follow with `bezoar dead replays 7 --wait`\n",
+        ),
         ("--pause", "pause", "paused", "replay 7 is paused\n"),
         (
             "--cancel",
             "cancel",
             "cancelled",
-            "replay 7 is cancelled; what was not done is free again\n",
+            "replay 7 is cancelled; the remaining dead letters are released\n",
         ),
     ] {
         let gateway = Gateway::answering(replay(state, [9, 5, 1]));

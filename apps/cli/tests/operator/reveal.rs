@@ -48,16 +48,16 @@ fn a_file_is_private_and_not_replaced_unless_told() {
         command
     };
     let ended = run(&mut command());
-    assert_eq!(
-        (ended.code, ended.data.as_str(), ended.words.as_str()),
-        (0, "", "7 bytes written\n")
-    );
+    assert_eq!((ended.code, ended.data.as_str(), ended.words.as_str()), (0, "", "wrote 7 bytes\n"));
     assert_eq!(fs::read(&file).unwrap(), b"CANARY\0");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
     let ended = run(&mut command());
     assert_eq!(ended.code, 1);
-    assert!(ended.words.contains("exists; name another, or replace it with --force"), "{ended:?}");
+    assert!(
+        ended.words.contains("exists; choose another name, or overwrite it with --force"),
+        "{ended:?}"
+    );
     assert_eq!(gateway.asked().len(), 1, "nothing is revealed that could not be written");
 
     fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
@@ -72,7 +72,7 @@ fn headers_and_details_are_written_for_people_or_as_json() {
     let gateway = Gateway::answering(answer.clone());
     let arguments = ["dead", "reveal", "17", "--reason", "r", "--headers", "--details"];
     let ended = run_revealing(bezoar(&gateway).args(arguments));
-    let expected = "1 header\n  ward: CANARY\n1 error text, the latest last\n  1. no CANARY\n";
+    let expected = "1 header\n  ward: CANARY\n1 error text, oldest first\n  1. no CANARY\n";
     assert_eq!((ended.code, ended.data.as_str()), (0, expected));
     assert_eq!(gateway.asked()[0].json()["what"], json!(["headers", "details"]));
     let ended = run_revealing(bezoar(&gateway).args(arguments).arg("--json"));
@@ -106,6 +106,6 @@ fn a_terminal_shows_text_and_nothing_that_would_steer_it() {
     let gateway = Gateway::answering(revealed(b"CANARY\x1b[2J"));
     let (code, screen) = Terminal::start(&gateway, "dead reveal 17 --reason r").end();
     assert_eq!(code, 1);
-    assert!(screen.contains("10 bytes that a terminal cannot show"), "{screen:?}");
+    assert!(screen.contains("the body is binary (10 bytes)"), "{screen:?}");
     assert!(!screen.contains("CANARY"), "{screen:?}");
 }

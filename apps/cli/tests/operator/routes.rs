@@ -11,8 +11,8 @@ use crate::{
 #[test]
 fn a_route_is_paused_and_resumed_by_its_name() {
     for (command, paused, words) in [
-        ("pause", true, "the route a/b is paused; its messages wait\n"),
-        ("resume", false, "the route a/b takes messages\n"),
+        ("pause", true, "route a/b paused; its messages wait\n"),
+        ("resume", false, "route a/b resumed\n"),
     ] {
         let gateway = Gateway::answering(json!({ "route": "a/b", "paused": paused }));
         let ended = run(bezoar(&gateway).args([command, "a/b"]));

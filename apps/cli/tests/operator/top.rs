@@ -30,7 +30,10 @@ fn without_a_terminal_the_way_around_is_named() {
     let gateway = Gateway::answering(json!([]));
     let ended = run(bezoar(&gateway).arg("top"));
     assert_eq!(ended.code, 1);
-    assert_eq!(ended.words, "bezoar: top needs a terminal; use `bezoar queues --json` instead\n");
+    assert_eq!(
+        ended.words,
+        "bezoar: top requires a terminal; use `bezoar queues --json` instead\n"
+    );
     assert!(gateway.asked().is_empty());
 }
 
@@ -64,7 +67,7 @@ fn a_gateway_that_goes_away_is_waited_for_and_ctrl_c_ends_it() {
     let mut terminal = Terminal::start(&gateway, "top");
     terminal.wait_for("lab");
     is_away.store(true, Ordering::SeqCst);
-    terminal.wait_for("not reachable, trying again");
+    terminal.wait_for("unreachable, retrying");
     is_away.store(false, Ordering::SeqCst);
     wait_until(|| gateway.asked().len() > 5);
     terminal.press("\u{3}");
@@ -106,7 +109,7 @@ fn at_a_terminal_nobody_is_asked_to_type_a_body() {
     let gateway = Gateway::start(|_, asked| accept_all(asked));
     let (code, screen) = Terminal::start(&gateway, "send q").end();
     assert_eq!(code, 2);
-    assert!(screen.contains("nothing to send: name a file"), "{screen:?}");
+    assert!(screen.contains("nothing to send: pass a file"), "{screen:?}");
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {

@@ -21,7 +21,7 @@ fn lines(number: usize) -> String {
 fn lines_are_exported_as_they_come() {
     let gateway = Gateway::start(|_, _| Answer::Lines(lines(1_000), Ending::Whole));
     let ended = run_revealing(bezoar(&gateway).args(EXPORT));
-    assert_eq!((ended.code, ended.words.as_str()), (0, "1,000 dead letters exported\n"));
+    assert_eq!((ended.code, ended.words.as_str()), (0, "exported 1,000 dead letters\n"));
     assert_eq!(ended.data, lines(1_000));
     let expected = json!({ "reason": "move", "filter": { "queue": "lab" } });
     assert_eq!(gateway.asked()[0].json(), expected);
@@ -34,11 +34,11 @@ fn an_export_has_no_limit_but_a_private_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dead.ndjson");
     let ended = run(bezoar(&gateway).args(EXPORT).arg("--output").arg(&file));
-    assert_eq!((ended.code, ended.words.as_str()), (0, "40 dead letters exported\n"));
+    assert_eq!((ended.code, ended.words.as_str()), (0, "exported 40 dead letters\n"));
     assert_eq!(fs::metadata(&file).unwrap().len(), 40 * (1024 * 1024 + 1));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let ended = run(bezoar(&gateway).args(EXPORT).arg("--output").arg(&file));
-    assert!(ended.words.contains("exists; name another"), "{ended:?}");
+    assert!(ended.words.contains("exists; choose another name"), "{ended:?}");
     assert_eq!(gateway.asked().len(), 1);
 }
 
@@ -50,7 +50,7 @@ fn an_export_that_breaks_off_is_an_error_and_leaves_no_file() {
         let file = folder.path().join("dead.ndjson");
         let ended = run(bezoar(&gateway).args(EXPORT).arg("--output").arg(&file));
         assert_eq!(ended.code, 1);
-        assert!(ended.words.contains("the export is not complete"), "{ended:?}");
+        assert!(ended.words.contains("the export is incomplete"), "{ended:?}");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         let ended = run_revealing(bezoar(&gateway).args(EXPORT));
         assert_eq!(ended.code, 1);
@@ -86,7 +86,7 @@ fn lines_are_imported_in_chunks_and_sent_again_if_need_be() {
     let line = format!("\"{}\"\n", "x".repeat(1024 * 1024));
     let arguments = ["dead", "import", "-", "--reason", "moved here & there"];
     let ended = run(bezoar(&gateway).args(arguments).write_stdin(line.repeat(20)));
-    let words = "17 dead letters imported, 3 known already\n";
+    let words = "imported 17 dead letters, skipped 3 imported before\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let asked = gateway.asked();
     assert!(asked.iter().all(|asked| asked.body.len() < 16 * 1024 * 1024));
@@ -106,7 +106,7 @@ fn a_wrong_line_is_named_and_what_came_before_is_told() {
     let ended = run(bezoar(&gateway)
         .args(["dead", "import", "-", "--reason", "r"])
         .write_stdin(line.repeat(14)));
-    let expected = "7 dead letters imported, 0 known already\nbezoar: lines 8–14, counted from the \
+    let expected = "imported 7 dead letters, skipped 0 imported before\nbezoar: in lines 8–14, counted from the \
                     first of them: line 2: the body is no base64; nothing was imported\n";
     assert_eq!((ended.code, ended.words.as_str()), (1, expected));
     let ended = run(bezoar(&gateway).args(["dead", "import", "/nowhere", "--reason", "r"]));

@@ -12,7 +12,7 @@ use std::{
 use super::PATIENCE;
 
 /// Before the address, in the first line that has one.
-const LISTENS: &str = "listens on http://";
+const LISTENS: &str = "listening on http://";
 
 /// A process that listens.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What is different in a new version.
+//! The changes of a new version.
 
 use std::{collections::BTreeMap, convert::Infallible, fs::File, io, io::Read, path::Path};
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::ChangeArguments;
 
-/// The largest body that an edit can bring: 24 MiB in base64, with room for what is around it.
+/// The largest body of an edit: 24 MiB in base64, with room for the rest of the request.
 const LIMIT_BYTES: u64 = 17 * 1024 * 1024;
 
-/// What is different. It holds what is sensitive, and so cannot be printed.
+/// The changes. They contain sensitive values and therefore have no `Debug`.
 #[derive(Default)]
 pub(super) struct BodyChange {
     body: Option<Vec<u8>>,
@@ -22,11 +22,11 @@ pub(super) struct BodyChange {
 }
 
 impl BodyChange {
-    /// What the arguments say; `None` if that is nothing.
+    /// Reads the changes from the arguments; `None` if there are none.
     pub(super) fn read(arguments: &ChangeArguments) -> Result<Option<Self>> {
         let body = arguments.body_file.as_deref().map(read).transpose()?;
         let patch = arguments.patch.as_deref().map(read).transpose()?;
-        // serde's own text may quote what is in the file.
+        // serde's message may quote the file.
         let patch = patch.map(|text| serde_json::from_slice(&text).ok().context(NO_PATCH));
         let given = arguments.headers.iter().map(|text| header(text.expose_secret()));
         let removed = arguments.removed.iter().map(|name| (name.clone(), None));
@@ -35,7 +35,7 @@ impl BodyChange {
         Ok((!change.is_empty()).then_some(change))
     }
 
-    /// Another body.
+    /// A change of the body only.
     pub(super) fn of_body(body: &[u8]) -> Self {
         Self { body: Some(body.to_owned()), ..Self::default() }
     }
@@ -57,7 +57,7 @@ impl BodyChange {
 }
 
 const NO_PATCH: &str =
-    "--patch holds no JSON; write a list such as [{\"op\": \"remove\", \"path\": \"/a\"}]";
+    "--patch is not JSON; expected a list such as [{\"op\": \"remove\", \"path\": \"/a\"}]";
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = || format!("cannot read {}", path.display());
@@ -72,20 +72,20 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// An argument that is neither shown nor quoted when it is wrong.
+/// An argument that clap neither prints nor quotes in errors.
 pub(super) fn sensitive(text: &str) -> Result<SecretString, Infallible> {
     Ok(text.into())
 }
 
-/// A name as `bezoar dead show` shows it, and a value.
+/// Splits `K=V`; the name is written as `bezoar dead show` prints it.
 fn header(text: &str) -> (String, Option<String>) {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => (name.to_owned(), Some(value.to_owned())),
-        _ => misused("--header is written K=V"),
+        _ => misused("--header must have the form K=V"),
     }
 }
 
-/// Ends the program with its code for wrong usage.
+/// Exits with the usage error code.
 pub(super) fn misused(words: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{words}\n")).exit()
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_different_becomes_a_request() {
+    fn changes_become_a_request() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "new").unwrap();
         let change = BodyChange::read(&ChangeArguments {

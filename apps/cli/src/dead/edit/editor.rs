@@ -1,4 +1,4 @@
-//! A body in somebody's editor.
+//! Edits a body in the user's editor.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::super::reveal::{self, Revealed, is_text};
 use crate::client::ApiClient;
 
-/// What somebody saved, in a folder that only they can open; it goes with this.
+/// The saved body, in a private folder that is removed on drop.
 pub(super) struct EditedBody {
     folder: TempDir,
     path: PathBuf,
@@ -24,21 +24,24 @@ pub(super) struct EditedBody {
 }
 
 impl EditedBody {
-    /// Reveals a body and has it edited; `None` if it stays as it is.
+    /// Reveals a body and opens it in the editor; `None` if it was not changed.
     pub(super) async fn open(client: &ApiClient, id: i64, reason: &str) -> Result<Option<Self>> {
         let editor = editor()?;
         let reply = reveal::ask(client, id, reason, &["body"]).await?;
         let revealed = Revealed::read(&reply)?;
         let body = revealed.body()?;
-        ensure!(is_text(&body), "the body is no text; use `bezoar dead reveal` and --body-file");
-        // Editors leave copies beside a file: all of them are in a folder of its own, and go with it.
+        ensure!(
+            is_text(&body),
+            "the body is not text; use `bezoar dead reveal --output` and --body-file"
+        );
+        // Editors leave copies beside a file, so it gets a folder of its own, which is removed as a whole.
         let ours_only = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("bezoar-").permissions(ours_only).tempdir();
-        let folder = folder.context("cannot make a folder for the editor")?;
+        let folder = folder.context("cannot create a folder for the editor")?;
         let path = folder.path().join(name(id, revealed.content_type()));
         write(&path, &body).context("cannot write a file for the editor")?;
         edit(&editor, &path)?;
-        let saved = fs::read(&path).context("cannot read what was saved")?;
+        let saved = fs::read(&path).context("cannot read the saved file")?;
         let saved = without_added_end(&body, saved);
         Ok((saved != body).then_some(Self { folder, path, body: saved }))
     }
@@ -47,11 +50,11 @@ impl EditedBody {
         &self.body
     }
 
-    /// Leaves the file where it is, because it was not accepted and somebody's work is in it.
+    /// Keeps the file after an error, because it contains the user's work.
     pub(super) fn keep(self, error: Error) -> Error {
         let _ = self.folder.keep();
         error.context(format!(
-            "not accepted; what you saved is in {}, send it with --body-file or remove it",
+            "the edit was not accepted; your version is in {}, send it with --body-file or delete it",
             self.path.display()
         ))
     }
@@ -62,7 +65,7 @@ fn editor() -> Result<String> {
     set("VISUAL").or_else(|| set("EDITOR")).context("set EDITOR to your editor, or use --body-file")
 }
 
-/// A name by which an editor knows what it is.
+/// A file name from which an editor recognizes the format.
 fn name(id: i64, content_type: Option<&str>) -> String {
     let content_type = content_type.unwrap_or_default();
     let ending = match content_type.split(';').next().unwrap_or_default().trim() {
@@ -77,9 +80,9 @@ fn write(path: &Path, body: &[u8]) -> std::io::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(body)
 }
 
-/// The editor may be several words, as a shell reads them.
+/// The editor may be a command with arguments, as in a shell.
 fn edit(editor: &str, path: &Path) -> Result<()> {
-    // What is typed in the editor is the editor's, Ctrl-C too.
+    // Ctrl-C belongs to the editor while it runs.
     let _ours = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let status = Command::new("/bin/sh")
         .args(["-c", &format!("{editor} \"$1\""), "bezoar"])
@@ -87,12 +90,12 @@ fn edit(editor: &str, path: &Path) -> Result<()> {
         .status()
         .with_context(|| format!("cannot start the editor {editor}"))?;
     if !status.success() {
-        bail!("the editor {editor} failed, so nothing was sent");
+        bail!("the editor {editor} failed; nothing was sent");
     }
     Ok(())
 }
 
-/// Editors end the last line. If it had no end before, that is no change which somebody made.
+/// Editors terminate the last line. Without a terminator before, this is not a change of the user.
 fn without_added_end(before: &[u8], mut saved: Vec<u8>) -> Vec<u8> {
     if !before.ends_with(b"\n") && saved.ends_with(b"\n") {
         saved.pop();
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_the_last_line_is_no_change() {
+    fn a_line_end_added_by_the_editor_is_not_a_change() {
         for (before, saved, expected) in
             [("a", "a\n", "a"), ("a\n", "a\n", "a\n"), ("a", "b\n", "b"), ("a", "b\n\n", "b\n")]
         {
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_named_by_what_is_in_it() {
+    fn a_file_is_named_after_its_content_type() {
         assert_eq!(name(7, Some("application/json; charset=utf-8")), "dead-letter-7.json");
         assert_eq!(name(7, Some("application/hl7+xml")), "dead-letter-7.xml");
         assert_eq!(name(7, None), "dead-letter-7.txt");

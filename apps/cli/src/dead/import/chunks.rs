@@ -1,4 +1,4 @@
-//! Lines, as many at a time as a request can carry.
+//! Splits the input into chunks of whole lines that fit into a request.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::humanize::count;
 
-/// What a request has at most, unless one line alone has more.
+/// The size of a request, unless a single line is larger.
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;
-/// The longest line that a gateway accepts: a body of 16 MiB in base64, and what is around it.
+/// The longest line that a gateway accepts: a body of 16 MiB in base64, and its envelope.
 const LINE_LIMIT_BYTES: usize = 24 * 1024 * 1024;
 
 /// Lines that are sent together.
 pub(super) struct Chunk {
     pub(super) bytes: Bytes,
-    /// The places of the first and the last, from 1.
+    /// The first and last line number, from 1.
     first: u64,
     last: u64,
 }
@@ -29,9 +29,9 @@ impl Chunk {
 /// Reads an input in chunks.
 pub(super) struct Chunks<R> {
     input: BufReader<R>,
-    /// A line that was read and is in no chunk yet.
+    /// A line that was read and did not fit into the last chunk.
     held: Vec<u8>,
-    /// How many lines are in chunks.
+    /// How many lines were returned in chunks.
     number: u64,
 }
 
@@ -40,7 +40,7 @@ impl<R: Read> Chunks<R> {
         Self { input: BufReader::with_capacity(1 << 16, input), held: Vec::new(), number: 0 }
     }
 
-    /// The next lines, none at the end.
+    /// The next lines, `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Chunk>> {
         let first = self.number + 1;
         let mut bytes = Vec::new();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sent_together_up_to_a_limit_and_none_is_cut() {
+    fn chunks_hold_whole_lines_up_to_a_limit() {
         let line = format!("{}\n", "x".repeat(3 * 1024 * 1024));
         let sizes = chunks(&line.repeat(5));
         let both = 2 * line.len();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_no_gateway_accepts_is_named() {
+    fn a_line_that_is_too_long_is_reported_with_its_number() {
         let input = format!("a\n{}", "x".repeat(LINE_LIMIT_BYTES + 1));
         let mut chunks = Chunks::new(input.as_bytes());
         let refused = chunks.next().err().unwrap().to_string();

@@ -1,16 +1,16 @@
-//! A frozen selection in words, for somebody who decides.
+//! Describes a planned replay, for the person who confirms it.
 
 use super::super::operation::{Operation, Share};
 use crate::humanize::{count, plural};
 
-/// How many queues are named.
+/// How many queues are listed.
 const QUEUES: usize = 20;
 
-/// What would happen.
+/// Describes the plan, one line each.
 pub(super) fn describe(plan: &Operation) -> Vec<String> {
     let total = plural(plan.total, "message");
     let mut lines = vec![format!(
-        "{} is planned: {total}, chosen now; what dies later takes no part",
+        "planned {}: {total}; messages that are dead-lettered later are not included",
         plan.name()
     )];
     lines.extend(queues(plan));
@@ -27,31 +27,31 @@ fn queues(plan: &Operation) -> Vec<String> {
     let line = |share: &Share| format!("  {} to {}", count(share.count), share.queue);
     let mut lines: Vec<_> = named.map(line).collect();
     if let Some(more) = plan.queues.len().checked_sub(QUEUES).filter(|more| *more > 0) {
-        lines.push(format!("  … and to {} more", plural(more as u64, "queue")));
+        lines.push(format!("  … and {} more", plural(more as u64, "queue")));
     }
     lines
 }
 
-/// Why some cannot take part.
+/// Why some dead letters are not selected.
 pub(super) fn refused(number: u64) -> String {
-    let takes = if number == 1 { "takes" } else { "take" };
+    let are = if number == 1 { "is" } else { "are" };
     format!(
-        "{} {takes} no part: already in another replay or discard, replaced by an edited version, or an edited \
-         version that waits for approval",
+        "{} {are} not included: already in another replay or discard, replaced by an edited version, or an edited \
+         version that is waiting for approval",
         plural(number, "dead letter")
     )
 }
 
-/// What a receiver makes of them.
+/// What new or unchanged ids mean for receivers.
 fn ids(plan: &Operation) -> &'static str {
     match plan.new_ids {
         Some(true) => {
-            "they get new ids: a receiver that deduplicates takes them for new messages, and does again what it \
-             may have done before"
+            "message ids: new; a receiver that deduplicates treats them as new messages and may repeat work it has \
+             already done"
         }
         _ => {
-            "they keep their ids: a receiver that deduplicates passes over what it has done before; if it also \
-             passes over what it failed at, use --new-ids"
+            "message ids: unchanged; a receiver that deduplicates skips messages it has already processed; if it \
+             also skips messages that failed, use --new-ids"
         }
     }
 }
@@ -59,10 +59,10 @@ fn ids(plan: &Operation) -> &'static str {
 fn limits(plan: &Operation) -> Vec<String> {
     let canary = plan.canary.filter(|canary| *canary > 0);
     let canary = canary.map(|canary| {
-        format!("{} go first, the rest only if all of those complete", count(canary))
+        format!("canary: replays {} first and continues only if all of them succeed", count(canary))
     });
-    let speed = plan.rate.map(|speed| format!("at most {speed} a second"));
-    let most = plan.stop_after.map(|most| format!("stops when {} failed again", count(most)));
+    let speed = plan.rate.map(|speed| format!("rate: at most {speed} per second"));
+    let most = plan.stop_after.map(|most| format!("stops after {} failures", count(most)));
     [canary, speed, most].into_iter().flatten().collect()
 }
 
@@ -71,20 +71,20 @@ mod tests {
     use super::{super::super::operation::tests::replay, *};
 
     #[test]
-    fn a_plan_says_what_would_happen() {
+    fn a_plan_is_described() {
         let mut plan = replay([0, 0, 0]);
         plan["refused"] = 2.into();
         plan["rate"] = 20.0.into();
         plan["stop_after"] = 5.into();
         let lines = describe(&serde_json::from_value(plan).unwrap());
         let expected = [
-            "replay 7 is planned: 10 messages, chosen now; what dies later takes no part",
+            "planned replay 7: 10 messages; messages that are dead-lettered later are not included",
             "  10 to lab",
-            "2 dead letters take no part: already in another replay",
-            "they keep their ids: a receiver that deduplicates passes over",
-            "3 go first, the rest only if all of those complete",
-            "at most 20 a second",
-            "stops when 5 failed again",
+            "2 dead letters are not included: already in another replay",
+            "message ids: unchanged; a receiver that deduplicates skips",
+            "canary: replays 3 first and continues only if all of them succeed",
+            "rate: at most 20 per second",
+            "stops after 5 failures",
         ];
         assert_eq!(lines.len(), expected.len(), "{lines:?}");
         for (line, start) in lines.iter().zip(expected) {

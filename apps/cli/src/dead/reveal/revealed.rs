@@ -1,4 +1,4 @@
-//! What was revealed, in text. It holds what is sensitive, and so cannot be printed by accident.
+//! Revealed content as text. It is sensitive and has no `Debug`, so that it cannot be printed by accident.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -27,8 +27,8 @@ impl Revealed {
 
     /// The bytes of the body.
     pub(in super::super) fn body(&self) -> Result<Vec<u8>> {
-        let text = self.body_base64.as_ref().context("the gateway answered without a body")?;
-        STANDARD.decode(text).ok().context("the gateway's answer holds no base64")
+        let text = self.body_base64.as_ref().context("the gateway's response has no body")?;
+        STANDARD.decode(text).ok().context("the gateway's response is not valid base64")
     }
 
     /// The media type of the body.
@@ -36,7 +36,7 @@ impl Revealed {
         self.content_type.as_deref()
     }
 
-    /// All that was asked for, to be read by a person.
+    /// Everything that was requested, for a person to read.
     pub(super) fn text(&self) -> Result<String> {
         let mut text = String::new();
         if let Some(headers) = &self.headers {
@@ -46,7 +46,7 @@ impl Revealed {
             }
         }
         if let Some(details) = &self.details {
-            text += &format!("{}, the latest last\n", plural(details.len() as u64, "error text"));
+            text += &format!("{}, oldest first\n", plural(details.len() as u64, "error text"));
             for (place, detail) in details.iter().enumerate() {
                 let detail = if detail.is_empty() { humanize::NONE } else { detail };
                 text += &format!("  {}. {}\n", place + 1, lines(detail));
@@ -60,23 +60,23 @@ impl Revealed {
 
     fn body_text(&self) -> Result<String> {
         let body = self.body()?;
-        let kind = self.content_type.as_deref().unwrap_or("of no named type");
+        let kind = self.content_type.as_deref().unwrap_or("no content type");
         let title = format!("body, {}, {}\n", plural(body.len() as u64, "byte"), printable(kind));
         let text = match std::str::from_utf8(&body) {
             Ok(text) if is_text(&body) => lines(text),
-            _ => "not shown, because it is no text; write it with --body --output FILE".to_owned(),
+            _ => "binary, not shown; write it to a file with --body --output FILE".to_owned(),
         };
         Ok(format!("{title}  {text}\n"))
     }
 }
 
-/// Every line indented, and harmless.
+/// Indents every line and removes control characters.
 fn lines(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| printable(line.trim_end_matches('\r'))).collect();
     lines.join("\n  ")
 }
 
-/// Whether a terminal can show it as it is.
+/// Whether it is text that a terminal can show unchanged.
 pub(in super::super) fn is_text(body: &[u8]) -> bool {
     std::str::from_utf8(body).is_ok_and(|text| {
         let text = text.replace("\r\n", "\n").replace(['\n', '\t'], "");
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_can_show_is_text() {
+    fn text_is_what_a_terminal_can_show() {
         for (body, expected) in [
             (&b"{\"a\": 1}\r\n\tx"[..], true),
             ("größe".as_bytes(), true),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_are_written_for_people() {
+    fn all_parts_are_formatted() {
         let revealed: Revealed = serde_json::from_value(json!({
             "id": 7, "content_type": "text/plain", "body_base64": STANDARD.encode("one\ntwo"),
             "headers": { "source": "ward 3\u{1b}" }, "details": ["first\nline", ""],
@@ -116,7 +116,7 @@ mod tests {
         let expected = "\
 1 header
   source: ward 3\u{fffd}
-2 error texts, the latest last
+2 error texts, oldest first
   1. first
   line
   2. –

@@ -1,15 +1,15 @@
-//! So many in each second.
+//! A limit of lines per second.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
 
-/// So many in each second.
+/// A limit of lines per second.
 #[derive(Debug)]
 pub(super) struct LineLimit {
     each_second: u64,
-    /// The second, and how many were taken in it.
+    /// The current second and the number of lines in it, packed.
     taken: AtomicU64,
 }
 
@@ -18,7 +18,7 @@ impl LineLimit {
         Self { each_second, taken: AtomicU64::new(0) }
     }
 
-    /// Whether there is one more in this second.
+    /// Takes one line of this second's limit; `false` if it is used up.
     pub(super) fn take(&self, started: Instant) -> bool {
         let second = (started.elapsed().as_secs() + 1) << 16;
         let count = |taken: u64| {

@@ -1,4 +1,4 @@
-//! The columns of the table; a narrow terminal shows only those that matter most.
+//! The columns of the table; a narrow terminal shows only the most important ones.
 
 use ratatui::{
     layout::Constraint,
@@ -12,7 +12,7 @@ use crate::{
     queue_status::{Condition, QueueStatus},
 };
 
-/// From here on there is room for all.
+/// The width from which all columns are shown.
 const WIDE: u16 = 120;
 const CURVE_WIDTH: u16 = 12;
 
@@ -58,7 +58,7 @@ const fn extra(title: &'static str, width: Constraint, cell: Show) -> Column {
     Column { title, width, is_vital: false, cell }
 }
 
-/// QueueStatus lean to the right, and their titles with them.
+/// Numbers and their titles are right-aligned.
 fn title(column: &Column) -> Line<'static> {
     match column.width {
         Constraint::Length(_) => right(column.title),

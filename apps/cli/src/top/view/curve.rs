@@ -1,8 +1,8 @@
-//! A small curve in one line of text.
+//! A sparkline in one line of text.
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The latest samples, the newest at the right; a gap where nothing is known.
+/// The latest samples, newest at the right; a gap where the value is unknown.
 pub(super) fn text(samples: impl DoubleEndedIterator<Item = Option<u64>>, width: usize) -> String {
     let latest: Vec<_> = samples.rev().take(width).collect();
     let most = latest.iter().flatten().copied().max().unwrap_or_default();
@@ -12,7 +12,7 @@ pub(super) fn text(samples: impl DoubleEndedIterator<Item = Option<u64>>, width:
 
 fn bar(sample: u64, most: u64) -> char {
     let steps = BARS.len() as u64 - 1;
-    let step = (sample * steps).div_ceil(most.max(1)); // something is never drawn as nothing
+    let step = (sample * steps).div_ceil(most.max(1)); // a value above 0 is never drawn as 0
     BARS[step.min(steps) as usize]
 }
 
@@ -26,7 +26,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_at_the_right_and_what_is_not_known_is_a_gap() {
+    fn the_newest_sample_is_at_the_right_and_unknown_is_a_gap() {
         check(&[], "      ");
         check(&[Some(0), Some(0)], "    ▁▁");
         check(&[Some(0), Some(1), None, Some(350), Some(700)], " ▁▂ ▅█");

@@ -45,13 +45,13 @@ fn queues_are_in_a_table_and_the_selected_one_has_a_curve() {
         "lab                      1,234         ?        16         7          3 m         2 h       12.5            █ breaker open",
     ];
     assert_eq!(&lines[..4], expected);
-    assert!(lines[7].starts_with("┌ lab: 12.5 a second, results → http://h/r ─"), "{}", lines[7]);
+    assert!(lines[7].starts_with("┌ lab: 12.5/s, results → http://h/r ─"), "{}", lines[7]);
     assert!(lines[8].ends_with("█│"), "{}", lines[8]);
-    assert_eq!(lines[13], "q quit   ↑ ↓ select   p pause or resume its route");
+    assert_eq!(lines[13], "q quit   ↑ ↓ select   p pause or resume the route");
 }
 
 #[test]
-fn a_narrow_terminal_shows_what_matters_most() {
+fn a_narrow_terminal_shows_the_most_important_columns() {
     let lines = lines(&drawn(&board(), 80, 14, Instant::now()));
     let expected = [
         "queue             ready in flight      dead oldest dead per second state",
@@ -78,19 +78,18 @@ fn dead_letters_and_an_open_breaker_are_red() {
 }
 
 #[test]
-fn a_gateway_that_went_away_is_told_with_the_age_of_the_figures() {
+fn an_unreachable_gateway_is_shown_with_the_age_of_the_data() {
     let mut board = board();
     let url = "http://h:1".parse().unwrap();
     board.lose(ClientError::Late { url, deadline: Duration::from_secs(1) });
     let lines = lines(&drawn(&board, 130, 14, Instant::now() + Duration::from_secs(75)));
-    let expected =
-        "bezoar top  http://127.0.0.1:8420  not reachable, trying again  (as of 1 m ago)";
+    let expected = "bezoar top  http://127.0.0.1:8420  unreachable, retrying  (as of 1 m ago)";
     assert_eq!(lines[0], expected);
     assert!(lines[3].starts_with("lab "), "{}", lines[3]);
 }
 
 #[test]
-fn no_size_of_a_terminal_makes_it_panic() {
+fn no_terminal_size_panics() {
     let mut board = board();
     board.command_done("results", RouteCommand::Pause, None, Instant::now());
     for (width, height) in [(1, 1), (2, 50), (200, 2), (7, 7), (500, 100)] {

@@ -51,9 +51,10 @@ pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> Tran
             }
             AMQPErrorKind::Hard(
                 AMQPHardError::CONNECTIONFORCED
+                | AMQPHardError::CHANNELERROR
                 | AMQPHardError::RESOURCEERROR
                 | AMQPHardError::INTERNALERROR,
-            ) => (ErrorKind::Unavailable, "the broker ended the connection"),
+            ) => (ErrorKind::Unavailable, "the broker closed the connection"),
             _ => (ErrorKind::Other, "unexpected"),
         },
         Lapin::IOError(_)

@@ -1,6 +1,7 @@
-//! A connection that comes back.
+//! A connection to the broker that is opened when it is needed, and again after it was lost.
 //!
-//! lapin's own recovery is off: with it a publish during an outage neither fails nor returns.
+//! lapin's own connection recovery is off: with it a publish during an outage neither fails nor returns. Instead the
+//! next user of a lost connection opens a new one, with growing pauses between attempts.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -8,7 +9,9 @@ use std::{
 };
 
 use bezoar_core::{ErrorKind, TransportError};
-use lapin::{Channel, Connection, ConnectionProperties, tcp::OwnedTLSConfig, uri::AMQPUri};
+use lapin::{
+    Channel, Connection, ConnectionProperties, Consumer, tcp::OwnedTLSConfig, uri::AMQPUri,
+};
 use tokio::{
     runtime::Handle,
     sync::Mutex,
@@ -25,25 +28,37 @@ use crate::{
     },
 };
 
-/// How often each side shows that it is there, unless the URL says otherwise. After twice as long without a
-/// sign a connection is given up; what a broker proposes by itself is a minute.
+/// The heartbeat interval, unless the URL sets one. A connection is lost after two intervals without a heartbeat. The
+/// broker's own default is a minute.
 const HEARTBEAT_SECONDS: u16 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// How many numbers of channels that ended badly are passed over.
+/// How many channel numbers with a stale error are skipped, at most.
 const STALE_TRIES: u32 = 16;
-/// How many channels are kept for the next questions.
+/// How many idle request channels are kept for reuse.
 const IDLE_CHANNELS_LIMIT: usize = 8;
-/// A connection that takes longer to close a channel is lost anyway.
+/// A connection that takes longer to close a channel is as good as lost.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A channel that is closed with this value, and what it holds goes back. lapin alone would keep one whose
-/// consumer was being started when the future was dropped.
+/// A channel that is closed when this value is dropped; the broker requeues its unacknowledged messages. lapin alone
+/// would keep a channel whose `basic.consume` was under way when the future was dropped.
 #[derive(Debug)]
-pub(crate) struct ChannelGuard(Channel);
+pub(crate) struct ChannelGuard {
+    channel: Channel,
+    consumer: Option<Consumer>,
+}
 
 impl From<Channel> for ChannelGuard {
     fn from(channel: Channel) -> Self {
-        Self(channel)
+        Self { channel, consumer: None }
+    }
+}
+
+impl ChannelGuard {
+    /// Keeps a consumer alive until the channel is closed. A lapin consumer that is dropped sends `basic.cancel`, from
+    /// another thread. Written after `channel.close`, that frame makes the broker close the whole connection
+    /// (`CHANNEL_ERROR - expected 'channel.open'`), and with it the channels of everybody else.
+    pub(crate) fn keep_until_closed(&mut self, consumer: &Consumer) {
+        self.consumer = Some(consumer.clone());
     }
 }
 
@@ -51,29 +66,30 @@ impl std::ops::Deref for ChannelGuard {
     type Target = Channel;
 
     fn deref(&self) -> &Channel {
-        &self.0
+        &self.channel
     }
 }
 
 impl Drop for ChannelGuard {
     fn drop(&mut self) {
         if let (true, Ok(runtime)) = (self.status().connected(), Handle::try_current()) {
-            let channel = self.0.clone();
+            let (channel, consumer) = (self.channel.clone(), self.consumer.take());
             runtime.spawn(async move {
                 let _ = timeout(CLOSED_WITHIN, channel.close(200, "closed".into())).await;
+                drop(consumer);
             });
         }
     }
 }
 
-/// One connection at a time, made when it is needed, and made again after it was lost.
+/// One connection at a time, opened when it is needed and again after it was lost.
 #[derive(Debug)]
 pub(crate) struct BrokerConnection {
     options: Arc<Options>,
     name: &'static str,
-    /// Held while connecting, so that many who need a connection make one.
+    /// Locked while connecting, so that concurrent users open one connection.
     state: Mutex<State>,
-    /// Channels on which questions were answered.
+    /// Request channels for reuse.
     idle_channels: std::sync::Mutex<Vec<Channel>>,
 }
 
@@ -89,7 +105,7 @@ impl BrokerConnection {
         Self { options, name, state: Mutex::default(), idle_channels: std::sync::Mutex::default() }
     }
 
-    /// The connection. Soon after a failure it fails at once, so that an outage makes no storm.
+    /// The connection. Shortly after a failed attempt it fails at once, so that an outage causes no reconnect storm.
     pub(crate) async fn connection(
         &self,
         operation: &'static str,
@@ -102,7 +118,7 @@ impl BrokerConnection {
         if state.not_before.is_some_and(|time| Instant::now() < time) {
             return Err(unavailable(
                 operation,
-                "the broker could not be reached, the next try is soon",
+                "the broker is unreachable; the next attempt follows shortly",
             ));
         }
         match self.connect(operation).await {
@@ -114,7 +130,7 @@ impl BrokerConnection {
                 let pause = FIRST_PAUSE * 2_u32.saturating_pow(state.failures.min(16));
                 state.failures += 1;
                 state.not_before = Some(Instant::now() + pause.min(self.options.reconnect_pause));
-                tracing::warn!(link = self.name, failures = state.failures, "cannot connect");
+                tracing::warn!(connection = self.name, failures = state.failures, "cannot connect");
                 Err(failed)
             }
         }
@@ -134,8 +150,8 @@ impl BrokerConnection {
         }
     }
 
-    /// A channel for questions, one after the other, that may end it. Only on a connection that holds nothing: it
-    /// is replaced when too many channels of it have ended.
+    /// A channel for requests whose refusal closes it. Only for the connection that holds no leases: it is replaced
+    /// when too many of its channels were closed by the broker.
     pub(crate) async fn request_channel(
         &self,
         operation: &'static str,
@@ -155,8 +171,8 @@ impl BrokerConnection {
         }
     }
 
-    /// Keeps the channel of a question that was answered for the next one. One whose answer nobody waited for is not
-    /// to be kept: that answer may end it under somebody else's question.
+    /// Keeps a request channel for the next request. Only after the reply has arrived: a late error reply would close
+    /// the channel under the next request.
     pub(crate) fn reuse(&self, channel: Channel) {
         let mut idle_channels = self.idle_channels();
         if channel.status().connected() && idle_channels.len() < IDLE_CHANNELS_LIMIT {
@@ -168,15 +184,15 @@ impl BrokerConnection {
         self.idle_channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new channel that nobody else uses.
+    /// A new channel that is closed when it is dropped.
     pub(crate) async fn guarded_channel(
         &self,
         operation: &'static str,
     ) -> Result<ChannelGuard, TransportError> {
-        self.channel(operation).await.map(ChannelGuard)
+        self.channel(operation).await.map(ChannelGuard::from)
     }
 
-    /// What the broker answers, if it does in time: lapin waits for ever.
+    /// Waits for the broker's reply, with a timeout: lapin alone waits forever.
     pub(crate) async fn with_timeout<T>(
         &self,
         request: impl Future<Output = T>,
@@ -187,18 +203,18 @@ impl BrokerConnection {
             .map_err(|_| unavailable(operation, "the broker did not answer in time"))
     }
 
-    /// Ends the connection, and with it all leases.
+    /// Closes the connection, which ends all its leases.
     pub(crate) async fn close(&self) {
         let connection = self.state.lock().await.connection.take();
         self.idle_channels().clear();
         if let Some(connection) = connection {
-            // One that is gone already is as good as closed.
+            // If it is lost already there is nothing to close.
             let _ = self.with_timeout(connection.close(200, "closed".into()), "close").await;
         }
     }
 
-    /// To the first host that lets us in. One that refuses who we are ends it: the others would as well, and
-    /// may lock the user out.
+    /// Connects to the first host that accepts. A refused login ends the search: the other hosts would refuse it too,
+    /// and might lock the user out.
     async fn connect(&self, operation: &'static str) -> Result<Arc<Connection>, TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), operation);
         let uris = self.options.uris().map_err(invalid)?;
@@ -211,7 +227,7 @@ impl BrokerConnection {
                 Err(failed) => first = first.or(Some(failed)),
             }
         }
-        Err(first.unwrap_or_else(|| unavailable(operation, "there is no host to connect to")))
+        Err(first.unwrap_or_else(|| unavailable(operation, "no host to connect to")))
     }
 
     async fn connect_to(
@@ -230,7 +246,7 @@ impl BrokerConnection {
                 connected.map_err(|source| while_connecting(&source, &address, operation))
             }
             Err(_) => Err(error(ErrorKind::Unavailable, operation).with_source(format!(
-                "{address} does not answer; check host and port, and that it is a broker and not something else"
+                "{address} does not answer; check host and port, and that it is a broker"
             ))),
         }
     }

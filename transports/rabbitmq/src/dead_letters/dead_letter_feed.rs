@@ -83,8 +83,8 @@ impl RabbitDeadLetterFeed {
     }
 
     async fn consume(&self) -> Result<Consumer, TransportError> {
-        *self.lock() = State::default();
-        let channel = self.inner.dead.guarded_channel("dead_letter_feed").await?;
+        self.forget_channel().await;
+        let mut channel = self.inner.dead.guarded_channel("dead_letter_feed").await?;
         let opening = async {
             channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
             let (name, options) = (self.name.as_str().into(), BasicConsumeOptions::default());
@@ -93,8 +93,16 @@ impl RabbitDeadLetterFeed {
         let consumer = self.inner.dead.with_timeout(opening, "dead_letter_feed").await?;
         let consumer =
             consumer.map_err(|source| for_queue(&source, &self.queue, "dead_letter_feed"))?;
+        channel.keep_until_closed(&consumer);
         self.lock().channel = Some(channel);
         Ok(consumer)
+    }
+
+    /// Closes the channel; the broker requeues what was not removed. Not while acks are being written: an ack after
+    /// `channel.close` would make the broker close the connection.
+    async fn forget_channel(&self) {
+        let _turn = self.answering.lock().await;
+        *self.lock() = State::default();
     }
 
     /// Takes in letters until there are `max`, or no more come.

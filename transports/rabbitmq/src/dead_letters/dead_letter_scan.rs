@@ -102,7 +102,8 @@ impl DeadLetterScan<'_> {
         if total == 0 {
             return Ok(());
         }
-        let (channel, mut consumer) = self.open(channel).await?;
+        let (mut channel, mut consumer) = self.open(channel).await?;
+        channel.keep_until_closed(&consumer);
         let mut progress = Progress::default();
         while progress.seen < total {
             let most = PIECE.min(total - progress.seen);
@@ -116,6 +117,7 @@ impl DeadLetterScan<'_> {
             if progress.kept_here > PIECE / 2 {
                 self.cancel(&channel, &consumer).await?;
                 consumer = self.consume(&channel).await?.map_err(|it| self.failed(&it))?;
+                channel.keep_until_closed(&consumer);
                 progress.kept_here = 0;
             }
         }

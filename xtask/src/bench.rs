@@ -26,7 +26,7 @@ pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
         return run_command(&mut command);
     }
     install::run()?;
-    let broker = RabbitMq::start(root, Installation::of_this_machine())?;
+    let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
     run_command(command.envs(broker.environment()))
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
     outcome
 }
 
-/// A server that tests need lives while their suite runs. One after the other: each has the machine to itself.
+/// A server lives while the suite that needs it runs. Suites run one after the other: each has the machine to itself.
 fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.run("install", install::run)?;
     steps.check("tidy", || tidy::run(root));
@@ -31,30 +31,30 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     }
     let suite = rabbitmq_suite(runner);
     steps.check("tests with RabbitMQ", || {
-        let broker = RabbitMq::start(root, Installation::of_this_machine())?;
+        let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
         suite.run(root, filters, &broker.environment())
     });
     steps.check(FAULTS.name, || FAULTS.run(root, filters, &[]));
     match steps.run("fetch RabbitMQ 4.0", || Ok(Installation::four(root)))? {
         Ok(four) => steps.check("tests with RabbitMQ 4.0", || {
-            let broker = RabbitMq::start(root, four)?;
+            let broker = RabbitMq::start(root, &four)?;
             suite.run(root, filters, &broker.environment())
         }),
         Err(reason) => {
-            steps.ignore("tests with RabbitMQ 4.0", format!("it cannot be had: {reason:#}"));
+            steps.ignore("tests with RabbitMQ 4.0", format!("not available: {reason:#}"));
         }
     }
     steps.outcome()
 }
 
-/// `cargo xtask soak`: the tests that are too long for every run, each with the machine to itself.
+/// `cargo xtask soak`: the tests that take too long for every run, each with the machine to itself.
 pub(crate) fn soak(root: &Path, filters: &[String]) -> Result<()> {
     let mut steps = Steps::default();
     let all = ["soak_".to_owned()];
     let filters = if filters.is_empty() { &all } else { filters };
     steps.run("install", install::run)?;
     steps.check("soak", || {
-        let broker = RabbitMq::start(root, Installation::of_this_machine())?;
+        let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
         SOAK.run(root, filters, &broker.environment())
     });
     say(format_args!("\n{}", steps.summary()));
@@ -116,12 +116,12 @@ impl Suite {
     }
 }
 
-/// What needs a broker is ignored elsewhere, and is all that runs here: the tests of these targets, because other ones
-/// have tests that are ignored for other reasons. Of the whole workspace: with some of its packages alone dependencies
-/// would have other features, and be built once more.
+/// The ignored tests of the targets that need a broker; other targets have tests that are ignored for other reasons.
+/// Built as a part of the whole workspace: for single packages the dependencies would have other features, and be built
+/// once more.
 fn rabbitmq_suite(runner: Runner) -> Suite {
     let arguments: &[&str] = match runner {
-        // They mostly wait: for delays, and for the broker.
+        // They spend most of their time waiting: for delays, and for the broker.
         Runner::Nextest => {
             with_broker![
                 "nextest",
@@ -138,8 +138,7 @@ fn rabbitmq_suite(runner: Runner) -> Suite {
     Suite { name: "tests with RabbitMQ", arguments }
 }
 
-/// What starts a broker of its own and kills it, one test at a time: a machine that is busy with several brokers makes
-/// all of them late.
+/// Tests that start a broker and kill it. One at a time: several brokers would slow each other down.
 const FAULTS: Suite = Suite {
     name: "tests that kill RabbitMQ",
     arguments: &[
@@ -179,7 +178,10 @@ fn suites(runner: Runner) -> &'static [Suite] {
                 name: "tests",
                 arguments: &["nextest", "run", "--workspace", "--no-fail-fast"],
             },
-            Suite { name: "doctests", arguments: &["test", "--workspace", "--doc"] },
+            Suite {
+                name: "doctests",
+                arguments: &["test", "--workspace", "--doc", "--no-fail-fast"],
+            },
         ],
         Runner::Cargo => &[Suite {
             name: "tests and doctests",
@@ -199,13 +201,24 @@ mod tests {
 
     #[test]
     fn doctests_run_with_either_runner() {
-        let nextest = ["nextest run --workspace --no-fail-fast", "test --workspace --doc"];
+        let nextest =
+            ["nextest run --workspace --no-fail-fast", "test --workspace --doc --no-fail-fast"];
         check(Runner::Nextest, &nextest);
         check(Runner::Cargo, &["test --workspace --no-fail-fast"]);
     }
 
     #[test]
-    fn what_needs_a_broker_runs_with_either_runner() {
+    fn a_failing_test_never_hides_the_results_of_others() {
+        for runner in [Runner::Nextest, Runner::Cargo] {
+            let broker = rabbitmq_suite(runner);
+            for suite in suites(runner).iter().chain([&broker, &FAULTS, &SOAK]) {
+                assert!(suite.arguments.contains(&"--no-fail-fast"), "{}", suite.name);
+            }
+        }
+    }
+
+    #[test]
+    fn tests_that_need_a_broker_run_with_either_runner() {
         for runner in [Runner::Nextest, Runner::Cargo] {
             let arguments = rabbitmq_suite(runner).arguments;
             assert!(arguments.iter().any(|it| it.contains("ignored")), "{arguments:?}");

@@ -13,9 +13,8 @@ mod broker {
     mod doctor;
     mod foreign;
     mod give_back;
-    mod own_broker;
+    mod private_broker;
     mod process;
-    mod proxy;
     mod quarantine;
     mod redelivery;
     mod refused;

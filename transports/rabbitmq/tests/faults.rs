@@ -10,7 +10,6 @@ mod faults {
     mod hasty;
     mod kills;
     mod load;
-    mod proxy;
     mod server;
     mod trouble;
 }

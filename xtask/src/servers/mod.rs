@@ -1,7 +1,6 @@
-//! Servers that tests start for themselves: private, on free ports, with their data under `target/`.
+//! Servers for a whole test run: private, on free ports, with their data under `target/`.
 
 mod debian;
-mod ports;
 mod rabbitmq;
 
 pub(crate) use rabbitmq::{Installation, RabbitMq};

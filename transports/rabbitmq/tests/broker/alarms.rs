@@ -5,7 +5,7 @@ use bezoar_rabbitmq::Options;
 use tokio::time::Instant;
 
 use super::{
-    own_broker::OwnBroker,
+    private_broker,
     support::{PATIENCE, Place},
 };
 
@@ -16,7 +16,7 @@ fn alarm(findings: &[Finding]) -> Option<&Finding> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs RabbitMQ installed; `cargo xtask test` installs it"]
 async fn an_alarm_in_force_is_found_until_it_ends() {
-    let broker = OwnBroker::start(|_| (), |_| String::new()).await;
+    let broker = private_broker::start();
     let options = Options {
         management_url: Some(broker.management_url().into()),
         ..Options::from_url(&broker.url()).unwrap()
@@ -25,7 +25,7 @@ async fn an_alarm_in_force_is_found_until_it_ends() {
     let validate = || async { place.transport.validate(&place.queue).await.unwrap() };
     assert_eq!(alarm(&validate().await), None);
     for (limit, expected) in [("900GB", true), ("1MB", false)] {
-        broker.control(&["set_disk_free_limit", limit]);
+        broker.control(&["set_disk_free_limit", limit]).unwrap();
         let started = Instant::now();
         while alarm(&validate().await).is_some() != expected {
             assert!(started.elapsed() < 3 * PATIENCE, "an alarm: {}", !expected);

@@ -9,13 +9,10 @@ use lapin::{
     options::{BasicPublishOptions, ConfirmSelectOptions, QueuePurgeOptions},
     types::{AMQPValue, DecimalValue, FieldArray, FieldTable},
 };
+use test_support::tcp_proxy::TcpProxy;
 
-use super::{
-    proxy::Proxy,
-    support::{
-        PATIENCE, Place, TYPES, at, broker, dead_letter, foreign_channel, message, one, retry,
-        settle,
-    },
+use super::support::{
+    PATIENCE, Place, TYPES, at, broker, dead_letter, foreign_channel, message, one, retry, settle,
 };
 
 async fn publish(place: &Place, properties: BasicProperties, body: &[u8]) {
@@ -234,8 +231,12 @@ async fn forged_counters_grant_no_further_start() {
 
 /// Sends with a property that is no UTF-8, which lapin cannot do by itself.
 async fn publish_unreadable(place: &Place) {
-    let proxy = Proxy::rewriting(broker(), b"NO-UTF-8", b"\xff\xff\xff\xff\xff\xff\xff\xff").await;
-    let url = at(&proxy.address.to_string());
+    let proxy = TcpProxy::with_upload_filter(broker(), |_, bytes| {
+        if let Some(at) = bytes.windows(8).position(|some| some == b"NO-UTF-8") {
+            bytes[at..at + 8].fill(0xff);
+        }
+    });
+    let url = at(&proxy.as_ref().unwrap().address().to_string());
     let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();

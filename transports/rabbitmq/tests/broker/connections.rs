@@ -4,6 +4,7 @@ use std::{env, error::Error, time::Duration};
 
 use bezoar_core::{ErrorKind, QueueAdmin, QueueName, Settlement, SubscribeOptions, Transport};
 use bezoar_rabbitmq::{Options, RabbitTransport};
+use test_support::tcp_proxy::TcpProxy;
 use tokio::{
     io::AsyncWriteExt,
     net::TcpListener,
@@ -11,7 +12,6 @@ use tokio::{
 };
 
 use super::{
-    proxy::Proxy,
     support::{PATIENCE, Place, TYPES, at, broker, message, one, options, settle, url},
     vhost::Vhost,
 };
@@ -19,8 +19,8 @@ use super::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_cut_connection_comes_back_and_its_receipts_do_not() {
-    let proxy = Proxy::to(broker()).await;
-    let cuttable = Options { url: at(&proxy.address.to_string()).into(), ..options(TYPES[0]) };
+    let proxy = TcpProxy::to(broker()).unwrap();
+    let cuttable = Options { url: at(&proxy.address().to_string()).into(), ..options(TYPES[0]) };
     let place = Place::with(cuttable).await;
     let worker = place.worker().await;
     for round in 0..3 {
@@ -44,17 +44,17 @@ async fn a_cut_connection_comes_back_and_its_receipts_do_not() {
     }
 }
 
-/// Why nobody is let in with that URL; within seconds, and without a secret.
+/// The error for a URL that does not lead to a broker. It comes in time, and shows no secret.
 async fn refusal(url: String) -> (ErrorKind, String) {
     let options = Options {
-        connect_timeout: Duration::from_secs(1),
+        connect_timeout: Duration::from_secs(5),
         ..Options { url: url.into(), ..options(TYPES[0]) }
     };
     let transport = RabbitTransport::open(options).unwrap();
     let (queue, started) = (QueueName::new("q").unwrap(), Instant::now());
     let refused = timeout(PATIENCE, transport.subscribe(&queue, SubscribeOptions::default())).await;
     let refused = refused.unwrap().unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     let source = refused.source().unwrap().to_string();
     for secret in ["guest:", "CANARY"] {
         assert!(!source.contains(secret), "{source}");

@@ -1,16 +1,24 @@
 //! Dead letters: taken elsewhere by the feed, in bulk on the broker.
 
-use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bezoar_core::{
     DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, ErrorKind, QueueAdmin, QueueName,
     Settlement,
 };
-use bezoar_rabbitmq::{DeadLettering, QueueType};
+use bezoar_rabbitmq::{DeadLettering, Options, QueueType};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use test_support::tcp_proxy::TcpProxy;
 use tokio::time::{Instant, timeout};
 
-use super::support::{PATIENCE, Place, TYPES, dead_letter, foreign_channel, message, one, settle};
+use super::support::{
+    PATIENCE, Place, TYPES, at, broker, dead_letter, foreign_channel, message, one, options, settle,
+};
 
 async fn feed(place: &Place) -> Box<dyn DeadLetterFeed> {
     place.transport.dead_letter_feed(&place.queue).await.unwrap().expect("a broker has a feed")
@@ -101,6 +109,55 @@ async fn a_letter_of_the_brokers_own_keeps_its_id_once_it_may_have_been_taken() 
         drop(last);
         wait_for_dead(&place, 0).await;
     }
+}
+
+/// The methods that a client has sent, as class and method: a frame is its type, channel, size, payload and end.
+fn methods(sent: &[u8]) -> Vec<[u8; 4]> {
+    let mut rest = sent.strip_prefix(b"AMQP\0\0\x09\x01").unwrap_or(sent);
+    let mut methods = Vec::new();
+    while let Some((head, tail)) = rest.split_first_chunk::<7>() {
+        let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize;
+        if head[0] == 1 {
+            methods.extend(tail.first_chunk::<4>());
+        }
+        rest = tail.get(size + 1..).unwrap_or_default();
+    }
+    methods
+}
+
+/// A frame on a channel that is closed already makes the broker close the whole connection. lapin cancels a dropped
+/// consumer from another thread, so that the cancel may follow the close.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_dropped_feed_closes_its_channel_and_sends_nothing_else() {
+    const CANCEL: [u8; 4] = [0, 60, 0, 30];
+    const CLOSE: [u8; 4] = [0, 20, 0, 40];
+    const FEEDS: usize = 50;
+    let place = Place::new(QueueType::Classic).await;
+    set_aside(&place, &["a"]).await;
+    let sent = Arc::new(Mutex::new(BTreeMap::<u32, Vec<u8>>::new()));
+    let record = sent.clone();
+    let proxy = TcpProxy::with_upload_filter(broker(), move |connection, bytes| {
+        record.lock().unwrap().entry(connection).or_default().extend_from_slice(bytes);
+    });
+    let address = proxy.as_ref().unwrap().address().to_string();
+    let options = Options { url: at(&address).into(), ..options(QueueType::Classic) };
+    let watched = place.seen_with(options);
+    for _ in 0..FEEDS {
+        next(&*feed(&watched).await).await;
+    }
+    let count = |method| -> usize {
+        let sent = sent.lock().unwrap();
+        let methods = sent.values().flat_map(|bytes| methods(bytes));
+        methods.filter(|it| *it == method).count()
+    };
+    let started = Instant::now();
+    while count(CLOSE) < FEEDS {
+        assert!(started.elapsed() < PATIENCE, "{} channels are closed", count(CLOSE));
+        tokio::task::yield_now().await;
+    }
+    watched.transport.close().await;
+    assert_eq!(count(CANCEL), 0, "the channel is closed first");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -284,7 +284,7 @@ async fn dead_letters_that_come_back_by_themselves_are_found() {
     let direct = Patient::new(QueueType::Quorum).await;
     let queue = direct.place.queue.to_string();
     direct.bind(&queue, "bezoar.dead", &queue).await;
-    direct.expect(Severity::Error, "come back to it, by way of exchange \"bezoar.dead\"").await;
+    direct.expect(Severity::Error, "come back to it through exchange \"bezoar.dead\"").await;
 
     let around = Patient::new(QueueType::Classic).await;
     let (queue, dead) = (around.place.queue.to_string(), around.dead());
@@ -300,7 +300,7 @@ async fn dead_letters_that_come_back_by_themselves_are_found() {
     ];
     around.remake(&dead, true, &back).await;
     around.bind(&dead, "bezoar.dead", &queue).await;
-    around.expect(Severity::Error, "come back to it, by way of exchange \"back\"").await;
+    around.expect(Severity::Error, "come back to it through exchange \"back\"").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,17 +4,30 @@ use std::{env, sync::Arc, time::Duration};
 
 use bezoar_core::Transport;
 use bezoar_rabbitmq::{QueueType, RabbitTransport};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use test_support::tcp_proxy::{Direction, Fault, FaultPlan, TcpProxy};
 use tokio::time::{Instant, sleep};
 
 use super::{
     checker::Verdict,
     hasty::Hasty,
     load::{IN_FLIGHT, Load, STANDSTILL, options},
-    proxy::Proxy,
     server::Server,
 };
 
-/// Cuts connections under load, and says what became of it and how many were cut.
+fn random_plan(random: &mut StdRng) -> FaultPlan {
+    let fault = match random.random_range(0..4) {
+        0 => Fault::Stall,
+        1 => Fault::HalfClose,
+        _ => Fault::Cut,
+    };
+    let direction = if random.random() { Direction::Upward } else { Direction::Downward };
+    // From within the handshake to long after it, all magnitudes alike.
+    let after_bytes = 2_f64.powf(random.random_range(5.0..17.0)) as usize;
+    FaultPlan { direction, after_bytes, fault }
+}
+
+/// Cuts connections under load. Returns the verdict, and how many connections failed.
 async fn cuts(
     server: &Server,
     queue_type: QueueType,
@@ -25,8 +38,10 @@ async fn cuts(
     let seed =
         env::var("BEZOAR_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
     println!("{queue_type:?}: BEZOAR_SEED={seed}");
-    let proxy = Proxy::to(server.address(), seed).await;
-    let by_proxy = format!("amqp://guest:guest@{}/%2f?heartbeat=2", proxy.address);
+    let mut random = StdRng::seed_from_u64(seed);
+    let plan = move || Some(random_plan(&mut random));
+    let proxy = TcpProxy::with_faults(server.address(), plan).unwrap();
+    let by_proxy = format!("amqp://guest:guest@{}/%2f?heartbeat=2", proxy.address());
     let direct = RabbitTransport::open(options(&server.url(), queue_type)).unwrap();
     let faulty = RabbitTransport::open(options(&by_proxy, queue_type)).unwrap();
     let load = Load::begin(direct, sender(faulty.clone()), faulty).await.patient_for(patience);

@@ -29,7 +29,7 @@ async fn a_broker_that_is_killed_loses_nothing() {
     for _ in 0..kills {
         tokio::join!(quorum.more(200), classic.more(200));
         server.kill();
-        server.begin().await;
+        server.restart();
     }
     tokio::join!(quorum.more(200), classic.more(200));
     let (quorum, classic) = tokio::join!(quorum.end(), classic.end());
@@ -49,7 +49,7 @@ async fn who_does_not_wait_for_the_broker_is_found_out() {
         Load::begin(transport.clone(), hasty, transport).await.patient_for(Duration::from_secs(5));
     load.more(100).await;
     server.kill();
-    server.begin().await;
+    server.restart();
     load.more(100).await;
     let verdict = load.end().await;
     assert!(!verdict.lost.is_empty(), "{verdict:?}");

@@ -87,7 +87,7 @@ async fn an_alarm_throttles_and_what_is_held_stays_held() {
         place.send("m").await.unwrap();
         let worker = place.worker().await;
         let held = one(&*worker).await;
-        server.control(&["set_disk_free_limit", "mem_relative", "1000.0"]).await;
+        server.control(&["set_disk_free_limit", "mem_relative", "1000.0"]);
         // The first one is on its way when the broker says so.
         let first = place.send("unknown").await.unwrap_err();
         assert!(matches!(first.kind, ErrorKind::OutcomeUnknown), "{first}");
@@ -101,7 +101,7 @@ async fn an_alarm_throttles_and_what_is_held_stays_held() {
         assert!(refused.is_transient(), "{refused}");
         let renewed = std::slice::from_mut(&mut again);
         worker.extend(renewed, Duration::from_secs(1)).await.remove(0).expect("it is still held");
-        server.control(&["set_disk_free_limit", "1MB"]).await;
+        server.control(&["set_disk_free_limit", "1MB"]);
         until_ok(async || settle(&*worker, kept(&again), retry()).await).await;
         until_ok(async || place.send("after").await).await;
         let mut seen = Vec::new();
@@ -123,7 +123,7 @@ async fn a_channel_that_the_broker_closes_returns_its_messages() {
     let server = Server::start("timeout").await;
     for setting in ["consumer_timeout", "channel_tick_interval"] {
         let set = format!("application:set_env(rabbit, {setting}, 1000).");
-        server.control(&["eval", &set]).await;
+        server.control(&["eval", &set]);
     }
     for queue_type in [QueueType::Quorum, QueueType::Classic] {
         let place = Place::new(&server.url(), queue_type).await;
@@ -155,7 +155,7 @@ async fn a_queue_that_is_deleted_and_made_again_is_worked_on() {
         let waiting = worker.receive(NonZeroU32::MIN, PATIENCE);
         let delete = async {
             sleep(Duration::from_millis(200)).await;
-            server.control(&["delete_queue", place.queue.as_str()]).await;
+            server.control(&["delete_queue", place.queue.as_str()]);
         };
         let (failed, ()) = tokio::join!(waiting, delete);
         assert_eq!(failed.unwrap_err().kind, ErrorKind::QueueNotFound(place.queue.clone()));
@@ -171,8 +171,8 @@ async fn a_queue_that_is_deleted_and_made_again_is_worked_on() {
 async fn revoked_credentials_pause_until_they_are_restored() {
     let server = Server::start("revoked").await;
     let all = ["set_permissions", "nurse", ".*", ".*", ".*"];
-    server.control(&["add_user", "nurse", "right"]).await;
-    server.control(&all).await;
+    server.control(&["add_user", "nurse", "right"]);
+    server.control(&all);
     let place =
         Place::new(&server.url().replace("guest:guest", "nurse:right"), QueueType::Quorum).await;
     place.send("m").await.unwrap();
@@ -182,8 +182,8 @@ async fn revoked_credentials_pause_until_they_are_restored() {
         (vec!["change_password", "nurse", "other"], vec!["change_password", "nurse", "right"]),
         (vec!["clear_permissions", "nurse"], all.to_vec()),
     ] {
-        server.control(&revoke).await;
-        server.control(&["close_all_user_connections", "nurse", "revoked"]).await;
+        server.control(&revoke);
+        server.control(&["close_all_user_connections", "nurse", "revoked"]);
         let failed = loop {
             // The first that is said is that the connection is gone, which passes.
             match worker.receive(NonZeroU32::MIN, Duration::from_secs(2)).await {
@@ -194,7 +194,7 @@ async fn revoked_credentials_pause_until_they_are_restored() {
         };
         assert_eq!(failed.kind, ErrorKind::NotAuthorized);
         assert!(place.send("refused").await.is_err());
-        server.control(&restore).await;
+        server.control(&restore);
     }
     assert!(settle(&*worker, held, Settlement::Complete).await.is_err(), "its channel is gone");
     let again = until_ok(async || worker.receive(NonZeroU32::MIN, PATIENCE).await).await;

@@ -1,0 +1,11 @@
+//! What tests start beside the program. Nothing here is part of a release.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`rabbitmq`] | a private RabbitMQ broker: started, awaited on every port, killed, restarted |
+//! | [`tcp_proxy`] | a TCP proxy whose connections can be cut, stalled, half closed or rewritten |
+//! | [`ports`] | free TCP ports |
+
+pub mod ports;
+pub mod rabbitmq;
+pub mod tcp_proxy;

@@ -1,0 +1,328 @@
+//! A private RabbitMQ broker: on free ports of this machine, with its data in a folder of its own.
+//!
+//! A broker counts as started when every one of its ports answers. The management API answers before AMQP does, and
+//! AMQP before TLS: a test that waits for one of them and uses another fails on a busy machine.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    net::TcpStream,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::ports;
+
+/// Not the one on the PATH: that wrapper changes to another user.
+const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
+/// How long a broker may take to start on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a port may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Another process may take a port between our choice and the broker's start.
+const START_TRIES: u32 = 3;
+/// `guest:guest`, a user who may log in from this machine only.
+const CREDENTIALS: &str = "Z3Vlc3Q6Z3Vlc3Q=";
+const LOG_LINES: usize = 30;
+
+/// How a broker is to be started.
+#[derive(Debug, Clone)]
+pub struct BrokerSetup {
+    /// The root folder of the system that RabbitMQ is installed in: `/`, or a folder with a system of its own, which
+    /// only root can use.
+    pub system: PathBuf,
+    /// The folder for data and logs, as the broker sees it. Removed with the broker, unless a test fails.
+    pub folder: PathBuf,
+    /// Whether to listen for TLS: with `ca.pem`, `server.pem` and `server.key` of [`outside`](Self::outside), and for
+    /// clients that have a certificate.
+    pub tls: bool,
+}
+
+impl BrokerSetup {
+    /// A broker of this machine's own RabbitMQ.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { system: "/".into(), folder: folder.into(), tls: false }
+    }
+
+    /// The broker's folder, as other programs see it.
+    pub fn outside(&self) -> PathBuf {
+        match self.folder.strip_prefix("/") {
+            Ok(inside) => self.system.join(inside),
+            Err(_) => self.folder.clone(),
+        }
+    }
+
+    /// A program of that system. Its `/proc` is mounted for it alone: nothing stays mounted.
+    fn command(&self, program: &str) -> Command {
+        if self.system == Path::new("/") {
+            return Command::new(program);
+        }
+        let mut command = Command::new("unshare");
+        let script = r#"mount -t proc proc "$0/proc" && exec chroot "$0" "$@""#;
+        command.args(["--mount", "sh", "-c", script]).arg(&self.system).arg(program);
+        command
+    }
+}
+
+/// A broker with the management plugin. It is killed when this value is dropped.
+#[derive(Debug)]
+pub struct RabbitMq {
+    setup: BrokerSetup,
+    ports: Ports,
+    /// Erlang's port mapper, which the server needs to the end.
+    mapper: Option<Child>,
+    server: Option<Child>,
+    keep_folder: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Ports {
+    amqp: u16,
+    tls: u16,
+    management: u16,
+    /// For other nodes and `rabbitmqctl`.
+    distribution: u16,
+    mapper: u16,
+}
+
+impl Ports {
+    fn free() -> Result<Self> {
+        let [amqp, tls, management, distribution, mapper] = ports::free()?;
+        Ok(Self { amqp, tls, management, distribution, mapper })
+    }
+}
+
+impl RabbitMq {
+    /// Starts an empty broker, and waits until all its ports answer.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start; the error ends with the last lines of its log.
+    pub fn start(setup: BrokerSetup) -> Result<Self> {
+        let (ports, mapper, server) = (Ports::default(), None, None);
+        let mut broker = Self { setup, ports, mapper, server, keep_folder: false };
+        for tries_left in (0..START_TRIES).rev() {
+            match broker.start_on_free_ports() {
+                Ok(()) => return Ok(broker),
+                Err(_) if tries_left > 0 && broker.has_ended() => broker.kill_all(),
+                Err(failed) => {
+                    broker.keep_folder = true;
+                    return Err(failed);
+                }
+            }
+        }
+        bail!("no try to start RabbitMQ is left")
+    }
+
+    /// The AMQP URL.
+    pub fn url(&self) -> String {
+        format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.ports.amqp)
+    }
+
+    /// The AMQP URL for TLS. The host is `localhost`, as in a certificate.
+    pub fn tls_url(&self) -> String {
+        format!("amqps://guest:guest@localhost:{}/%2f", self.ports.tls)
+    }
+
+    /// The URL of the management API.
+    pub fn management_url(&self) -> String {
+        format!("http://guest:guest@127.0.0.1:{}", self.ports.management)
+    }
+
+    /// Host and port for AMQP.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.amqp)
+    }
+
+    /// The path of a file in the broker's folder, as other programs see it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.setup.outside().join(name)
+    }
+
+    /// The setup that the broker was started with.
+    pub fn setup(&self) -> &BrokerSetup {
+        &self.setup
+    }
+
+    /// Kills the server at once, and every process that it has started. Its data stay.
+    pub fn kill(&mut self) {
+        kill_group(&mut self.server);
+    }
+
+    /// Starts a killed server again, with its data, and waits until all its ports answer.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start; the error ends with the last lines of its log.
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill();
+        let mut server = self.setup.command(SERVER);
+        server.envs(self.environment());
+        self.server = Some(self.spawn(&mut server, "server.txt")?);
+        let started = Instant::now();
+        while !self.is_ready() {
+            if self.has_ended() || started.elapsed() > READY_WITHIN {
+                bail!("RabbitMQ did not start; its log ends with:\n{}", self.last_log_lines());
+            }
+            sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Runs `rabbitmqctl` with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// If it fails.
+    pub fn control(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.setup.command(CONTROL);
+        command.args(arguments).envs(self.environment()).stdout(Stdio::null());
+        let status = command.status().context("cannot start rabbitmqctl")?;
+        ensure!(status.success(), "rabbitmqctl {arguments:?} ended with {status}");
+        Ok(())
+    }
+
+    fn start_on_free_ports(&mut self) -> Result<()> {
+        self.ports = Ports::free()?;
+        self.write_configuration()?;
+        let mut mapper = self.setup.command("epmd");
+        let port = self.ports.mapper.to_string();
+        mapper.args(["-address", "127.0.0.1", "-port", &port, "-relaxed_command_check"]);
+        self.mapper = Some(self.spawn(&mut mapper, "epmd.txt")?);
+        self.restart()
+    }
+
+    fn write_configuration(&self) -> Result<()> {
+        let (folder, within) = (self.setup.outside(), self.setup.folder.display());
+        for part in ["home", "mnesia", "log"] {
+            fs::create_dir_all(folder.join(part))?;
+        }
+        let Ports { amqp, tls, management, .. } = self.ports;
+        let mut configuration = format!(
+            "listeners.tcp.1 = 127.0.0.1:{amqp}\n\
+             management.tcp.ip = 127.0.0.1\n\
+             management.tcp.port = {management}\n"
+        );
+        if self.setup.tls {
+            configuration += &format!(
+                "listeners.ssl.1 = 127.0.0.1:{tls}\n\
+                 ssl_options.cacertfile = {within}/ca.pem\n\
+                 ssl_options.certfile = {within}/server.pem\n\
+                 ssl_options.keyfile = {within}/server.key\n\
+                 ssl_options.verify = verify_peer\n\
+                 ssl_options.fail_if_no_peer_cert = true\n"
+            );
+        }
+        fs::write(folder.join("rabbitmq.conf"), configuration)?;
+        fs::write(folder.join("enabled_plugins"), "[rabbitmq_management].\n")?;
+        Ok(())
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let within = |name: &str| self.setup.folder.join(name).display().to_string();
+        let Ports { amqp, distribution, mapper, .. } = self.ports;
+        vec![
+            ("HOME", within("home")),
+            ("RABBITMQ_NODENAME", format!("bezoar-{amqp}@localhost")),
+            ("RABBITMQ_CONF_ENV_FILE", "/dev/null".to_owned()),
+            ("RABBITMQ_CONFIG_FILE", within("rabbitmq.conf")),
+            ("RABBITMQ_ENABLED_PLUGINS_FILE", within("enabled_plugins")),
+            ("RABBITMQ_MNESIA_BASE", within("mnesia")),
+            ("RABBITMQ_LOG_BASE", within("log")),
+            ("RABBITMQ_PID_FILE", within("rabbit.pid")),
+            ("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1".to_owned()),
+            ("RABBITMQ_NODE_PORT", amqp.to_string()),
+            ("RABBITMQ_DIST_PORT", distribution.to_string()),
+            ("ERL_EPMD_PORT", mapper.to_string()),
+            ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
+            (
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                "-kernel inet_dist_use_interface {127,0,0,1}".to_owned(),
+            ),
+        ]
+    }
+
+    /// In a process group of its own, so that it can be killed with every process that it starts.
+    fn spawn(&self, command: &mut Command, log: &str) -> Result<Child> {
+        let log = self.file("log").join(log);
+        let log = File::options().create(true).append(true).open(log)?;
+        let errors = log.try_clone()?;
+        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
+        command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))
+    }
+
+    fn is_ready(&self) -> bool {
+        speaks_amqp(self.ports.amqp)
+            && (!self.setup.tls || connect(self.ports.tls).is_ok())
+            && answers_http(self.ports.management)
+    }
+
+    fn has_ended(&mut self) -> bool {
+        let ended = |child: &mut Option<Child>| {
+            child.as_mut().is_some_and(|child| child.try_wait().ok().flatten().is_some())
+        };
+        ended(&mut self.server) || ended(&mut self.mapper)
+    }
+
+    fn last_log_lines(&self) -> String {
+        let log = fs::read_to_string(self.file("log/server.txt")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+
+    fn kill_all(&mut self) {
+        self.kill();
+        kill_group(&mut self.mapper);
+    }
+}
+
+impl Drop for RabbitMq {
+    fn drop(&mut self) {
+        self.kill_all();
+        if !self.keep_folder && !std::thread::panicking() {
+            let _ = fs::remove_dir_all(self.setup.outside());
+        }
+    }
+}
+
+fn kill_group(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        let group = format!("-{}", child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        let _ = child.wait();
+    }
+}
+
+fn connect(port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    Ok(stream)
+}
+
+/// Whether the server answers the protocol header with a method frame.
+fn speaks_amqp(port: u16) -> bool {
+    let ask = || -> io::Result<u8> {
+        let (mut stream, mut kind) = (connect(port)?, [0]);
+        stream.write_all(b"AMQP\0\0\x09\x01")?;
+        stream.read_exact(&mut kind)?;
+        Ok(kind[0])
+    };
+    ask().is_ok_and(|kind| kind == 1)
+}
+
+fn answers_http(port: u16) -> bool {
+    let ask = || -> io::Result<[u8; 15]> {
+        let (mut stream, mut start) = (connect(port)?, [0; 15]);
+        write!(stream, "GET /api/overview HTTP/1.0\r\nAuthorization: Basic {CREDENTIALS}\r\n\r\n")?;
+        stream.read_exact(&mut start)?;
+        Ok(start)
+    };
+    ask().is_ok_and(|start| start.ends_with(b"200 OK"))
+}

@@ -35,9 +35,9 @@ pub use bezoar_core::{
     DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth,
     Destination, Detail, ErrorKind, FailedTry, Failure, FailureKind, Finding, HeaderValue, Headers,
     Invalid, Jitter, Ledger, Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName,
-    Reason, RetryPolicy, Sensitive, Settlement, Severity, SubscribeOptions, Subscription,
-    SystemClock, Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary,
-    Verdict,
+    Reason, RetryPolicy, RetryStrategy, Rng, Sensitive, Settlement, Severity, SubscribeOptions,
+    Subscription, SystemClock, Transport, TransportError, UncountedFailure, UncountedPolicy,
+    UncountedSummary, Verdict,
 };
 pub use bezoar_core::{blame, catalogue};
 pub use bezoar_memory as memory;

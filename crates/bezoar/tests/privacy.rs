@@ -55,7 +55,14 @@ async fn no_log_shows_body_header_or_error_at_any_level() {
         work(&bezoar::connect(url).await.unwrap()).await;
     }
     let log = captured.text();
-    for word in ["attempt failed", "retried", "dead-lettered", "completed", "[hidden", "careful"] {
+    for word in [
+        "attempt 1 failed at try 2",
+        "retry 1 of 2",
+        "dead-lettered",
+        "completed",
+        "[hidden",
+        "careful",
+    ] {
         assert!(log.contains(word), "{word} is not in\n{log}");
     }
     let shown: Vec<_> = log.lines().filter(|line| line.contains(CANARY)).collect();

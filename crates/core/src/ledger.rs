@@ -44,6 +44,11 @@ impl FailedTry {
             detail: failure.detail.clone(),
         }
     }
+
+    /// When the handler failed: the end of the try, to the millisecond.
+    pub fn failed_at(&self) -> Timestamp {
+        self.started_at.checked_add(self.duration).unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// The attempts of a message: what was counted, and a bounded history.
@@ -204,7 +209,7 @@ impl Ledger {
     pub fn last_failure_at(&self) -> Option<Timestamp> {
         let counted = self.last().filter(|last| last.generation == self.replayed);
         let uncounted = self.uncounted.as_ref().map(|it| it.last);
-        counted.map(|last| last.started_at).max(uncounted)
+        counted.map(FailedTry::failed_at).max(uncounted)
     }
 
     /// Begins a new generation: nothing counted, the history kept.
@@ -243,6 +248,18 @@ mod tests {
         assert_eq!(places, [(1, 1), (1, 2), (2, 1)]);
         assert_eq!(ledger.failed, 2);
         assert_eq!(ledger.last().unwrap().started_at, millis(3_000));
+    }
+
+    #[test]
+    fn the_last_failure_is_when_the_handler_failed_and_not_when_it_started() {
+        let took = |seconds| {
+            let duration = Duration::from_secs(seconds);
+            FailedTry::new(millis(1_000), duration, &Failure::transient("boom"))
+        };
+        let mut ledger = Ledger::default();
+        ledger.fail(vec![took(90)]);
+        assert_eq!(ledger.last_failure_at(), Some(millis(91_000)));
+        assert_eq!(took(u64::MAX).failed_at(), Timestamp::MAX, "however long it took");
     }
 
     #[test]

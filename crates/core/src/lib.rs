@@ -41,7 +41,11 @@ pub use failure::{Code, Failure, FailureKind};
 pub use ledger::{FailedTry, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
 pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};
-pub use policy::{Backoff, Decision, Jitter, MAX_DELAY, MAX_RETRY_AFTER, RetryPolicy, Verdict};
+pub use policy::{
+    Backoff, Decision, Jitter, MAX_DELAY, MAX_IMMEDIATE_RETRIES, MAX_RETRY_AFTER, RetryPolicy,
+    RetryStrategy, Verdict,
+};
+pub use rand::Rng;
 pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};
 pub use transport::{
     Capabilities, Counting, Delivery, Destination, Leases, Outgoing, Receipt, Settlement,

@@ -22,6 +22,7 @@ impl Host {
 
     /// One more worker, on a queue of `transport`.
     pub fn worker(mut self, transport: Arc<dyn Transport>, worker: Worker) -> Self {
+        worker.starts();
         let worker = Arc::new(worker);
         for _ in 0..worker.fetch_loops.get() {
             self.loops.push((worker.clone(), transport.clone()));

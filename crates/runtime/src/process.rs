@@ -1,7 +1,7 @@
 //! One delivery: run the handler, and decide what becomes of the message.
 
 use std::{
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, PoisonError},
     task::Poll,
@@ -9,7 +9,8 @@ use std::{
 };
 
 use bezoar_core::{
-    Code, FailedTry, Failure, FailureKind, Message, Reason, Settlement, UncountedDecision, Verdict,
+    Code, Decision, FailedTry, Failure, FailureKind, MAX_RETRY_AFTER, Message, Reason, RetryPolicy,
+    RetryStrategy, Settlement, UncountedDecision, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
@@ -24,6 +25,9 @@ use crate::{
 
 /// For how long a message is handed back whose service was not ready in time.
 const NOT_READY: Duration = Duration::from_secs(1);
+
+/// What is to become of a delivery, and the decision that led to it if a retry strategy was asked.
+type Outcome = (Settlement, Option<Decision>);
 
 /// What deliveries are handled with.
 #[derive(Debug, Clone)]
@@ -41,11 +45,11 @@ impl Process {
             self.tell(&held.message, &Event::LeaseLost);
             return None;
         }
-        let settlement = match self.given_up(&held.message) {
-            Some(settlement) => settlement,
+        let (settlement, decision) = match self.given_up(&held.message) {
+            Some(settlement) => (settlement, None),
             None => self.handle(&held).await?,
         };
-        Some(Settled::new(held, settlement))
+        Some(Settled::new(held, settlement).decided(decision))
     }
 
     /// A message that keeps crashing its process is dead-lettered without being handled once more.
@@ -57,7 +61,7 @@ impl Process {
         })
     }
 
-    async fn handle(&self, held: &Held) -> Option<Settlement> {
+    async fn handle(&self, held: &Held) -> Option<Outcome> {
         let message = &held.message;
         let context = Context {
             message: message.clone(),
@@ -78,8 +82,8 @@ impl Process {
         };
         let mut attempt = std::pin::pin!(attempt.instrument(span));
         // Many are done at once, and need nobody to watch over them.
-        if let Poll::Ready(settlement) = poll!(attempt.as_mut()) {
-            return Some(settlement);
+        if let Poll::Ready(outcome) = poll!(attempt.as_mut()) {
+            return Some(outcome);
         }
         Box::pin(self.watch(attempt, held)).await
     }
@@ -87,13 +91,15 @@ impl Process {
     /// Waits for the attempt; `None` if the lease was lost meanwhile, which stops it.
     async fn watch(
         &self,
-        attempt: Pin<&mut impl Future<Output = Settlement>>,
+        attempt: Pin<&mut impl Future<Output = Outcome>>,
         held: &Held,
-    ) -> Option<Settlement> {
+    ) -> Option<Outcome> {
         tokio::select! {
             biased;
-            settlement = attempt => Some(settlement),
-            () = self.shutdown.aborting() => Some(Settlement::Release { after: Duration::ZERO }),
+            outcome = attempt => Some(outcome),
+            () = self.shutdown.aborting() => {
+                Some((Settlement::Release { after: Duration::ZERO }, None))
+            }
             () = held.lost() => {
                 self.tell(&held.message, &Event::LeaseLost);
                 None
@@ -102,29 +108,35 @@ impl Process {
     }
 
     /// The tries of one attempt, and what follows from them.
-    async fn attempt(&self, context: Context) -> Settlement {
+    async fn attempt(&self, context: Context) -> Outcome {
+        let immediate_retries = self.worker.immediate_retries_of(&context.message) as usize;
         let mut tries = Vec::new();
         let mut last_failure = None;
         loop {
             let (at, duration, result) = self.try_once(context.clone()).await;
             let failure = match (result, last_failure.take()) {
-                (Ok(()), _) => return Settlement::Complete,
+                (Ok(()), _) => return (Settlement::Complete, None),
                 (Err(HandlerError::Failed(FailureError(failure))), _) => failure,
                 (Err(HandlerError::Postponed(Postpone(after))), None) => {
-                    return Settlement::Release { after };
+                    return (Settlement::Release { after }, None);
                 }
                 (Err(HandlerError::Uncounted(uncounted)), None) => {
-                    return self.decide_uncounted(&context, &uncounted, at, duration);
+                    return (self.decide_uncounted(&context, &uncounted, at, duration), None);
                 }
                 // What failed has failed, even if there is no trying again at present.
                 (Err(HandlerError::Postponed(_) | HandlerError::Uncounted(_)), Some(failure)) => {
                     return self.decide(&context, &failure, tries);
                 }
             };
-            let failed = FailedTry::new(at, duration, &failure);
+            let failed = FailedTry {
+                generation: context.message.ledger.replayed,
+                attempt: context.attempt,
+                try_number: tries.len() as u32 + 1,
+                ..FailedTry::new(at, duration, &failure)
+            };
             self.tell(&context.message, &Event::TryFailed(&failed));
             tries.push(failed);
-            let last = tries.len() > self.worker.immediate_retries as usize;
+            let last = tries.len() > immediate_retries;
             if last || !failure.kind.is_retryable() || failure.retry_after.is_some() {
                 return self.decide(&context, &failure, tries);
             }
@@ -171,13 +183,34 @@ impl Process {
         )
     }
 
-    fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Settlement {
-        let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let decision = self.worker.policy.decide(&context.message.ledger, failure, &mut *random);
-        match decision.verdict {
+    fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Outcome {
+        let decision = self.ask_policy(&context.message, failure);
+        let settlement = match decision.verdict {
             Verdict::Retry { after } => Settlement::Retry { after, tries },
-            Verdict::DeadLetter => Settlement::DeadLetter { reason: decision.reason, tries },
-        }
+            Verdict::DeadLetter => {
+                Settlement::DeadLetter { reason: decision.reason.clone(), tries }
+            }
+        };
+        (settlement, Some(decision))
+    }
+
+    /// What the policy decides. One that panics must not take the message along, nor may it ask for a longer delay than it
+    /// said it would: the transport was asked about that one.
+    fn ask_policy(&self, message: &Message, failure: &Failure) -> Decision {
+        let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = self.worker.policy_of(message);
+        let mut ask = |policy: &dyn RetryStrategy| {
+            let mut decision = policy.decide(&message.ledger, failure, &mut *random);
+            if let Verdict::Retry { after } = &mut decision.verdict {
+                *after = (*after).min(policy.largest_delay().max(MAX_RETRY_AFTER));
+            }
+            decision
+        };
+        catch_unwind(AssertUnwindSafe(|| ask(policy))).unwrap_or_else(|_| {
+            let queue = &self.worker.queue;
+            tracing::error!(%queue, message_id = %message.id, "a retry strategy panicked; the default policy decides");
+            ask(&RetryPolicy::default())
+        })
     }
 
     fn decide_uncounted(

@@ -9,7 +9,7 @@ mod backlog;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use bezoar_core::{Delivery, ErrorKind, Message, Settlement, TransportError};
+use bezoar_core::{Decision, Delivery, ErrorKind, Settlement, TransportError};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc, watch},
@@ -31,6 +31,8 @@ const BATCH_LIMIT: usize = 256;
 pub(crate) struct Settled {
     pub(crate) held: Held,
     pub(crate) settlement: Settlement,
+    /// What the retry strategy said, if it was asked.
+    decision: Option<Decision>,
     kept: Kept,
     _until_stored: Option<UntilStored>,
 }
@@ -57,7 +59,12 @@ enum Kept {
 
 impl Settled {
     pub(crate) fn new(held: Held, settlement: Settlement) -> Self {
-        Self { held, settlement, kept: Kept::New, _until_stored: None }
+        Self { held, settlement, decision: None, kept: Kept::New, _until_stored: None }
+    }
+
+    /// The same, and the decision that led to it.
+    pub(crate) fn decided(self, decision: Option<Decision>) -> Self {
+        Self { decision, ..self }
     }
 
     /// The same, and what is let go of when it is stored.
@@ -205,7 +212,7 @@ impl Settler {
                     trouble = Some(error);
                 }
                 result => {
-                    self.tell(&settled.held.message, &settled.settlement, &result);
+                    self.tell(&settled, &result);
                     backlog.remove(&settled);
                 }
             }
@@ -221,7 +228,7 @@ impl Settler {
     /// What waits to be tried again is left to be delivered again.
     fn abandon(&self, backlog: &mut Backlog) {
         for (settled, error) in backlog.take_later() {
-            self.tell(&settled.held.message, &settled.settlement, &Err(error));
+            self.tell(&settled, &Err(error));
         }
     }
 
@@ -230,19 +237,24 @@ impl Settler {
         self.storing.send_if_modified(|shown| std::mem::replace(shown, storing) != storing);
     }
 
-    fn tell(&self, message: &Message, settlement: &Settlement, result: &Done) {
-        let event = match (result, settlement) {
+    fn tell(&self, settled: &Settled, result: &Done) {
+        let decision = settled.decision.as_ref();
+        let event = match (result, &settled.settlement) {
             (Err(error), _) if error.kind == ErrorKind::LeaseLost => Event::LeaseLost,
             (Err(error), _) => Event::NotSettled(error),
             (Ok(()), Settlement::Complete) => Event::Completed,
-            (Ok(()), Settlement::Retry { after, .. }) => Event::Retried { after: *after },
-            (Ok(()), Settlement::DeadLetter { reason, .. }) => Event::DeadLettered { reason },
+            (Ok(()), Settlement::Retry { after, tries }) => {
+                Event::Retried { after: *after, last: tries.last(), decision }
+            }
+            (Ok(()), Settlement::DeadLetter { reason, tries }) => {
+                Event::DeadLettered { reason, last: tries.last(), decision }
+            }
             (Ok(()), Settlement::Uncounted { after, failure }) => {
                 Event::NotCounted { failure, after: *after }
             }
             (Ok(()), Settlement::Release { .. }) => Event::Released,
         };
-        self.worker.tell(message, &event);
+        self.worker.tell(&settled.held.message, &event);
     }
 }
 

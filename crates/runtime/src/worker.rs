@@ -1,6 +1,7 @@
 //! How messages of one queue are handled.
 
 use std::{
+    collections::HashMap,
     fmt,
     num::NonZeroU32,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -9,7 +10,8 @@ use std::{
 };
 
 use bezoar_core::{
-    Clock, Invalid, Message, QueueName, RetryPolicy, SubscribeOptions, SystemClock, UncountedPolicy,
+    Clock, Invalid, MAX_IMMEDIATE_RETRIES, Message, QueueName, RetryPolicy, RetryStrategy,
+    SubscribeOptions, SystemClock, UncountedPolicy,
 };
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
@@ -49,9 +51,10 @@ impl Default for Polling {
 pub struct Worker {
     pub(crate) queue: QueueName,
     pub(crate) service: HandlerService,
-    pub(crate) policy: RetryPolicy,
+    policy: Arc<dyn RetryStrategy>,
+    policies_by_type: HashMap<String, Arc<dyn RetryStrategy>>,
     pub(crate) uncounted: UncountedPolicy,
-    pub(crate) immediate_retries: u32,
+    immediate_retries: Option<u32>,
     pub(crate) max_deliveries: u32,
     pub(crate) timeout: Duration,
     pub(crate) fetch_loops: NonZeroU32,
@@ -82,9 +85,10 @@ impl Worker {
         Ok(Self {
             queue: QueueName::new(queue)?,
             service: BoxCloneSyncService::new(service.map_err(handler_error)),
-            policy: RetryPolicy::default(),
+            policy: Arc::new(RetryPolicy::default()),
+            policies_by_type: HashMap::new(),
             uncounted: UncountedPolicy::default(),
-            immediate_retries: 0,
+            immediate_retries: None,
             max_deliveries: 5,
             timeout: Duration::from_secs(300),
             fetch_loops: NonZeroU32::MIN,
@@ -114,9 +118,32 @@ impl Worker {
         self
     }
 
-    /// When a failed message is tried again.
-    pub fn policy(mut self, policy: RetryPolicy) -> Self {
-        self.policy = policy;
+    /// Whether and when a failed message is tried again: a [`RetryPolicy`], or a [`RetryStrategy`] of your own.
+    pub fn policy(mut self, policy: impl RetryStrategy) -> Self {
+        self.policy = Arc::new(policy);
+        self
+    }
+
+    /// The same for messages of one type only, and so for their handler:
+    ///
+    /// ```
+    /// # async fn store() {}
+    /// # async fn notify() {}
+    /// use bezoar_runtime::{Router, Worker};
+    /// # use bezoar_core::RetryPolicy;
+    ///
+    /// let router = Router::new().on("lab.result", store).on("lab.notice", notify);
+    /// let worker = Worker::new("lab", router)?
+    ///     .policy(RetryPolicy::jobs())
+    ///     .policy_for("lab.notice", RetryPolicy::webhook());
+    /// # Ok::<(), bezoar_core::Invalid>(())
+    /// ```
+    pub fn policy_for(
+        mut self,
+        message_type: impl Into<String>,
+        policy: impl RetryStrategy,
+    ) -> Self {
+        self.policies_by_type.insert(message_type.into(), Arc::new(policy));
         self
     }
 
@@ -126,10 +153,10 @@ impl Worker {
         self
     }
 
-    /// How often a try is repeated at once, in the same process, before it counts as a failed attempt.
-    /// At most 10.
+    /// How often a failed handler is run again at once, in the same process, before the attempt counts as failed.
+    /// Without this the policy says; most say 0. At most 10.
     pub fn immediate_retries(mut self, retries: u32) -> Self {
-        self.immediate_retries = retries.min(10);
+        self.immediate_retries = Some(retries);
         self
     }
 
@@ -205,7 +232,16 @@ impl Worker {
     /// Whether correlation ids are in the log; they are, unless this says otherwise.
     pub fn correlation_ids(mut self, correlation: CorrelationIds) -> Self {
         self.correlation = correlation;
-        self.log = self.log.map(|_| Log(correlation));
+        self.log = self.log.map(|log| log.correlation_ids(correlation));
+        self
+    }
+
+    /// Shows the text of each error in the log, and says so loudly when the worker starts.
+    ///
+    /// **For development only**: an error's text may quote whatever the handler worked on, such as a patient's name.
+    /// Nothing but this call turns it on: no environment variable, no build flag.
+    pub fn show_error_texts_for_development(mut self) -> Self {
+        self.log = self.log.map(Log::show_error_texts_for_development);
         self
     }
 
@@ -214,6 +250,32 @@ impl Worker {
         self.clock = clock;
         self.random = Arc::new(Mutex::new(StdRng::seed_from_u64(seed)));
         self
+    }
+
+    /// The longest delay that any policy of this worker asks for of its own accord.
+    pub fn largest_delay(&self) -> Duration {
+        let policies = self.policies_by_type.values().chain([&self.policy]);
+        policies.map(|policy| policy.largest_delay()).max().unwrap_or_default()
+    }
+
+    /// The policy for a message.
+    pub(crate) fn policy_of(&self, message: &Message) -> &dyn RetryStrategy {
+        let own = self.policies_by_type.get(message.message_type.as_str());
+        &**own.unwrap_or(&self.policy)
+    }
+
+    /// How often a failed handler is run again at once on this message.
+    pub(crate) fn immediate_retries_of(&self, message: &Message) -> u32 {
+        let retries = self.immediate_retries;
+        let retries = retries.unwrap_or_else(|| self.policy_of(message).immediate_retries());
+        retries.min(MAX_IMMEDIATE_RETRIES)
+    }
+
+    /// Says what an operator must know before the first message.
+    pub(crate) fn starts(&self) {
+        if let Some(log) = &self.log {
+            log.warn_of_error_texts(&self.queue);
+        }
     }
 
     pub(crate) fn tell(&self, message: &Message, event: &Event<'_>) {

@@ -106,7 +106,7 @@ impl Jitter {
 }
 
 /// A number in [0, 1) with the 53 bits that a float holds.
-pub(super) fn chance(random: &mut impl Rng) -> f64 {
+pub(super) fn chance(random: &mut dyn Rng) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let bits = (random.next_u64() >> 11) as f64;
     bits / 9_007_199_254_740_992.0

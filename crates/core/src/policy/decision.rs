@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Code, Failure, Reason};
+use crate::{Code, Failure, Ledger, Reason};
 
 /// What is to become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,20 +18,55 @@ pub enum Verdict {
 
 /// A verdict with what a person wants to know about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Decision {
     /// Retry or dead-letter.
     pub verdict: Verdict,
-    /// How many retries there will have been: one more for a retry, as before for a dead letter.
+    /// The number of the retry that follows; for a dead letter, how many retries there were.
     pub retry_count: u32,
+    /// How many retries the strategy allows, if it has a maximum.
+    pub max_retries: Option<u32>,
     /// "retry 2 of 3", "max retries (3) exhausted", "non-retryable error: permanent".
     pub reason: Reason,
 }
 
-impl Reason {
-    pub(super) fn retry(number: u32, of: u32) -> Self {
-        Self::new(Self::RETRY, format!("retry {number} of {of}"))
+impl Decision {
+    /// Another attempt of the message with this ledger, not before this delay has passed.
+    pub fn retry(ledger: &Ledger, after: Duration) -> Self {
+        let retry = ledger.failed.saturating_add(1);
+        Self {
+            verdict: Verdict::Retry { after },
+            retry_count: retry,
+            max_retries: None,
+            reason: Reason::new(Reason::RETRY, format!("retry {retry}")),
+        }
     }
 
+    /// No more attempts of the message with this ledger.
+    pub fn dead_letter(ledger: &Ledger, reason: Reason) -> Self {
+        Self { verdict: Verdict::DeadLetter, retry_count: ledger.failed, max_retries: None, reason }
+    }
+
+    /// The same decision of a strategy that allows this many retries. The reason of a retry says so: "retry 2 of 3".
+    pub fn of(mut self, max_retries: u32) -> Self {
+        self.max_retries = Some(max_retries);
+        if let Verdict::Retry { .. } = self.verdict {
+            let text = format!("retry {} of {max_retries}", self.retry_count);
+            self.reason = Reason::new(Reason::RETRY, text);
+        }
+        self
+    }
+
+    /// The number of the attempt that failed, from 1.
+    pub fn attempt(&self) -> u32 {
+        match self.verdict {
+            Verdict::Retry { .. } => self.retry_count,
+            Verdict::DeadLetter => self.retry_count.saturating_add(1),
+        }
+    }
+}
+
+impl Reason {
     pub(super) fn exhausted(max_retries: u32) -> Self {
         Self::new(Self::EXHAUSTED, format!("max retries ({max_retries}) exhausted"))
     }

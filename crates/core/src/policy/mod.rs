@@ -2,6 +2,8 @@
 
 mod backoff;
 mod decision;
+mod presets;
+mod strategy;
 
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use self::backoff::chance;
 pub use self::{
     backoff::{Backoff, Jitter},
     decision::{Decision, Verdict},
+    strategy::RetryStrategy,
 };
 use crate::{Failure, Invalid, Ledger, Reason};
 
@@ -20,10 +23,15 @@ pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The longest wait that a failure's `retry_after` can ask for: a day.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often and when a failed message is tried again. Always a valid one: its constructor checks.
+/// How often a handler can be run again at once within one attempt.
+pub const MAX_IMMEDIATE_RETRIES: u32 = 10;
+
+/// How often a failed message is tried again, and when: the [`RetryStrategy`] that comes with the product. Its constructor
+/// checks it, so that every value is a valid policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
     max_retries: u32,
+    immediate_retries: u32,
     backoff: Backoff,
     cap: Duration,
     jitter: Jitter,
@@ -53,47 +61,7 @@ impl RetryPolicy {
             );
             return Err(Invalid::new("max delay", problem));
         }
-        Ok(Self { max_retries, backoff, cap, jitter })
-    }
-
-    /// For jobs: 3 retries after 1 s, 2 s and 4 s, ±10 %, never above 30 s before jitter.
-    pub const fn jobs() -> Self {
-        Self {
-            max_retries: 3,
-            backoff: Backoff::Exponential { first: Duration::from_secs(1), multiplier: 2.0 },
-            cap: Duration::from_secs(30),
-            jitter: Jitter::Symmetric(0.1),
-        }
-    }
-
-    /// For poison queues: 3 retries after 4, 8 and 16 minutes, lengthened by up to 30 %.
-    pub const fn poison_queue() -> Self {
-        Self {
-            max_retries: 3,
-            backoff: Backoff::Exponential { first: Duration::from_secs(4 * 60), multiplier: 2.0 },
-            cap: MAX_DELAY,
-            jitter: Jitter::Lengthening(0.3),
-        }
-    }
-
-    /// For outboxes: 5 retries from 30 s, doubling to at most an hour.
-    pub const fn outbox() -> Self {
-        Self {
-            max_retries: 5,
-            backoff: Backoff::Exponential { first: Duration::from_secs(30), multiplier: 2.0 },
-            cap: Duration::from_secs(3_600),
-            jitter: Jitter::None,
-        }
-    }
-
-    /// For webhooks: 8 retries from 5 s, five-fold to at most 10 hours, ±10 %: about a day in all.
-    pub const fn webhook() -> Self {
-        Self {
-            max_retries: 8,
-            backoff: Backoff::Exponential { first: Duration::from_secs(5), multiplier: 5.0 },
-            cap: Duration::from_secs(10 * 60 * 60),
-            jitter: Jitter::Symmetric(0.1),
-        }
+        Ok(Self { max_retries, immediate_retries: 0, backoff, cap, jitter })
     }
 
     /// The same policy with another number of retries; 0 means that the first failure is the last.
@@ -102,37 +70,76 @@ impl RetryPolicy {
         self
     }
 
+    /// The same policy, running a failed handler again at once this often before an attempt counts as failed.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] above [`MAX_IMMEDIATE_RETRIES`].
+    pub fn with_immediate_retries(mut self, retries: u32) -> Result<Self, Invalid> {
+        if retries > MAX_IMMEDIATE_RETRIES {
+            let problem = format!("is {retries}, at most {MAX_IMMEDIATE_RETRIES} are accepted");
+            return Err(Invalid::new("immediate retries", problem));
+        }
+        self.immediate_retries = retries;
+        Ok(self)
+    }
+
     /// How many retries follow the first attempt.
     pub const fn max_retries(&self) -> u32 {
         self.max_retries
     }
 
-    /// The longest delay that it asks for by itself, jitter included. A failure's `retry_after` may ask for more,
+    /// How often a failed handler is run again at once, within the same attempt.
+    pub const fn immediate_retries(&self) -> u32 {
+        self.immediate_retries
+    }
+
+    /// How delays grow from retry to retry.
+    pub const fn backoff(&self) -> Backoff {
+        self.backoff
+    }
+
+    /// The longest delay before jitter.
+    pub const fn cap(&self) -> Duration {
+        self.cap
+    }
+
+    /// How chance changes the delays.
+    pub const fn jitter(&self) -> Jitter {
+        self.jitter
+    }
+
+    /// The delays before the retries, in order, without jitter.
+    pub fn delays(&self) -> impl Iterator<Item = Duration> {
+        let policy = *self;
+        (1..=self.max_retries).map(move |retry| policy.delay(retry))
+    }
+
+    /// The longest delay that it asks for of its own accord, jitter included. A failure's `retry_after` may ask for more,
     /// up to [`MAX_RETRY_AFTER`].
     pub fn largest_delay(&self) -> Duration {
-        self.delay(self.max_retries).mul_f64(self.jitter.largest())
+        match self.max_retries {
+            0 => Duration::ZERO,
+            last => self.delay(last).mul_f64(self.jitter.largest()),
+        }
     }
 
     /// What becomes of a message with this ledger after this failure.
     ///
     /// The ledger is the one before the failure is recorded. A `retry_after` of the failure lengthens
     /// the delay, to at most [`MAX_RETRY_AFTER`].
-    pub fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut impl Rng) -> Decision {
-        let retried = ledger.failed;
-        if !failure.kind.is_retryable() {
-            return self.dead_letter(retried, Reason::not_retryable(failure));
-        }
-        if retried >= self.max_retries {
-            return self.dead_letter(retried, Reason::exhausted(self.max_retries));
-        }
-        let retry = retried + 1;
-        let jittered = self.delay(retry).mul_f64(self.jitter.factor(chance(jitter)));
-        let asked = failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-        Decision {
-            verdict: Verdict::Retry { after: jittered.max(asked) },
-            retry_count: retry,
-            reason: Reason::retry(retry, self.max_retries),
-        }
+    pub fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut dyn Rng) -> Decision {
+        let decision = if !failure.kind.is_retryable() {
+            Decision::dead_letter(ledger, Reason::not_retryable(failure))
+        } else if ledger.failed >= self.max_retries {
+            Decision::dead_letter(ledger, Reason::exhausted(self.max_retries))
+        } else {
+            let delay = self.delay(ledger.failed + 1);
+            let jittered = delay.mul_f64(self.jitter.factor(chance(jitter)));
+            let asked = failure.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+            Decision::retry(ledger, jittered.max(asked))
+        };
+        decision.of(self.max_retries)
     }
 
     /// The delay before retry number `retry` (from 1), without jitter.
@@ -140,9 +147,19 @@ impl RetryPolicy {
         let seconds = self.backoff.seconds(retry).min(self.cap.as_secs_f64());
         Duration::try_from_secs_f64(seconds).unwrap_or(self.cap)
     }
+}
 
-    fn dead_letter(&self, retry_count: u32, reason: Reason) -> Decision {
-        Decision { verdict: Verdict::DeadLetter, retry_count, reason }
+impl RetryStrategy for RetryPolicy {
+    fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut dyn Rng) -> Decision {
+        self.decide(ledger, failure, jitter)
+    }
+
+    fn largest_delay(&self) -> Duration {
+        self.largest_delay()
+    }
+
+    fn immediate_retries(&self) -> u32 {
+        self.immediate_retries
     }
 }
 
@@ -166,7 +183,7 @@ mod tests {
     }
 
     fn delays(policy: RetryPolicy) -> Vec<u64> {
-        (1..=policy.max_retries).map(|retry| policy.delay(retry).as_secs()).collect()
+        policy.delays().map(|delay| delay.as_secs()).collect()
     }
 
     fn check(policy: RetryPolicy, failed_before: u32, kind: FailureKind, expected: &str) {
@@ -178,21 +195,51 @@ mod tests {
 
     #[test]
     fn presets_wait_as_documented() {
-        assert_eq!(delays(RetryPolicy::jobs()), [1, 2, 4]);
-        assert_eq!(delays(RetryPolicy::poison_queue()), [240, 480, 960]);
-        assert_eq!(delays(RetryPolicy::outbox()), [30, 60, 120, 240, 480]);
-        assert_eq!(delays(RetryPolicy::outbox().with_max_retries(9))[7..], [3600, 3600]);
-        assert_eq!(delays(RetryPolicy::webhook()), [5, 25, 125, 625, 3125, 15_625, 36_000, 36_000]);
+        let table: [(&str, u32, &[u64]); 5] = [
+            ("jobs", 0, &[1, 2, 4]),
+            ("poison_queue", 0, &[240, 480]),
+            ("outbox", 0, &[30, 60, 120, 240, 480]),
+            ("webhook", 0, &[5, 25, 125, 625, 3_125, 15_625, 36_000, 36_000]),
+            ("broker", 3, &[]),
+        ];
+        assert_eq!(RetryPolicy::PRESETS.map(|(name, _)| name), table.map(|(name, ..)| name));
+        for ((name, policy), (_, at_once, seconds)) in RetryPolicy::PRESETS.iter().zip(table) {
+            assert_eq!((policy.immediate_retries, &*delays(*policy)), (at_once, seconds), "{name}");
+        }
+        assert_eq!(delays(RetryPolicy::outbox().with_max_retries(9))[7..], [3_600, 3_600]);
+        assert_eq!(delays(RetryPolicy::broker().with_max_retries(2)), [1, 2]);
+    }
+
+    /// The delay is base^(c + 1) minutes, where c is the number of failures, and at most 30 % longer.
+    #[test]
+    fn powers_of_minutes_are_the_poison_queues_delays() {
+        let minutes = |base| {
+            let backoff = Backoff::powers_of_minutes(base);
+            let policy = RetryPolicy::new(4, backoff, MAX_DELAY, Jitter::Lengthening(0.3)).unwrap();
+            delays(policy).into_iter().map(|seconds| seconds / 60).collect::<Vec<_>>()
+        };
+        for (base, c1, c2, c3, c4) in
+            [(1, 1, 1, 1, 1), (2, 4, 8, 16, 32), (3, 9, 27, 81, 243), (5, 25, 125, 625, 3_125)]
+        {
+            assert_eq!(minutes(base), [c1, c2, c3, c4], "base {base}");
+        }
+        assert_eq!(RetryPolicy::poison_queue().backoff, Backoff::powers_of_minutes(2));
+        let longest = RetryPolicy::poison_queue().with_max_retries(3).largest_delay();
+        assert_eq!(longest, Duration::from_secs(16 * 60).mul_f64(1.3));
     }
 
     #[test]
-    fn powers_of_minutes_are_the_poison_queues_delays() {
-        let policy = |base| {
-            RetryPolicy::new(3, Backoff::powers_of_minutes(base), MAX_DELAY, Jitter::None).unwrap()
+    fn a_poison_queue_gives_up_at_the_third_failure_without_a_last_wait() {
+        let verdict = |failed_before| {
+            let mut random = StdRng::seed_from_u64(1);
+            let failure = Failure::transient("refused");
+            let policy = RetryPolicy::poison_queue();
+            policy.decide(&failed(failed_before), &failure, &mut random)
         };
-        assert_eq!(delays(policy(2)), [240, 480, 960]);
-        assert_eq!(delays(policy(3)), [540, 1_620, 4_860]);
-        assert_eq!(delays(policy(1)), [60, 60, 60]);
+        assert!(matches!(verdict(0).verdict, Verdict::Retry { .. }));
+        assert!(matches!(verdict(1).verdict, Verdict::Retry { .. }));
+        let last = verdict(2);
+        assert_eq!((last.verdict, last.attempt()), (Verdict::DeadLetter, 3));
     }
 
     #[test]
@@ -215,6 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn a_decision_counts_attempts_and_retries() {
+        let counts = |failed_before| {
+            let failure = Failure::transient("boom");
+            let mut random = StdRng::seed_from_u64(1);
+            let decision =
+                RetryPolicy::jobs().decide(&failed(failed_before), &failure, &mut random);
+            (decision.attempt(), decision.retry_count, decision.max_retries)
+        };
+        assert_eq!(counts(0), (1, 1, Some(3)));
+        assert_eq!(counts(2), (3, 3, Some(3)));
+        assert_eq!(counts(3), (4, 3, Some(3)), "there were three retries, and there is no fourth");
+    }
+
+    #[test]
+    fn a_strategy_without_a_maximum_says_so() {
+        let decision = Decision::retry(&failed(4), Duration::ZERO);
+        assert_eq!((decision.reason.to_string().as_str(), decision.max_retries), ("retry 5", None));
+    }
+
+    #[test]
     fn what_nobody_can_read_or_handle_says_so() {
         let reason = |code| {
             let failure = Failure::permanent("x").with_code(code);
@@ -233,6 +300,7 @@ mod tests {
     fn the_cap_comes_before_the_jitter() {
         let policy = RetryPolicy::jobs().with_max_retries(100);
         assert_eq!(policy.largest_delay(), Duration::from_secs(33));
+        assert_eq!(RetryPolicy::broker().largest_delay(), Duration::ZERO, "it never waits");
     }
 
     #[test]
@@ -251,6 +319,8 @@ mod tests {
             assert_eq!(field(2.0, jitter, second), "jitter");
         }
         assert_eq!(field(2.0, Jitter::None, Duration::MAX), "max delay");
+        let too_many = RetryPolicy::jobs().with_immediate_retries(11).unwrap_err();
+        assert_eq!(too_many.field, "immediate retries");
     }
 
     #[test]
@@ -319,7 +389,7 @@ mod tests {
         #[test]
         fn poison_queue_delays_lie_between_d_and_1_3_d(seed: u64, retry in 0..3_u32) {
             let failure = Failure::transient("x");
-            let decision = RetryPolicy::poison_queue()
+            let decision = RetryPolicy::poison_queue().with_max_retries(3)
                 .decide(&failed(retry), &failure, &mut StdRng::seed_from_u64(seed));
             let d = Duration::from_secs(60 * 2_u64.pow(retry + 2));
             let Verdict::Retry { after } = decision.verdict else { panic!("{decision:?}") };

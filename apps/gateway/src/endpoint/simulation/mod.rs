@@ -234,7 +234,7 @@ impl Observer for Log {
                 report.delivered.entry(nature).or_default().push(at);
                 report.delays.push(at.saturating_sub(sent_at(message)));
             }
-            Event::DeadLettered { reason } => {
+            Event::DeadLettered { reason, .. } => {
                 let mut report = self.report();
                 report.dead.entry(nature).or_default().push(at);
                 report.reasons.push(Reason::to_string(reason));

@@ -25,7 +25,7 @@ impl Observer for RouteObserver {
             Event::Released => &series.released,
             Event::LeaseLost => &series.lease_lost,
             Event::NotSettled(_) => &series.not_settled,
-            Event::DeadLettered { reason } => {
+            Event::DeadLettered { reason, .. } => {
                 let code = reason.code().as_str();
                 return series.dead_lettered.add(code, 1, &self.0.shared.series.deaths);
             }

@@ -15,15 +15,17 @@ fn lines(stderr: &str) -> Vec<Value> {
 fn json_lines_are_json_with_what_is_needed_to_find_a_message() {
     let lines = lines(&run(LogFormat::Json, "info", "").stderr);
     let said = |text: &str| lines.iter().find(|it| it["message"] == text).expect(text);
-    let retried = said("retried");
+    let retried = said("attempt 1 of 4 failed, retry 1 of 3 in 1 ms");
     assert_eq!(retried["queue"], "lab");
     assert_eq!(retried["message_id"], "m-1");
     assert_eq!(retried["correlation_id"], "c-7");
-    assert_eq!(retried["retry_count"], 0);
+    assert_eq!((&retried["retry_count"], &retried["max_retries"]), (&1.into(), &3.into()));
+    assert_eq!((&retried["kind"], &retried["code"]), (&"transient".into(), &"http.503".into()));
     assert_eq!(retried["delay_ms"], 1);
     assert_eq!(retried["level"], "INFO");
     assert!(retried["timestamp"].as_str().unwrap().ends_with('Z'));
-    assert_eq!(said("dead-lettered")["level"], "ERROR");
+    let dead = "attempt 1 of 4 failed, dead-lettered: non-retryable error: permanent";
+    assert_eq!(said(dead)["level"], "ERROR");
     assert_eq!(said("the last words")["flushed"], true);
     // What a handler says is found by the message that it was said about.
     let span = &said("the endpoint was called")["span"];
@@ -43,7 +45,7 @@ fn text_lines_name_the_message() {
 #[test]
 fn the_filter_says_what_is_logged_and_can_be_changed() {
     let stderr = run(LogFormat::Json, "warn", "").stderr;
-    assert!(!stderr.contains("retried") && stderr.contains("dead-lettered"), "{stderr}");
+    assert!(!stderr.contains("retry 1 of 3") && stderr.contains("dead-lettered"), "{stderr}");
     assert!(!stderr.contains("this is filtered") && stderr.contains("the last words"), "{stderr}");
 }
 

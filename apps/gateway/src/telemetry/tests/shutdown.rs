@@ -47,7 +47,7 @@ fn with_a_collector_that_is_gone_logs_and_metrics_are_complete_and_the_process_e
     let begun = Instant::now();
     let said = run(LogFormat::Json, "info", &format!("http://{gone}"));
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    for text in ["retried", "dead-lettered", "the last words"] {
+    for text in ["retry 1 of 3", "dead-lettered", "the last words"] {
         assert!(said.stderr.contains(text), "{text} in {}", said.stderr);
     }
     assert!(said.stdout.contains(r#"bezoar_delivered_total{route="results"} 2"#));

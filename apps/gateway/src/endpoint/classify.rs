@@ -41,11 +41,24 @@ pub(super) fn classify(reply: &EndpointReply, now: Timestamp, most: Duration) ->
         End::Broken(error) if !kind.is_retryable() => {
             Meaning::NotDone(CallOutcome::Failed, error.failure())
         }
-        _ => {
-            let failure = failure(kind, reply, now, most);
-            Meaning::NotDone(outcome(reply.status, failure.retry_after), failure)
+        _ => not_done(kind, reply, now, most),
+    }
+}
+
+/// What a failure means. An endpoint that names its kind has answered: no proxy did. So a 502 to 504 with a kind counts.
+/// Only a request to wait is what it is, whatever the kind. Which status is evidence of what stays the same, so that a wrong
+/// credential costs a few messages and not the queue.
+fn not_done(kind: FailureKind, reply: &EndpointReply, now: Timestamp, most: Duration) -> Meaning {
+    let (mut failure, stated) = failure(kind, reply, now, most);
+    let mut outcome = outcome(reply.status, failure.retry_after);
+    let asks_to_wait = matches!(outcome, CallOutcome::Throttled { .. });
+    if let Some(stated) = stated.filter(|_| !asks_to_wait && reply.end == End::Complete) {
+        failure.kind = stated;
+        if let CallOutcome::Ambiguous { .. } = outcome {
+            outcome = CallOutcome::Failed;
         }
     }
+    Meaning::NotDone(outcome, failure)
 }
 
 /// What it means that there is no reply.
@@ -92,15 +105,21 @@ fn outcome(status: StatusCode, after: Option<Duration>) -> CallOutcome {
     }
 }
 
-fn failure(kind: FailureKind, reply: &EndpointReply, now: Timestamp, most: Duration) -> Failure {
-    let problem = problem(&reply.headers, &reply.body);
-    let (code, text) = problem.map_or((None, None), |problem| (problem.code, problem.text));
-    Failure {
+/// The failure as its status says, and the kind that the endpoint says it is.
+fn failure(
+    kind: FailureKind,
+    reply: &EndpointReply,
+    now: Timestamp,
+    most: Duration,
+) -> (Failure, Option<FailureKind>) {
+    let problem = problem(&reply.headers, &reply.body).unwrap_or_default();
+    let failure = Failure {
         kind,
-        code: code.unwrap_or_else(|| status_code(reply.status)),
-        detail: text.unwrap_or_else(|| beginning(&reply.body)),
+        code: problem.code.unwrap_or_else(|| status_code(reply.status)),
+        detail: problem.text.unwrap_or_else(|| beginning(&reply.body)),
         retry_after: retry_after(&reply.headers, now, most),
-    }
+    };
+    (failure, problem.kind)
 }
 
 fn status_code(status: StatusCode) -> Code {
@@ -229,6 +248,52 @@ mod tests {
         assert_eq!(failure.code.as_str(), "problems/out-of-stock");
         assert_eq!(failure.detail.reveal(), "CANARY");
         assert!(!format!("{failure:?}").contains("CANARY"));
+    }
+
+    #[test]
+    fn an_endpoint_says_which_kind_its_failure_is() {
+        let said = |status, kind: &str, retry_after: Option<&str>| {
+            let mut headers = vec![(header::CONTENT_TYPE, "application/problem+json")];
+            headers.extend(retry_after.map(|seconds| (header::RETRY_AFTER, seconds)));
+            shown(&reply(status, &headers, format!(r#"{{"kind": "{kind}"}}"#).as_bytes()))
+        };
+        for (status, kind, retry_after, expected) in [
+            // It decides whether to retry.
+            (422, "transient", None, "answered transient http.422"),
+            (400, "not_found", None, "answered not found http.400"),
+            (409, "database", None, "answered database http.409"),
+            (500, "permanent", None, "failed permanent http.500"),
+            (500, "unauthorized", None, "failed unauthorized http.500"),
+            (500, "ai_service", None, "failed AI service http.500"),
+            (404, "permanent", None, "misdirected permanent http.404"),
+            (401, "transient", None, "misdirected transient http.401"),
+            (408, "permanent", None, "answered permanent http.408"),
+            // It makes a 5xx count.
+            (502, "database", None, "failed database http.502"),
+            (503, "external service", None, "failed external service http.503"),
+            (504, "permanent", None, "failed permanent http.504"),
+            // A request to wait stays one, and the longest wait too.
+            (429, "permanent", None, "throttled transient http.429"),
+            (503, "permanent", Some("7"), "throttled external service http.503"),
+            (500, "permanent", Some("7"), "failed permanent http.500"),
+            (410, "transient", None, "gone transient http.410"),
+            // What is no kind changes nothing, nor does a success with one.
+            (503, "fatal", None, "ambiguous external service http.503"),
+            (200, "permanent", None, "done"),
+        ] {
+            assert_eq!(said(status, kind, retry_after), expected, "{status} {kind}");
+        }
+    }
+
+    #[test]
+    fn half_a_reply_says_no_kind() {
+        let body = br#"{"kind": "permanent"}"#;
+        let content_type = (header::CONTENT_TYPE, "application/problem+json");
+        let broken = EndpointReply {
+            end: End::Broken(CallError::plain(CallErrorKind::Truncated)),
+            ..reply(503, &[content_type], body)
+        };
+        assert_eq!(shown(&broken), "ambiguous external service http.503");
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! `application/problem+json` (RFC 9457): what an endpoint says about a failure.
 
-use bezoar::{Code, Detail};
+use bezoar::{Code, Detail, FailureKind};
 use http::{HeaderMap, header::CONTENT_TYPE};
 use serde_json::Value;
 
 /// A problem as an endpoint describes it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct EndpointProblem {
     /// Of its `type`, where a safe word can be made of that.
     pub(super) code: Option<Code>,
     /// Its `title` and `detail`.
     pub(super) text: Option<Detail>,
+    /// Its `kind`, where that is one of the eight.
+    pub(super) kind: Option<FailureKind>,
 }
 
 /// The problem in a reply, if it is one that can be read.
@@ -26,7 +28,19 @@ pub(super) fn problem(headers: &HeaderMap, body: &[u8]) -> Option<EndpointProble
     Some(EndpointProblem {
         code: text("type").and_then(code),
         text: (!texts.is_empty()).then(|| Detail::truncated(texts.join(": "))),
+        kind: text("kind").and_then(kind),
     })
+}
+
+/// The kind that a text names: `not_found` is how it is documented; `not found`, `not-found` and `NotFound` mean the
+/// same. `None` if it names none: the status decides then.
+fn kind(text: &str) -> Option<FailureKind> {
+    let letters = |text: &str| -> String {
+        let letters = text.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
+        letters.map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let wanted = letters(text);
+    FailureKind::ALL.into_iter().find(|kind| letters(kind.as_str()) == wanted)
 }
 
 /// The longest end of a type's path that is a code: `https://example.org/problems/out-of-stock` becomes
@@ -100,6 +114,7 @@ mod tests {
         let expected = EndpointProblem {
             code: Some(Code::from_static("x/y")),
             text: Some("Out of stock: none left".into()),
+            kind: None,
         };
         for content_type in [
             "application/problem+json",
@@ -111,13 +126,38 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_is_read_in_every_usual_spelling() {
+        for (text, expected) in [
+            ("unknown", "unknown"),
+            ("transient", "transient"),
+            ("permanent", "permanent"),
+            ("not_found", "not found"),
+            ("not found", "not found"),
+            ("not-found", "not found"),
+            ("NotFound", "not found"),
+            ("unauthorized", "unauthorized"),
+            ("external_service", "external service"),
+            ("database", "database"),
+            ("ai_service", "AI service"),
+            ("AI service", "AI service"),
+            ("fatal", ""),
+            ("", ""),
+            ("permanent failure", ""),
+        ] {
+            assert_eq!(kind(text).map_or("", FailureKind::as_str), expected, "{text}");
+        }
+        let read = read("application/problem+json", r#"{"kind": 7}"#).unwrap();
+        assert_eq!(read.kind, None);
+    }
+
+    #[test]
     fn what_is_no_problem_is_none() {
         assert_eq!(read("application/json", r#"{"type": "x"}"#), None);
         for body in ["", "[]", "{", "null", "\"x\"", &"[".repeat(50_000)] {
             assert_eq!(read("application/problem+json", body), None);
         }
         let odd = read("application/problem+json", r#"{"type": 1, "title": null, "detail": []}"#);
-        assert_eq!(odd, Some(EndpointProblem { code: None, text: None }));
+        assert_eq!(odd, Some(EndpointProblem { code: None, text: None, kind: None }));
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::MAX_DELAY;
 
-use super::{DeadLetterMode, Kind, LogFormat, LogLevel, QueueKind, Role, Watch};
+use super::{DeadLetterMode, Kind, LogFormat, LogLevel, QueueKind, Role, Watch, sections::retry};
 
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
@@ -132,8 +132,9 @@ static KEYS: &[Key] = &[
     Key::new("route[].timeout", Kind::Duration(Duration::from_millis(10), HOUR), "How long the endpoint may take, its reply included.").or("30s"),
     Key::new("route[].concurrency", Kind::Integer(1, 10_000), "How many messages are delivered at a time.").or("16"),
     Key::new("route[].rate", Kind::Rate, "How many messages are delivered at most: 100/s, 5/m; no limit if not set."),
-    Key::new("route[].immediate_retries", Kind::Integer(0, 10), "How often a try is repeated at once before it counts as failed.").or("0"),
-    Key::new("route[].retry", Kind::Retry, "When a failed message is tried again: a preset, or keys of its own."),
+    Key::new("route[].immediate_retries", Kind::Integer(0, 10), "How often a failed delivery is repeated at once before the attempt counts as failed; 3 with the preset broker.").or("0"),
+    Key::new("route[].retry", Kind::Retry, "When a failed message is tried again: the name of a preset, or a table."),
+    Key::new("route[].retry.preset", Kind::Choice(retry::PRESETS), "The preset that the other keys change; their defaults are then those of the preset.").or("jobs"),
     Key::new("route[].retry.max_retries", Kind::Integer(0, 1_000), "How many retries follow the first attempt.").or("3"),
     Key::new("route[].retry.first", Kind::Duration(MS, MAX_DELAY), "The delay before the first retry.").or("1s"),
     Key::new("route[].retry.multiplier", Kind::Number(1.0, 1_000.0), "By what the delay is multiplied each time.").or("2"),

@@ -73,7 +73,7 @@ impl Kind {
             Self::Table => "a table".to_owned(),
             Self::Tables => "a list of tables".to_owned(),
             Self::Named => "a table for each name".to_owned(),
-            Self::Retry => r#""jobs", "poison_queue", "outbox", "webhook" or a table"#.to_owned(),
+            Self::Retry => r#""jobs", "poison_queue", "outbox", "webhook", "broker" or a table"#.to_owned(),
             Self::Headers => r#"a table such as { X-Tenant = "lab" }"#.to_owned(),
             Self::Name => r#"a name such as "results""#.to_owned(),
             Self::Queue => r#"the name of a queue such as "results""#.to_owned(),

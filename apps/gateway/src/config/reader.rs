@@ -51,6 +51,15 @@ impl<'a> SectionReader<'a> {
         }
     }
 
+    /// The value of a key whose default depends on others. That, too, if what was written is refused.
+    pub(super) fn or<T: Parsed>(&mut self, section: &Section<'_>, name: &str, value: T) -> T {
+        if section.has(name) {
+            return self.optional(section, name).unwrap_or(value);
+        }
+        self.remember(section.path.key(name), &value, &Origin::Default);
+        value
+    }
+
     /// The value of a key that may be missing.
     pub(super) fn optional<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
         self.read(section.key(name), section, section.node(name)?)

@@ -6,6 +6,7 @@ use super::{
     Kind,
     human::duration,
     keys::{self, Key},
+    sections::retry,
 };
 
 /// The JSON schema (draft 7) of `bezoar.toml`.
@@ -44,7 +45,7 @@ fn accepted(key: &Key) -> Value {
         Kind::Table => object(key.path),
         Kind::Tables => json!({ "type": "array", "items": object(&format!("{}[]", key.path)) }),
         Kind::Retry => {
-            let presets = json!({ "enum": ["jobs", "poison_queue", "outbox", "webhook"] });
+            let presets = json!({ "enum": retry::PRESETS });
             json!({ "oneOf": [presets, object(key.path)] })
         }
         Kind::Named => {

@@ -103,12 +103,15 @@ impl Node {
         }
     }
 
-    /// A preset, which is text, gives way to a single setting of a higher source, and a header to one whose
-    /// name differs in case only.
+    /// A preset, which is text, becomes a table that a single setting of a higher source goes into, and a header
+    /// gives way to one whose name differs in case only.
     fn make_room(&mut self, key: &str, rest: &[Step], origin: &Origin) {
         match (&mut self.value, rest) {
             (Value::Text(_) | Value::Untyped(_), [_, ..]) if key == "retry" => {
-                *self = Self::empty_table(origin.clone());
+                let preset = std::mem::replace(self, Self::empty_table(origin.clone()));
+                if let Value::Table(table) = &mut self.value {
+                    table.insert("preset".to_owned(), preset);
+                }
             }
             (Value::Table(table), [Step::Key(name), ..]) if key == "headers" => {
                 table.retain(|other, _| !other.eq_ignore_ascii_case(name));
@@ -178,10 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_gives_way_to_a_single_setting() {
+    fn a_preset_stays_beside_a_single_setting() {
         let mut root = Node::empty_table(Origin::Default);
-        set(&mut root, "route[0].retry").unwrap();
-        set(&mut root, "route[0].retry.first").unwrap();
+        set(&mut root, "retry").unwrap();
+        set(&mut root, "retry.first").unwrap();
+        assert_eq!(count(&root, "retry"), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod dead_letters;
 mod log;
 mod network;
 mod queue;
-mod retry;
+pub(super) mod retry;
 mod route;
 mod server;
 mod store;

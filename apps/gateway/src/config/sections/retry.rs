@@ -1,4 +1,4 @@
-//! `retry`: when a failed message is tried again.
+//! `retry`: whether and when a failed message is tried again.
 
 use std::time::Duration;
 
@@ -11,58 +11,99 @@ use crate::config::{
     values::Parsed,
 };
 
-type Preset = (&'static str, RetryPolicy);
+/// The presets, by the names that are accepted.
+pub(in crate::config) const PRESETS: &[&str] =
+    &["jobs", "poison_queue", "outbox", "webhook", "broker"];
 
-const PRESETS: [Preset; 4] = [
-    ("jobs", RetryPolicy::jobs()),
-    ("poison_queue", RetryPolicy::poison_queue()),
-    ("outbox", RetryPolicy::outbox()),
-    ("webhook", RetryPolicy::webhook()),
-];
-const NAMES: &[&str] = &["jobs", "poison_queue", "outbox", "webhook"];
-
-/// Reads the `retry` of a route: the name of a preset, or a table.
+/// Reads the `retry` of a route: the name of a preset, or a table whose keys override those of a preset.
 pub(super) fn read(reader: &mut SectionReader<'_>, route: &Section<'_>) -> Option<RetryPolicy> {
     match route.node("retry") {
-        Some(Node { value: Value::Text(name), origin, .. }) => match preset(name) {
-            Ok(policy) => {
-                reader.show(&route.path.key("retry"), name.clone(), origin);
-                Some(policy)
-            }
-            Err(invalid) => {
-                reader.refuse(route, "retry", invalid);
-                None
-            }
-        },
-        _ => table(reader, &route.table("retry")),
+        Some(node) if is_text(node) => preset(reader, route, "retry"),
+        _ => {
+            let section = route.table("retry");
+            let base = match section.has("preset") {
+                true => preset(reader, &section, "preset")?,
+                false => RetryPolicy::default(),
+            };
+            table(reader, &section, base)
+        }
     }
 }
 
-fn preset(name: &str) -> Result<RetryPolicy, InvalidValue> {
-    let found = PRESETS.iter().find(|(preset, _)| *preset == name);
-    found.map(|(_, policy)| *policy).ok_or_else(|| names::no_choice(name, NAMES))
+fn is_text(node: &Node) -> bool {
+    matches!(node.value, Value::Text(_))
 }
 
-fn table(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Option<RetryPolicy> {
-    let max_retries = reader.or_default(section, "max_retries");
-    let first: Duration = reader.or_default(section, "first");
-    let multiplier = reader.or_default(section, "multiplier");
-    let max: Duration = reader.or_default(section, "max");
-    let jitter: f64 = reader.or_default(section, "jitter");
+/// The preset that the key `name` of a section names.
+fn preset(
+    reader: &mut SectionReader<'_>,
+    section: &Section<'_>,
+    name: &str,
+) -> Option<RetryPolicy> {
+    let Node { value: Value::Text(preset), origin, .. } = section.node(name)? else { return None };
+    match find(preset) {
+        Ok(policy) => {
+            reader.show(&section.path.key(name), preset.clone(), origin);
+            Some(policy)
+        }
+        Err(invalid) => {
+            reader.refuse(section, name, invalid);
+            None
+        }
+    }
+}
+
+fn find(name: &str) -> Result<RetryPolicy, InvalidValue> {
+    let found = RetryPolicy::PRESETS.iter().find(|(preset, _)| *preset == name);
+    found.map(|(_, policy)| *policy).ok_or_else(|| names::no_choice(name, PRESETS))
+}
+
+/// The policy `base`, with the keys that were set instead of its own values.
+fn table(
+    reader: &mut SectionReader<'_>,
+    section: &Section<'_>,
+    base: RetryPolicy,
+) -> Option<RetryPolicy> {
+    let (first, multiplier) = exponential(base.backoff());
+    let max_retries = reader.or(section, "max_retries", base.max_retries());
+    let first: Duration = reader.or(section, "first", first);
+    let multiplier = reader.or(section, "multiplier", multiplier);
+    let max: Duration = reader.or(section, "max", base.cap());
+    let jitter: f64 = reader.or(section, "jitter", factor(base.jitter()));
     if first > max {
         let problem = format!("is {}, above max, which is {}", first.shown(), max.shown());
         reader.refuse(section, "first", InvalidValue::new(problem, "raise max or lower first"));
         return None;
     }
-    let jitter = if jitter > 0.0 { Jitter::Symmetric(jitter) } else { Jitter::None };
-    let policy =
-        RetryPolicy::new(max_retries, Backoff::Exponential { first, multiplier }, max, jitter);
-    policy
+    let jitter = match base.jitter() {
+        _ if jitter <= 0.0 => Jitter::None,
+        Jitter::Lengthening(_) => Jitter::Lengthening(jitter),
+        _ => Jitter::Symmetric(jitter),
+    };
+    let backoff = Backoff::Exponential { first, multiplier };
+    RetryPolicy::new(max_retries, backoff, max, jitter)
+        .and_then(|policy| policy.with_immediate_retries(base.immediate_retries()))
         .map_err(|invalid| {
             let invalid = InvalidValue::new(invalid.to_string(), "set another value");
             reader.refuse(section, "max", invalid);
         })
         .ok()
+}
+
+fn exponential(backoff: Backoff) -> (Duration, f64) {
+    match backoff {
+        Backoff::Exponential { first, multiplier } => (first, multiplier),
+        Backoff::Linear { first, .. } => (first, 1.0),
+        Backoff::Fixed { delay } => (delay, 1.0),
+    }
+}
+
+fn factor(jitter: Jitter) -> f64 {
+    match jitter {
+        Jitter::None => 0.0,
+        Jitter::Symmetric(most) | Jitter::Lengthening(most) => most,
+        Jitter::Full => 1.0,
+    }
 }
 
 #[cfg(test)]
@@ -71,8 +112,16 @@ mod tests {
 
     #[test]
     fn presets_have_their_names() {
-        assert_eq!(PRESETS.map(|(name, _)| name), NAMES);
-        assert_eq!(preset("webhook").unwrap(), RetryPolicy::webhook());
-        assert!(preset("webhok").unwrap_err().remedy.contains("webhook"));
+        assert_eq!(RetryPolicy::PRESETS.map(|(name, _)| name), PRESETS);
+        assert_eq!(find("webhook").unwrap(), RetryPolicy::webhook());
+        assert!(find("webhok").unwrap_err().remedy.contains("webhook"));
+    }
+
+    #[test]
+    fn every_preset_can_be_written_as_a_table() {
+        for (name, policy) in RetryPolicy::PRESETS {
+            assert!(matches!(policy.backoff(), Backoff::Exponential { .. }), "{name}");
+            assert!(!matches!(policy.jitter(), Jitter::Full), "{name}");
+        }
     }
 }

@@ -32,9 +32,9 @@ pub struct RouteConfig {
     pub concurrency: u32,
     /// How many messages are delivered at most.
     pub rate: Option<Rate>,
-    /// How often a try is repeated at once before it counts as failed.
+    /// How often a failed delivery is repeated at once before the attempt counts as failed.
     pub immediate_retries: u32,
-    /// When a failed message is tried again.
+    /// Whether and when a failed message is tried again.
     pub retry: RetryPolicy,
     /// The longest `Retry-After` that is honoured.
     pub max_retry_after: Duration,
@@ -76,8 +76,8 @@ impl RouteConfig {
         let timeout = reader.or_default(section, "timeout");
         let concurrency = reader.or_default(section, "concurrency");
         let rate = reader.optional(section, "rate");
-        let immediate_retries = reader.or_default(section, "immediate_retries");
-        let retry = retry::read(reader, section);
+        let retry = retry::read(reader, section).unwrap_or_default();
+        let immediate_retries = reader.or(section, "immediate_retries", retry.immediate_retries());
         let max_retry_after = reader.or_default(section, "max_retry_after");
         let lease = reader.or_default(section, "lease");
         let max_deliveries = reader.or_default(section, "max_deliveries");
@@ -97,7 +97,7 @@ impl RouteConfig {
             concurrency,
             rate,
             immediate_retries,
-            retry: retry.unwrap_or_default(),
+            retry,
             max_retry_after,
             lease,
             max_deliveries,

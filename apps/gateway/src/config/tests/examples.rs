@@ -83,6 +83,7 @@ paused = true
 name = "orders"
 from = "orders"
 to = "http://10.1.2.3:8080/"
+retry.preset = "jobs"
 retry.max_retries = 7
 retry.first = "250ms"
 retry.multiplier = 3

@@ -1,6 +1,8 @@
 //! `docs/guide/configuration.md` says of every key what holds.
 
-use crate::config::{Applies, Key, Kind, keys};
+use bezoar::{Jitter, RetryPolicy};
+
+use crate::config::{Applies, Key, Kind, human::duration, keys};
 
 const GUIDE: &str = include_str!("../../../../../docs/guide/configuration.md");
 
@@ -18,6 +20,32 @@ fn every_key_in_the_guide_is_known() {
     for row in rows.iter().filter(|row| row.contains("| reload |") || row.contains("| restart |")) {
         assert!(known.contains(row), "docs/guide/configuration.md has a row of no key:\n{row}");
     }
+}
+
+#[test]
+fn the_guides_say_of_every_preset_what_holds() {
+    const GUIDES: [&str; 2] = [
+        include_str!("../../../../../docs/guide/gateway.md"),
+        include_str!("../../../../../docs/guide/handlers.md"),
+    ];
+    for (name, policy) in RetryPolicy::PRESETS {
+        let row = preset_row(name, &policy);
+        assert!(GUIDES.iter().all(|guide| guide.contains(&row)), "a guide lacks:\n{row}");
+    }
+}
+
+fn preset_row(name: &str, policy: &RetryPolicy) -> String {
+    let delays: Vec<_> = policy.delays().map(duration::format).collect();
+    let jitter = match policy.jitter() {
+        _ if delays.is_empty() => "none".to_owned(),
+        Jitter::None => "none".to_owned(),
+        Jitter::Symmetric(most) => format!("±{} %", most * 100.0),
+        Jitter::Lengthening(most) => format!("up to {} % longer", most * 100.0),
+        Jitter::Full => "full".to_owned(),
+    };
+    let later = if delays.is_empty() { "none".to_owned() } else { delays.join(", ") };
+    let (at_once, attempts) = (policy.immediate_retries(), policy.max_retries() + 1);
+    format!("| `{name}` | {at_once} | {later} | {jitter} | {attempts} |\n")
 }
 
 /// A section for what is at the top, a row for everything else.

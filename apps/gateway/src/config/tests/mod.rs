@@ -4,6 +4,7 @@ mod canary;
 mod contradictions;
 mod examples;
 mod guide;
+mod presets;
 mod properties;
 mod reload;
 mod sources;

@@ -53,7 +53,7 @@ fn the_environment_changes_and_adds_elements_of_lists() {
     let Config { routes, network, tokens, .. } = &loaded.config;
     assert_eq!(routes[0].to.origin(), "http://other");
     assert_eq!((routes[0].concurrency, routes[0].paused), (3, true));
-    assert_eq!(routes[0].retry.max_retries(), 9);
+    assert_eq!(routes[0].retry.max_retries(), 9, "a variable changes one key of a preset");
     assert_eq!((routes[1].name.as_str(), routes[1].timeout.as_secs()), ("b", 5));
     assert_eq!((network.allow.len(), tokens.len()), (2, 1));
     assert_eq!(loaded.origin("route[0].name").unwrap().to_string(), "bezoar.toml:4");

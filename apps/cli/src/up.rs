@@ -4,7 +4,7 @@ use std::{io::IsTerminal, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bezoar_gateway::{
-    Gateway,
+    ErrorTexts, Gateway,
     config::{self, Config, Loaded, Sources},
     telemetry::{LogFormat, LogOptions, Telemetry, TelemetryOptions},
 };
@@ -20,6 +20,15 @@ const LAST_EXPORT: Duration = Duration::from_secs(5);
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) configuration: Configuration,
+    /// For development only: show error texts in the log, which may contain personal data
+    #[arg(long)]
+    show_error_texts: bool,
+}
+
+impl Arguments {
+    fn error_texts(&self) -> ErrorTexts {
+        if self.show_error_texts { ErrorTexts::ShownForDevelopment } else { ErrorTexts::Hidden }
+    }
 }
 
 /// The sources of the configuration.
@@ -82,9 +91,16 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     for warning in &loaded.warnings {
         eprintln!("bezoar: warning: {warning}");
     }
+    let error_texts = arguments.error_texts();
+    if error_texts == ErrorTexts::ShownForDevelopment {
+        eprintln!(
+            "bezoar: WARNING: --show-error-texts: the log shows error texts, which may contain personal data"
+        );
+    }
     let telemetry = Telemetry::start(&telemetry_options(&loaded.config))?;
     let mut signals = Signals::listen()?;
-    let gateway = Gateway::start(loaded.config.clone(), telemetry.metrics().clone()).await?;
+    let metrics = telemetry.metrics().clone();
+    let gateway = Gateway::start_with(loaded.config.clone(), metrics, error_texts).await?;
     announce(&gateway, &loaded.config);
     notify::tell(notify::READY);
     let mut received = signals.next().await;

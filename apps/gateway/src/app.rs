@@ -49,12 +49,24 @@ pub(crate) struct App {
     pub(crate) room: Semaphore,
     pub(crate) metrics: Metrics,
     pub(crate) correlation: Correlation,
+    pub(crate) error_texts: ErrorTexts,
     pub(crate) shutdown: Shutdown,
     /// What takes dead letters of brokers in.
     pub(crate) intakes: Intakes,
     pub(crate) live: RwLock<LiveSettings>,
     /// When the store last refused a message because it is full.
     pub(crate) full: Mutex<Option<Instant>>,
+}
+
+/// Whether the log shows the texts of errors. No key of the configuration and no environment variable shows them: only
+/// whoever starts the gateway can ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ErrorTexts {
+    /// It does not: they may contain personal data.
+    #[default]
+    Hidden,
+    /// It does, for development only.
+    ShownForDevelopment,
 }
 
 /// What a reload may change.

@@ -27,7 +27,7 @@ use tokio::{
 use crate::{
     access::{Access, Identity},
     api,
-    app::{App, EditRules, LiveSettings},
+    app::{App, EditRules, ErrorTexts, LiveSettings},
     background,
     broker::Broker,
     config::{self, Config, DeadLetterMode, Reload, Role, Watch},
@@ -76,6 +76,19 @@ impl Gateway {
     ///
     /// If the store cannot be used or the address is taken, with what to do about it.
     pub async fn start(config: Config, metrics: Metrics) -> Result<Self> {
+        Self::start_with(config, metrics, ErrorTexts::Hidden).await
+    }
+
+    /// The same, and says whether the log shows the texts of errors.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start).
+    pub async fn start_with(
+        config: Config,
+        metrics: Metrics,
+        error_texts: ErrorTexts,
+    ) -> Result<Self> {
         let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
             format!("cannot listen on {}; is another gateway running? server.listen sets another address", config.server.listen)
         })?;
@@ -100,6 +113,7 @@ impl Gateway {
             } else {
                 Correlation::Off
             },
+            error_texts,
             shutdown: Shutdown::default(),
             intakes: Intakes::default(),
             full: Mutex::default(),
@@ -234,6 +248,10 @@ impl Gateway {
             .layer(TraceLayer::new(name))
             .layer(MeasureLayer::new(metrics.clone()))
             .observer(metrics.observer());
+        let worker = match self.app.error_texts {
+            ErrorTexts::Hidden => worker,
+            ErrorTexts::ShownForDevelopment => worker.show_error_texts_for_development(),
+        };
         let source = self.source(config, watch);
         let route = Route::start(source, config.clone(), worker, gate, metrics);
         self.change(|live| live.routes.insert(name.to_owned(), Arc::new(route)));

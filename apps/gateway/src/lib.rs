@@ -27,4 +27,5 @@ pub mod telemetry;
 mod throughput;
 pub mod token;
 
+pub use app::ErrorTexts;
 pub use gateway::{Gateway, GeneratedToken};

@@ -54,6 +54,9 @@ pub(super) struct DeadLetterDetails {
     pub(super) causation_id: Option<String>,
     pub(super) acquired: Option<u64>,
     pub(super) released: Option<u64>,
+    /// When it last failed since it was sent or replayed.
+    #[serde(default)]
+    pub(super) last_failure_at: Option<String>,
     /// Failures that did not use up a retry.
     #[serde(default)]
     pub(super) uncounted: Option<UncountedFailures>,

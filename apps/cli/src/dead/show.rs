@@ -47,6 +47,7 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("state", dead.state()),
         ("reason", reason(letter)),
         ("last error", last_error(dead)),
+        ("last failure", last_failure(letter)),
         ("cause", optional(&dead.cause)),
         ("message", dead.message_id.clone()),
         ("type", dead.r#type.clone()),
@@ -90,6 +91,11 @@ fn versions(letter: &DeadLetterDetails) -> Vec<i64> {
 fn last_error(dead: &DeadLetterSummary) -> String {
     let shown = dead.error.as_ref().map(|error| format!("{} ({})", error.code, error.kind));
     shown.unwrap_or_else(|| humanize::NONE.to_owned())
+}
+
+/// When the last attempt ended; the history shows when it started.
+fn last_failure(letter: &DeadLetterDetails) -> String {
+    letter.last_failure_at.as_deref().map_or_else(|| humanize::NONE.to_owned(), humanize::moment)
 }
 
 fn body(letter: &DeadLetterDetails) -> String {
@@ -141,6 +147,7 @@ mod tests {
             "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replayed": 1,
             "body_bytes": 1204, "at": "2026-11-14T09:27:00Z", "time": "2026-11-14T09:00:00Z",
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
+            "last_failure_at": "2026-11-14T09:26:59.5Z",
             "headers": [{ "name": "source", "bytes": 4 }], "history": [],
             "uncounted": {
                 "count": 12, "suspected": 3, "code": "http.503",
@@ -154,6 +161,7 @@ queue           lab
 state           taken by 9
 reason          3 retries used up (exhausted)
 last error      http-503 (transient)
+last failure    2026-11-14 09:26:59 UTC
 cause           v1:0123456789abcdef
 message         m-1
 type            lab.result

@@ -42,6 +42,30 @@ async fn the_canary_is_nowhere_with_a_broker() {
     check("text", &Queue::on_broker()).await;
 }
 
+/// The switch for development: what the endpoint said is in the log, with a warning, and nowhere else.
+#[tokio::test(flavor = "multi_thread")]
+async fn error_texts_are_in_the_log_if_the_program_is_told_so() {
+    let (folder, queue) = (tempfile::tempdir().unwrap(), Queue::embedded());
+    let collector = Server::start(|_| b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into());
+    let endpoint = Server::start(endpoint::answer);
+    configure(folder.path(), "text", &queue, (endpoint.port, collector.port));
+    let program = start(folder.path(), &["up", "--show-error-texts"]);
+    let client = Client::new(program.address, SECRET);
+    send(&client, &queue, "refused").await;
+    client.until(&queue.name, |row| row["dead"] == 1).await;
+    let stderr = program.stop().stderr;
+    assert!(stderr.contains("bezoar: WARNING: --show-error-texts"), "{stderr}");
+    assert!(stderr.contains("ERROR TEXTS ARE SHOWN IN THIS LOG"), "{stderr}");
+    let shown: Vec<_> = stderr.lines().filter(|line| line.contains(CANARY)).collect();
+    let expected = format!("error_text=\"{CANARY}\"");
+    assert!(matches!(shown[..], [line] if line.contains(&expected)), "{shown:#?}");
+    assert_eq!(
+        Search::new(CANARY).find(&collector.bodies()),
+        None,
+        "it does not leave the machine"
+    );
+}
+
 /// The queue that messages go through.
 struct Queue {
     name: String,
@@ -117,7 +141,7 @@ async fn everything(format: &str, queue: &Queue) -> Places {
     let collector = Server::start(|_| b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into());
     let endpoint = Server::start(endpoint::answer);
     configure(folder.path(), format, queue, (endpoint.port, collector.port));
-    let program = start(folder.path());
+    let program = start(folder.path(), &["up"]);
     let client = Client::new(program.address, SECRET);
     client.until(&queue.name, |row| row["ready"] == 0).await;
     send_all(&client, queue).await;
@@ -153,31 +177,35 @@ async fn until_listed(client: &Client) {
         .expect("they are listed");
 }
 
-fn start(folder: &Path) -> Program {
+fn start(folder: &Path, arguments: &[&str]) -> Program {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("bezoar"));
-    command.arg("up").current_dir(folder).env_remove("RUST_LOG").env("CANARY_KEY", CANARY);
+    command.args(arguments).current_dir(folder).env_remove("RUST_LOG").env("CANARY_KEY", CANARY);
     Program::start(&mut command)
 }
 
 async fn send_all(client: &Client, queue: &Queue) {
-    let path = |queue: &str| format!("/v1/queues/{}/messages", queue.replace('/', "%2F"));
     for kind in endpoint::REFUSED.iter().chain(&["good"]) {
-        let id = format!("{MARKER}-{kind}");
-        let headers = [
-            ("bezoar-id", id.as_str()),
-            ("bezoar-type", kind),
-            ("bezoar-correlation-id", &id),
-            ("bezoar-header-patient", CANARY),
-            ("user-agent", CANARY),
-            ("traceparent", CANARY),
-            ("tracestate", CANARY),
-        ];
-        let reply = client.post(&path(&queue.name), &headers, Bytes::from(CANARY)).await;
-        assert_eq!(reply.status, StatusCode::ACCEPTED, "{reply:?}");
-        if !queue.transport.is_empty() {
-            let reply = client.post(&path(NOWHERE), &headers, Bytes::from(CANARY)).await;
-            assert_eq!(reply.status, StatusCode::NOT_FOUND, "{reply:?}");
-        }
+        send(client, queue, kind).await;
+    }
+}
+
+async fn send(client: &Client, queue: &Queue, kind: &str) {
+    let path = |queue: &str| format!("/v1/queues/{}/messages", queue.replace('/', "%2F"));
+    let id = format!("{MARKER}-{kind}");
+    let headers = [
+        ("bezoar-id", id.as_str()),
+        ("bezoar-type", kind),
+        ("bezoar-correlation-id", &id),
+        ("bezoar-header-patient", CANARY),
+        ("user-agent", CANARY),
+        ("traceparent", CANARY),
+        ("tracestate", CANARY),
+    ];
+    let reply = client.post(&path(&queue.name), &headers, Bytes::from(CANARY)).await;
+    assert_eq!(reply.status, StatusCode::ACCEPTED, "{reply:?}");
+    if !queue.transport.is_empty() {
+        let reply = client.post(&path(NOWHERE), &headers, Bytes::from(CANARY)).await;
+        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{reply:?}");
     }
 }
 

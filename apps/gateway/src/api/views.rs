@@ -49,6 +49,7 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["acquired"] = message.ledger.acquired.into();
     all["released"] = message.ledger.released.into();
     all["uncounted"] = message.ledger.uncounted.as_ref().map(uncounted).into();
+    all["last_failure_at"] = message.ledger.last_failure_at().map(|at| at.to_string()).into();
     all["history"] = message.ledger.history().iter().map(failed_try).collect();
     all["headers"] = message.headers.iter().map(header).collect();
     all["lineage"] = record.lineage.iter().map(|id| id.0).collect();
@@ -73,6 +74,7 @@ fn failed_try(failed: &FailedTry) -> Value {
         "attempt": failed.attempt,
         "try": failed.try_number,
         "started_at": failed.started_at.to_string(),
+        "failed_at": failed.failed_at().to_string(),
         "duration_ms": failed.duration.as_millis() as u64,
         "kind": failed.kind.as_str(),
         "code": failed.code.as_str(),

@@ -1,6 +1,6 @@
-//! Stores laboratory results; run it, look at lab.db with sqlite3, stop it with Ctrl-C.
+//! Stores laboratory results until Ctrl-C. Its messages are in lab.db.
 
-use bezoar::{AttemptNumber, Failure, Json, Router, Worker};
+use bezoar::{AttemptNumber, Failure, Json, Router, TypedMessage, Worker};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -9,19 +9,29 @@ struct LabResult {
     value: f64,
 }
 
+impl TypedMessage for LabResult {
+    const TYPE: &'static str = "lab.result";
+}
+
 async fn store(Json(result): Json<LabResult>, attempt: AttemptNumber) -> Result<(), Failure> {
     if result.value < 0.0 {
         return Err(Failure::permanent("a negative value")); // never retried: a dead letter
     }
-    std::fs::write(format!("{}.txt", result.patient), result.value.to_string())?; // retried
-    println!("stored a result of patient {} on attempt {}", result.patient, attempt.0);
+    insert(&result).await?; // any error: retried
+    println!("stored a result on attempt {}", attempt.0);
     Ok(())
 }
 
+async fn insert(_: &LabResult) -> Result<(), std::io::Error> {
+    Ok(()) // your database
+}
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bezoar = bezoar::connect("sqlite:lab.db").await?;
     bezoar.provision("lab").await?;
-    bezoar.send("lab", "lab.result", &LabResult { patient: 7, value: 14.1 }).await?;
-    bezoar.run(Worker::new("lab", Router::new().on("lab.result", store))?).await
+    bezoar.send_message("lab", &LabResult { patient: 7, value: 14.1 }).await?;
+    bezoar.send_message("lab", &LabResult { patient: 8, value: -1.0 }).await?;
+    bezoar.run(Worker::new("lab", Router::new().on_message(store))?).await?;
+    Ok(())
 }

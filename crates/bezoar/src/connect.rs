@@ -1,53 +1,27 @@
-//! From a URL to queues. The one list of transports.
+//! From a URL to queues.
 
-use std::{error::Error, sync::Arc};
+use std::sync::Arc;
 
 use bezoar_core::{
-    Clock, DeadLetter, DeadLetterIds, DeadLetterPage, ErrorKind, Invalid, MessageId, QueueAdmin,
-    QueueName, Transport, TransportError, catalogue::Catalogue,
+    Clock, DeadLetter, DeadLetterIds, DeadLetterPage, MessageId, QueueAdmin, QueueName, Transport,
+    TransportError, catalogue::Catalogue,
 };
-use bezoar_memory::MemoryTransport;
-use bezoar_runtime::{Host, Publisher, Shutdown, Worker};
+use bezoar_runtime::{Host, MessageBuilder, Publisher, RunError, Shutdown, TypedMessage, Worker};
 use serde::Serialize;
 
+use crate::drivers::{self, invalid};
+
 /// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, or with the feature `rabbitmq` `amqp://…`, whose broker
-/// is first spoken to when it is needed.
+/// is first contacted when it is needed.
 ///
 /// # Errors
 ///
 /// Kind `Invalid` for a URL that no transport here understands; otherwise what the transport says.
 pub async fn connect(url: &str) -> Result<Bezoar, TransportError> {
-    match url.split(':').next() {
-        #[cfg(feature = "sqlite")]
-        Some("sqlite") => {
-            let options = bezoar_sqlite::Options::from_url(url).map_err(invalid)?;
-            let opened =
-                tokio::task::spawn_blocking(|| bezoar_sqlite::SqliteTransport::open(options));
-            let opened = opened.await.map_err(|source| other("connect").with_source(source))??;
-            Ok(Bezoar::new(opened.clone()).with_catalogue(Arc::new(opened)))
-        }
-        #[cfg(feature = "rabbitmq")]
-        Some("amqp" | "amqps") => {
-            let options = bezoar_rabbitmq::Options::from_url(url).map_err(invalid)?;
-            Ok(Bezoar::new(bezoar_rabbitmq::RabbitTransport::open(options)?))
-        }
-        Some("memory") => Ok(Bezoar::new(MemoryTransport::default())),
-        _ => Err(invalid(Invalid::new(
-            "url",
-            "is none of sqlite:PATH, memory: and, with the feature rabbitmq, amqp://HOST",
-        ))),
-    }
+    drivers::open(url).await
 }
 
-fn invalid(invalid: Invalid) -> TransportError {
-    TransportError::new(ErrorKind::Invalid(invalid), "bezoar", "connect")
-}
-
-fn other(operation: &'static str) -> TransportError {
-    TransportError::new(ErrorKind::Other, "bezoar", operation)
-}
-
-/// Open queues: to send to, to work on, to look at. Cheap to clone.
+/// Open queues: to send to, to handle messages of, to inspect. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Bezoar {
     transport: Arc<dyn Transport>,
@@ -57,7 +31,7 @@ pub struct Bezoar {
 }
 
 impl Bezoar {
-    /// The queues of a transport that was opened by hand.
+    /// Uses a transport that was opened by hand.
     pub fn new(transport: impl Transport + QueueAdmin + Clone) -> Self {
         let (transport, admin) = (Arc::new(transport.clone()), Arc::new(transport));
         let publisher = Publisher::new(transport.clone());
@@ -70,17 +44,17 @@ impl Bezoar {
         self
     }
 
-    /// The same, sending by another clock.
+    /// The same, sending with another clock.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.publisher = self.publisher.with_clock(clock);
         self
     }
 
-    /// Creates a queue if it is not there.
+    /// Creates a queue if it is missing.
     ///
     /// # Errors
     ///
-    /// Kind `Invalid` for a name that is none; otherwise what the transport says.
+    /// Kind `Invalid` for an invalid name; otherwise what the transport says.
     pub async fn provision(&self, queue: &str) -> Result<(), TransportError> {
         self.admin.provision(&name(queue)?).await
     }
@@ -89,7 +63,7 @@ impl Bezoar {
     ///
     /// # Errors
     ///
-    /// As of [`Publisher::send`]; kind `QueueNotFound` if the queue was not provisioned.
+    /// As [`Publisher::send`]; kind `QueueNotFound` if the queue was not provisioned.
     pub async fn send(
         &self,
         queue: &str,
@@ -99,57 +73,78 @@ impl Bezoar {
         self.publisher.send(queue, message_type, value).await
     }
 
-    /// Works on a queue, which is created if it is not there, until Ctrl-C or SIGTERM; a second one
-    /// stops at once.
+    /// Sends a value whose type of message is known, as JSON. Returns the message's id once it is stored.
     ///
     /// # Errors
     ///
-    /// If the queue cannot be had, or the system gives us no signals.
-    pub async fn run(&self, worker: Worker) -> Result<(), Box<dyn Error + Send + Sync>> {
+    /// As [`send`](Self::send).
+    pub async fn send_message<T: TypedMessage + Serialize>(
+        &self,
+        queue: &str,
+        value: &T,
+    ) -> Result<MessageId, TransportError> {
+        self.publisher.send_message(queue, value).await
+    }
+
+    /// Begins a message with `value` as its body: add a delay, headers, a correlation id and more, and send it with
+    /// [`send_to`](MessageBuilder::send_to).
+    pub fn message<T: TypedMessage + Serialize>(&self, value: &T) -> MessageBuilder {
+        self.publisher.message(value)
+    }
+
+    /// Begins a message of a type that is named here; otherwise as [`message`](Self::message).
+    pub fn message_of_type(&self, message_type: &str, value: &impl Serialize) -> MessageBuilder {
+        self.publisher.message_of_type(message_type, value)
+    }
+
+    /// Handles messages of a queue, which is created if it is missing, until Ctrl-C or SIGTERM. The first signal lets running
+    /// handlers finish; a second one stops at once.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`], with a kind to decide by. A transport that fails meanwhile pauses the worker, and is logged.
+    pub async fn run(&self, worker: Worker) -> Result<(), RunError> {
         self.run_all([worker]).await
     }
 
-    /// Works on several queues as [`run`](Self::run) does on one.
+    /// Handles messages of several queues as [`run`](Self::run) does of one.
     ///
     /// # Errors
     ///
-    /// As of [`run`](Self::run); no worker starts unless all queues can be had.
-    pub async fn run_all(
-        &self,
-        workers: impl IntoIterator<Item = Worker>,
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+    /// As [`run`](Self::run); no worker starts unless all queues are available.
+    pub async fn run_all(&self, workers: impl IntoIterator<Item = Worker>) -> Result<(), RunError> {
         let shutdown = Shutdown::default();
         let workers = workers.into_iter().collect();
         let mut running = std::pin::pin!(self.work(workers, shutdown.clone()));
         tokio::select! {
-            ran = &mut running => return Ok(ran?),
-            heard = shutdown.listen() => heard?,
+            ran = &mut running => return ran,
+            heard = shutdown.listen() => heard.map_err(RunError::no_signals)?,
         }
-        Ok(running.await?) // the second signal: messages are handed back, quickly
+        running.await // the second signal: messages are handed back, quickly
     }
 
-    /// Works on a queue, which is created if it is not there, until told to stop. For several there is
+    /// Handles messages of a queue, which is created if it is missing, until told to stop. For several queues there is
     /// [`Host`].
     ///
     /// # Errors
     ///
-    /// If the queue cannot be had, or by a defect of the worker itself. Trouble with the transport pauses
-    /// the worker and is logged.
-    pub async fn run_until(
-        &self,
-        worker: Worker,
-        shutdown: Shutdown,
-    ) -> Result<(), TransportError> {
+    /// As [`run`](Self::run).
+    pub async fn run_until(&self, worker: Worker, shutdown: Shutdown) -> Result<(), RunError> {
         self.work(vec![worker], shutdown).await
     }
 
-    async fn work(&self, workers: Vec<Worker>, shutdown: Shutdown) -> Result<(), TransportError> {
+    async fn work(&self, workers: Vec<Worker>, shutdown: Shutdown) -> Result<(), RunError> {
+        for worker in &workers {
+            worker.check()?;
+        }
         let mut host = Host::new();
         for worker in workers {
-            self.admin.provision(worker.queue()).await?;
+            let queue = worker.queue().clone();
+            let provisioned = self.admin.provision(&queue).await;
+            provisioned.map_err(|error| RunError::queue_unavailable(queue, error))?;
             host = host.worker(self.transport.clone(), worker);
         }
-        host.run(shutdown).await.map_err(|defect| other("connect").with_source(defect))
+        host.run(shutdown).await
     }
 
     /// The first dead letters of a queue; [`admin`](Self::admin) pages through all.
@@ -180,13 +175,13 @@ impl Bezoar {
         &self.admin
     }
 
-    /// Its dead letters grouped by cause, replayed at a rate, with an audit log; `None` if the transport keeps
-    /// none. [`ops::Conductor`](crate::ops::Conductor) carries out what is planned there.
+    /// Dead letters grouped by cause, operations on them and an audit log; `None` if the transport keeps none. With the
+    /// feature `ops`, `ops::Conductor` carries out the operations that are planned there.
     pub fn catalogue(&self) -> Option<&Arc<dyn Catalogue>> {
         self.catalogue.as_ref()
     }
 
-    /// What makes and sends messages.
+    /// Builds and sends messages.
     pub fn publisher(&self) -> &Publisher {
         &self.publisher
     }

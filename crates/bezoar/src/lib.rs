@@ -8,16 +8,25 @@
 //!
 //! - [`connect`] opens the queues behind a URL: `sqlite:lab.db` (durable), `memory:` (for tests), and with
 //!   the feature `rabbitmq` also `amqp://…`.
-//! - A [`Router`] picks a handler by message type; handlers are plain async functions.
-//! - A [`Worker`] says how a queue is worked on: concurrency, policy, timeouts, any `tower::Layer`.
-//! - What fails is tried again by its [`RetryPolicy`]; what cannot succeed is set aside with its reason
+//! - A [`Router`] picks a handler by message type; handlers are plain async functions. Typed errors decide whether
+//!   a message is retried: [`Router::classify`].
+//! - A [`Worker`] has the settings of a queue: concurrency, policy, timeouts, any `tower::Layer`.
+//! - What fails is retried by its [`RetryPolicy`]; what cannot succeed is dead-lettered with its reason
 //!   and its history, and can be replayed.
 //! - [`testing`] runs workers in virtual time: hours of retries take no time, and no test sleeps.
 //!
-//! Handlers may see a message twice (a process can die after its work and before saying so), so make
+//! Handlers may see a message twice (a process can crash after the work and before the outcome is stored), so make
 //! them idempotent; [`Context::redelivered`] says when that may be the case.
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `sqlite` (default) | the embedded durable queue, `sqlite:PATH` |
+//! | `rabbitmq` | queues on RabbitMQ, `amqp://HOST` |
+//! | `ops` | what operators do about dead letters: replay at a rate, edit, export, expire |
+//! | `anyhow` | typed errors inside an `anyhow::Error` decide, too |
 
 mod connect;
+mod drivers;
 pub mod testing;
 
 /// The example of the README is compiled.
@@ -25,42 +34,52 @@ pub mod testing;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// And so is that of the guide.
-#[cfg(doctest)]
+/// And so are those of the guides.
+#[cfg(all(doctest, feature = "ops"))]
 #[doc = include_str!("../../../docs/guide/dead-letters.md")]
 struct DeadLettersGuide;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/handlers.md")]
+struct HandlersGuide;
+
 pub use bezoar_core::{
-    Backoff, Body, Capabilities, Clock, Code, ContentType, CorrelationId, DeadLetter,
-    DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth,
-    Destination, Detail, ErrorKind, FailedTry, Failure, FailureKind, Finding, HeaderValue, Headers,
-    Invalid, Jitter, Ledger, Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName,
-    Reason, RetryPolicy, RetryStrategy, Rng, Sensitive, Settlement, Severity, SubscribeOptions,
-    Subscription, SystemClock, Transport, TransportError, UncountedFailure, UncountedPolicy,
-    UncountedSummary, Verdict,
+    Backoff, Body, Capabilities, Classification, Clock, Code, ContentType, CorrelationId, Counting,
+    DeadLetter, DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage, Decision, Delivery,
+    Depth, Destination, Detail, ErrorKind, FailedTry, Failure, FailureError, FailureKind, Finding,
+    HeaderValue, Headers, Invalid, Jitter, Leases, Ledger, Message, MessageId, MessageType,
+    Outgoing, QueueAdmin, QueueName, Reason, Receipt, RetryPolicy, RetryStrategy, Rng, Sensitive,
+    Settlement, SettlementDurability, Severity, SubscribeOptions, Subscription, SystemClock,
+    Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
 };
 pub use bezoar_core::{blame, catalogue};
 pub use bezoar_memory as memory;
+#[cfg(feature = "ops")]
 pub use bezoar_ops as ops;
 #[cfg(feature = "rabbitmq")]
 pub use bezoar_rabbitmq as rabbitmq;
 pub use bezoar_runtime::{
-    AttemptNumber, Context, CorrelationIds, Defect, Event, FailureError, FromMessage, FromRef,
-    Gate, Handler, HandlerError, HandlerResult, HandlerService, Host, Json, Log, Observer, Polling,
-    Postpone, Publisher, Router, Shutdown, State, UncountedError, Worker,
+    AttemptNumber, Batch, BatchHandler, BatchOptions, BatchResult, Context, CorrelationIds, Event,
+    Extension, Extensions, FromMessage, FromRef, Gate, Handler, HandlerError, HandlerResult,
+    HandlerService, Host, Json, Log, MessageBuilder, Observer, Polling, Postpone, Publisher,
+    Router, RunError, RunErrorKind, Shutdown, Snooze, State, TypedMessage, TypedParameters,
+    UncountedError, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;
 pub use connect::{Bezoar, connect};
+/// The time of messages, leases and failures is of this crate's types.
+pub use jiff;
+pub use jiff::Timestamp;
 
-/// From now on a panic tells stderr where it happened, and nobody what it said.
+/// Makes panics print where they happened, and not their text.
 ///
-/// What a handler's panic says is kept with the attempt, hidden. But before that the panic hook of the
-/// standard library has printed it, with whatever personal data is in it. This puts another hook in its
-/// place, for the whole program; call it first thing in `main`.
+/// The text of a handler's panic is kept with the attempt, hidden. But before that the panic hook of the
+/// standard library prints it to stderr, with whatever personal data is in it. This replaces the hook for the whole
+/// program; call it first in `main`.
 pub fn quiet_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
-        eprintln!("panicked at {}; the text is withheld", place.as_deref().unwrap_or("?"));
+        eprintln!("panicked at {}; text hidden", place.as_deref().unwrap_or("?"));
     }));
 }

@@ -27,30 +27,30 @@ use bezoar_core::{
     to_millis,
 };
 use bezoar_memory::{MemoryTransport, Options};
-use bezoar_runtime::{Defect, Event, Host, Observer, Shutdown, Worker};
+use bezoar_runtime::{Event, Host, Observer, RunError, Shutdown, TypedMessage, Worker};
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use crate::Bezoar;
 
-/// The longest that a worker may be busy, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+/// How long a worker may be busy, in virtual time.
+const LONGEST_WAIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
 /// A worker on a queue in memory. Meant for a runtime whose time is paused, where waiting takes no time.
 ///
-/// Trouble panics, as is useful in tests.
+/// Whatever fails panics, as is useful in tests.
 #[derive(Debug)]
 pub struct Harness {
     bezoar: Bezoar,
     queue: QueueName,
     changed: Arc<Notify>,
     shutdown: Shutdown,
-    running: JoinHandle<Result<(), Defect>>,
+    running: JoinHandle<Result<(), RunError>>,
 }
 
 impl Harness {
-    /// Starts the worker. Chance is the same in every run.
+    /// Starts the worker. What is random is the same in every run.
     pub async fn start(worker: Worker) -> Self {
         Self::start_with(|_| worker).await
     }
@@ -108,9 +108,14 @@ impl Harness {
         sent.expect("the queue takes every message that is small enough")
     }
 
+    /// Sends a value whose type of message is known, as JSON.
+    pub async fn send_typed<T: TypedMessage + Serialize>(&self, value: &T) -> MessageId {
+        self.send(T::TYPE, value).await
+    }
+
     /// Sends a message as it is.
     pub async fn send_message(&self, message: Message) -> MessageId {
-        let sent = self.bezoar.publisher().send_message(&self.queue, message, Duration::ZERO).await;
+        let sent = self.bezoar.publisher().prepared(message).send_to(&self.queue).await;
         sent.expect("the queue takes every message that is small enough")
     }
 
@@ -126,7 +131,7 @@ impl Harness {
                 changed.await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, idle).await;
+        let waited = tokio::time::timeout(LONGEST_WAIT, idle).await;
         waited.expect("the queue should be idle within 400 days of virtual time");
     }
 

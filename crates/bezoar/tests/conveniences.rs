@@ -16,7 +16,8 @@ async fn a_batch_gives_one_result_per_message_in_order() {
     let bezoar = bezoar::connect("memory:").await.unwrap();
     bezoar.provision("lab").await.unwrap();
     let publisher = bezoar.publisher();
-    let message = |number: usize| publisher.message("result", &number).unwrap();
+    let message =
+        |number: usize| publisher.message_of_type("result", &number).build().unwrap().message;
     // More than two chunks; one of them is refused.
     let mut batch: Vec<Message> = (0..600).map(message).collect();
     batch[300] = message(300).with_header("", "a header without a name");
@@ -35,7 +36,7 @@ async fn a_batch_gives_one_result_per_message_in_order() {
     let lab = QueueName::new("lab").unwrap();
     assert_eq!(bezoar.admin().depth(&lab).await.unwrap().ready, Some(599));
 
-    assert!(publisher.send_batch("lab", Vec::new()).await.is_empty());
+    assert!(publisher.send_batch("lab", Vec::<Message>::new()).await.is_empty());
     let refused = publisher.send_batch("", vec![message(1), message(2)]).await;
     let invalid = |error: &ErrorKind| matches!(error, ErrorKind::Invalid(_));
     assert_eq!(refused.len(), 2);

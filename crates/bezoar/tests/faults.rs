@@ -101,7 +101,7 @@ fn dangerous(fate: &Fate) -> Worker {
     Worker::new("lab", router).unwrap().fetch_loops(2).lease(10 * SECOND)
 }
 
-fn start(memory: &MemoryTransport, worker: Worker) -> JoinHandle<Result<(), bezoar::Defect>> {
+fn start(memory: &MemoryTransport, worker: Worker) -> JoinHandle<Result<(), bezoar::RunError>> {
     tokio::spawn(Host::new().worker(Arc::new(memory.clone()), worker).run(Shutdown::default()))
 }
 

@@ -1,4 +1,4 @@
-//! What the compiler says to somebody whose handler is none.
+//! What the compiler says about mistakes in handlers and routers.
 //!
 //! Each case is a small program. The library is checked once, without SQLite and in a folder of its own;
 //! then `rustc` reads every case, and its words are compared.
@@ -12,7 +12,7 @@ use std::{
 };
 
 /// The mistake, its program, and what the compiler must say.
-const CASES: [(&str, &str, &[&str]); 9] = [
+const CASES: [(&str, &str, &[&str]); 14] = [
     (
         "a plain function",
         "fn handler(_: Json<f64>) -> Result<(), std::io::Error> { Ok(()) }",
@@ -62,15 +62,57 @@ const CASES: [(&str, &str, &[&str]); 9] = [
          async fn handler(_: N, _: N, _: N, _: N, _: N, _: N, _: N, _: N, _: N) {}",
         &["{handler}` is not a handler", "up to 8 parameters"],
     ),
+    (
+        "a conversion that the one for all errors forbids",
+        "#[derive(Debug)] struct Mine;
+         impl std::fmt::Display for Mine {
+             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(\"\") }
+         }
+         impl std::error::Error for Mine {}
+         impl From<Mine> for Failure { fn from(_: Mine) -> Self { Failure::permanent(\"\") } }
+         async fn handler() {}",
+        &["conflicting implementations of trait `From<Mine>` for type `Failure`"],
+    ),
+    (
+        "a rule that says no kind",
+        "async fn handler() {}
+         fn rules() { Router::new().classify(|_: &std::io::Error| \"permanent\"); }",
+        &["`Classification: From<&str>` is not satisfied", "FailureKind"],
+    ),
+    (
+        "a typed handler whose body has no type of message",
+        "async fn handler() {}
+         async fn typed(_: Json<f64>) {}
+         fn rules() { Router::new().on_message(typed); }",
+        &["`f64` does not say which type of message it is the body of", "impl TypedMessage for f64"],
+    ),
+    (
+        "a typed handler whose body is not its first parameter",
+        "async fn handler() {}
+         async fn typed(_: AttemptNumber, _: Json<f64>) {}
+         fn rules() { Router::new().on_message(typed); }",
+        &["the handler does not say which type of message it handles", "first parameter"],
+    ),
+    (
+        "a handler of batches with one value for all",
+        "async fn handler() {}
+         async fn batch(_: Batch<Json<f64>>) -> Vec<bool> { Vec::new() }
+         fn rules() { Router::new().on_batch(\"x\", BatchOptions::default(), batch); }",
+        &["a handler of batches cannot return `Vec<bool>`", "with a result for each message"],
+    ),
 ];
 
 /// The positive control: what is right compiles, texts and boxed errors as `Err` included.
-const RIGHT: [&str; 5] = [
+const RIGHT: [&str; 7] = [
     "async fn handler() {}",
     "async fn handler(_: Json<f64>, _: AttemptNumber) -> Result<(), Failure> { Err(\"no\")? }",
     "async fn handler(_: State<()>) -> Result<(), String> { Err(String::new()) }",
     "async fn handler() -> Result<(), Box<dyn std::error::Error + Send + Sync>> { Ok(()) }",
     "type N = AttemptNumber; async fn handler(_: (N, N, N, N, N), _: (N, N, N, N, N)) {}",
+    "async fn handler(_: Option<Extension<u8>>) -> Result<(), Snooze> { Ok(()) }",
+    "struct Mine;
+     impl From<Mine> for Failure { fn from(_: Mine) -> Self { Failure::permanent(\"\") } }
+     async fn handler() -> Result<(), Mine> { Err(Mine) }",
 ];
 
 #[test]

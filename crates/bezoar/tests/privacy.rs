@@ -78,10 +78,10 @@ async fn work(bezoar: &Bezoar) {
     bezoar.provision("lab").await.unwrap();
     let types = ["good", "fails", "permanent", "undecodable", "panics", "unheard-of"];
     let message = |kind: &&str| {
-        let message = bezoar.publisher().message(kind, &CANARY).unwrap();
+        let message = bezoar.message_of_type(kind, &CANARY).build().unwrap().message;
         message.with_header("patient", CANARY)
     };
-    let sent = bezoar.publisher().send_batch("lab", types.iter().map(message).collect()).await;
+    let sent = bezoar.publisher().send_batch("lab", types.iter().map(message)).await;
     assert!(sent.iter().all(Result::is_ok), "{sent:?}");
 
     let (ended, shutdown) = (Arc::new(Ended::default()), Shutdown::default());

@@ -3,6 +3,7 @@
 //! As in `kill.rs`, the parent starts this binary again as a child. The child's handler hears the same
 //! signals and leaves files as signs, so that the parent knows how far it is.
 
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{

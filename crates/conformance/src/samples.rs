@@ -43,12 +43,9 @@ pub(crate) fn after(delay: Duration, message: Message) -> Outgoing {
 /// A failed run; each number gives another.
 pub(crate) fn failed_try(number: i64) -> FailedTry {
     let kind = FailureKind::ALL[number.unsigned_abs() as usize % FailureKind::ALL.len()];
-    let failure = Failure {
-        kind,
-        code: Code::new(format!("code-{number}")).expect("it is a word"),
-        detail: Detail::truncated(format!("no room\n\"{number}\" in ward é\0\t🏥")),
-        retry_after: None,
-    };
+    let detail = Detail::truncated(format!("no room\n\"{number}\" in ward é\0\t🏥"));
+    let code = Code::new(format!("code-{number}")).expect("it is a word");
+    let failure = Failure::with_detail(kind, detail).with_code(code);
     let duration = Duration::from_millis(number.unsigned_abs() * 7 + 1);
     FailedTry::new(millis(1_700_000_000_000 + number * 1_001), duration, &failure)
 }

@@ -1,20 +1,22 @@
 //! Why a handler did not succeed.
 
-use std::{borrow::Cow, error::Error, fmt, str::FromStr, time::Duration};
+use std::{
+    borrow::Cow, error::Error, fmt, iter::successors, str::FromStr, sync::Arc, time::Duration,
+};
 
 use crate::{Detail, Invalid};
 
-/// What sort of trouble it was; it decides whether another try makes sense.
+/// What went wrong; it decides whether the message is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FailureKind {
-    /// Nobody said. Retried.
+    /// Not specified. Retried.
     #[default]
     Unknown,
-    /// It will pass by itself. Retried.
+    /// A temporary condition. Retried.
     Transient,
-    /// It will never work. Not retried.
+    /// It will never succeed. Not retried.
     Permanent,
-    /// Something is not there, perhaps not yet. Retried.
+    /// Something is missing, perhaps not there yet. Retried.
     NotFound,
     /// Not allowed. Not retried.
     Unauthorized,
@@ -39,7 +41,7 @@ impl FailureKind {
         Self::AiService,
     ];
 
-    /// Whether another try makes sense.
+    /// Whether the message is retried.
     pub const fn is_retryable(self) -> bool {
         !matches!(self, Self::Permanent | Self::Unauthorized)
     }
@@ -72,7 +74,7 @@ impl FromStr for FailureKind {
         Self::ALL
             .into_iter()
             .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| Invalid::new("failure kind", "is none of the eight known ones"))
+            .ok_or_else(|| Invalid::new("failure kind", "is not one of the eight known kinds"))
     }
 }
 
@@ -84,7 +86,7 @@ impl FromStr for FailureKind {
 pub struct Code(Cow<'static, str>);
 
 impl Code {
-    /// The code of a failure that nobody named.
+    /// The code of a failure that was not given one.
     pub const UNKNOWN: Self = Self::from_static("unknown");
     /// The handler took longer than it may.
     pub const TIMEOUT: Self = Self::from_static("timeout");
@@ -94,6 +96,11 @@ impl Code {
     pub const UNDECODABLE: Self = Self::from_static("undecodable");
     /// There is no handler for the message's type.
     pub const NO_HANDLER: Self = Self::from_static("no-handler");
+
+    /// The handler asked for the message again later.
+    pub const SNOOZED: Self = Self::from_static("snoozed");
+    /// The handler asked for the message again later, for longer than it may.
+    pub const SNOOZE_LIMIT: Self = Self::from_static("snooze-limit");
 
     /// A code known when the program is written.
     ///
@@ -153,37 +160,46 @@ impl fmt::Debug for Code {
 /// Why a handler did not succeed.
 ///
 /// `?` on any error, or on a plain text, makes one of kind *unknown*, which is retried;
-/// [`Failure::permanent`] stops. What is `Into<Box<dyn Error + Send + Sync>>` is an error here: so are
-/// `String`, `&str`, that box itself and `anyhow::Error`. Like `anyhow::Error` it is not an `Error` itself, which is what lets `?` work on all of them.
+/// [`Failure::permanent`] is not retried. What is `Into<Box<dyn Error + Send + Sync>>` is an error here: so are
+/// `String`, `&'static str`, that box itself and `anyhow::Error`. Like `anyhow::Error` it is not an `Error` itself, which is
+/// what lets `?` work on all of them; [`FailureError`] is.
+///
+/// For the same reason no other crate can write `impl From<MyError> for Failure`. A typed error decides its kind by a
+/// rule of the router instead, `Router::classify`: the failure keeps the error that it was made of, and the
+/// [`Classifier`](crate::Classifier) recognizes it by its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What sort of trouble.
+    /// What went wrong; it decides whether the message is retried.
     pub kind: FailureKind,
     /// A safe word for it.
     pub code: Code,
-    /// What the error said; it may hold personal data.
+    /// What the error said; it may contain personal data.
     pub detail: Detail,
     /// How long to wait at least, where the other side said so.
     pub retry_after: Option<Duration>,
+    source: Source,
 }
 
 impl Failure {
     /// A failure of `kind`, with the texts of `error` and all its sources as the detail.
     pub fn new(kind: FailureKind, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            kind,
-            code: Code::UNKNOWN,
-            detail: Detail::truncated(chain(&*error.into())),
-            retry_after: None,
-        }
+        let error = error.into();
+        let failure = Self::with_detail(kind, Detail::truncated(chain(&*error)));
+        Self { source: Source(Some(Arc::from(error))), ..failure }
     }
 
-    /// It will never work: not retried.
+    /// A failure of `kind` with this detail, where there is no error that says it.
+    pub fn with_detail(kind: FailureKind, detail: Detail) -> Self {
+        let (code, retry_after, source) = (Code::UNKNOWN, None, Source(None));
+        Self { kind, code, detail, retry_after, source }
+    }
+
+    /// It will never succeed: not retried.
     pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FailureKind::Permanent, error)
     }
 
-    /// It will pass by itself: retried.
+    /// It is a temporary condition: retried.
     pub fn transient(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FailureKind::Transient, error)
     }
@@ -199,24 +215,80 @@ impl Failure {
         self.retry_after = Some(after);
         self
     }
-}
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::new(FailureKind::Unknown, error)
+    /// The error that it was made of, then that one's source, and so on. Their texts may contain personal data.
+    pub fn errors(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
+        let first = self.source.0.as_deref().map(|error| error as &(dyn Error + 'static));
+        successors(first, |&error| error.source())
     }
 }
 
+impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(FailureKind::Unknown, boxed(error))
+    }
+}
+
+#[cfg(not(feature = "anyhow"))]
+fn boxed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Box<dyn Error + Send + Sync> {
+    error.into()
+}
+
+/// The usual conversion of an `anyhow::Error` hides the type of the error in it, which is needed to classify it.
+#[cfg(feature = "anyhow")]
+fn boxed<E: Into<Box<dyn Error + Send + Sync>> + 'static>(
+    error: E,
+) -> Box<dyn Error + Send + Sync> {
+    let mut error = Some(error);
+    match (&mut error as &mut dyn std::any::Any).downcast_mut::<Option<anyhow::Error>>() {
+        Some(error) => {
+            error.take().map(anyhow::Error::reallocate_into_boxed_dyn_error_without_backtrace)
+        }
+        None => error.map(Into::into),
+    }
+    .expect("it is taken only once")
+}
+
+/// The error that a failure was made of. It is not compared and not shown: its text may contain personal data.
+#[derive(Clone)]
+struct Source(Option<Arc<dyn Error + Send + Sync>>);
+
+impl PartialEq for Source {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Source {}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "[hidden]" } else { "none" })
+    }
+}
+
+/// A [`Failure`] as an error, so that any `tower` layer can pass it on.
+///
+/// It shows kind and code, never the detail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureError(pub Failure);
+
+impl fmt::Display for FailureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.0.kind, self.0.code)
+    }
+}
+
+impl Error for FailureError {}
+
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
+    for source in successors(error.source(), |&error| error.source()) {
         text.push_str(": ");
-        text.push_str(&error.to_string());
+        text.push_str(&source.to_string());
         if text.len() > crate::DETAIL_LIMIT_BYTES {
             break;
         }
-        source = error.source();
     }
     text
 }

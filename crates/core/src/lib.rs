@@ -19,6 +19,7 @@
 mod admin;
 pub mod blame;
 pub mod catalogue;
+mod classification;
 mod clock;
 mod dead_letter;
 mod error;
@@ -34,10 +35,11 @@ mod uncounted;
 pub use admin::{
     DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, Finding, QueueAdmin, Severity,
 };
+pub use classification::{Classification, Classifier};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
 pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
 pub use error::{ErrorKind, TransportError};
-pub use failure::{Code, Failure, FailureKind};
+pub use failure::{Code, Failure, FailureError, FailureKind};
 pub use ledger::{FailedTry, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
 pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};

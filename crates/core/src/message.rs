@@ -101,6 +101,12 @@ impl Message {
     }
 }
 
+impl AsRef<Message> for Message {
+    fn as_ref(&self) -> &Message {
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

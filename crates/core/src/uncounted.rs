@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rand::{Rng, RngExt};
 
-use crate::{Failure, Invalid, Ledger, MAX_DELAY, MAX_RETRY_AFTER, Reason, UncountedFailure};
+use crate::{Code, Failure, Invalid, Ledger, MAX_DELAY, MAX_RETRY_AFTER, Reason, UncountedFailure};
 
 /// How long and how often a message may fail through no fault of its own.
 ///
@@ -74,12 +74,11 @@ impl UncountedPolicy {
         chance: &mut impl Rng,
     ) -> UncountedDecision {
         let before = ledger.uncounted.as_ref();
-        let waited = before.map_or(Duration::ZERO, |it| since(it.last.max(active_since), now));
+        let (waited, age) = waited_and_age(ledger, (now, active_since));
         let suspicions = before.map_or(0, |it| it.suspected) + u32::from(suspected);
         if suspected && suspicions >= self.max_suspected {
             return UncountedDecision::DeadLetter(Reason::suspected(suspicions));
         }
-        let age = before.map_or(Duration::ZERO, |it| it.waited) + waited;
         if age > self.max_age {
             return UncountedDecision::DeadLetter(Reason::too_long(age));
         }
@@ -90,6 +89,31 @@ impl UncountedPolicy {
         let failure = UncountedFailure { at: now, code: failure.code.clone(), suspected, waited };
         UncountedDecision::Wait { after, failure }
     }
+
+    /// What the ledger is to remember of a handler that asks for its message again after `after`; `None` if the message
+    /// would then have waited for longer than [`max_age`](Self::max_age). Time is meant as in
+    /// [`decide`](Self::decide).
+    pub fn snooze(
+        &self,
+        ledger: &Ledger,
+        after: Duration,
+        (now, active_since): (Timestamp, Timestamp),
+    ) -> Option<UncountedFailure> {
+        let (waited, age) = waited_and_age(ledger, (now, active_since));
+        let within = age.saturating_add(after) <= self.max_age.min(MAX_DELAY);
+        let code = Code::SNOOZED;
+        within.then_some(UncountedFailure { at: now, code, suspected: false, waited })
+    }
+}
+
+/// How much of the time since the last uncounted failure counts, and for how long the message has waited in all.
+fn waited_and_age(
+    ledger: &Ledger,
+    (now, active_since): (Timestamp, Timestamp),
+) -> (Duration, Duration) {
+    let before = ledger.uncounted.as_ref();
+    let waited = before.map_or(Duration::ZERO, |it| since(it.last.max(active_since), now));
+    (waited, before.map_or(Duration::ZERO, |it| it.waited) + waited)
 }
 
 fn since(then: Timestamp, now: Timestamp) -> Duration {
@@ -120,7 +144,7 @@ mod tests {
     use rand::{SeedableRng, rngs::StdRng};
 
     use super::*;
-    use crate::{Code, UncountedSummary, millis};
+    use crate::{UncountedSummary, millis};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -177,6 +201,21 @@ mod tests {
     }
 
     #[test]
+    fn a_snooze_is_remembered_and_bounded_by_the_age() {
+        let policy = UncountedPolicy::default();
+        let snooze =
+            |ledger: &Ledger, after| policy.snooze(ledger, after, (millis(101_000), millis(0)));
+        let remembered = snooze(&ledger(1, 0, SECOND), 60 * SECOND).unwrap();
+        assert_eq!((remembered.waited, remembered.code), (SECOND, Code::SNOOZED));
+        let three_days = Duration::from_secs(3 * 86_400);
+        assert!(snooze(&Ledger::default(), three_days).is_some());
+        assert!(snooze(&Ledger::default(), three_days + SECOND).is_none());
+        assert!(snooze(&ledger(1, 0, SECOND), three_days - 2 * SECOND).is_some());
+        assert!(snooze(&ledger(1, 0, SECOND), three_days - SECOND).is_none());
+        assert!(snooze(&Ledger::default(), Duration::MAX).is_none());
+    }
+
+    #[test]
     fn the_summary_learns_what_happened() {
         let UncountedDecision::Wait { failure, .. } =
             decide(&ledger(1, 0, SECOND), true, 103_000, 0)
@@ -193,7 +232,8 @@ mod tests {
             count in 0..100_u32, asked in prop::option::of(0..100_u64), seed: u64,
         ) {
             let asked = asked.map(Duration::from_secs);
-            let failure = Failure { retry_after: asked, ..failure() };
+            let mut failure = failure();
+            failure.retry_after = asked;
             let time = (millis(100_001), millis(0));
             let decision = UncountedPolicy::default()
                 .decide(&ledger(count, 0, SECOND), &failure, false, time, &mut StdRng::seed_from_u64(seed));

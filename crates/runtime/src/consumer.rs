@@ -88,7 +88,7 @@ impl Consumer {
             trouble.is_over();
             if deliveries.is_empty() && !self.wakes {
                 tokio::select! { biased; () = sleep(idle) => (), () = shutdown.draining() => () }
-                idle = (idle * 2).min(polling.most);
+                idle = (idle * 2).min(polling.longest);
                 continue;
             }
             idle = polling.first;

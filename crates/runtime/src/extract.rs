@@ -1,4 +1,4 @@
-//! How a handler's parameters come out of a message.
+//! Extractors: how a handler's parameters are taken from a message.
 
 use std::{fmt, sync::Arc};
 
@@ -9,25 +9,47 @@ use serde::de::DeserializeOwned;
 
 use crate::Context;
 
-/// Something that a handler can take as a parameter. A tuple of such is one itself.
+/// A type that a handler can take as a parameter. A tuple of extractors is one itself.
+///
+/// Implement it as an `async fn`, which may wait, for example for a lookup:
+///
+/// ```
+/// use bezoar_core::Failure;
+/// use bezoar_runtime::{Context, FromMessage};
+///
+/// struct Ward(String);
+///
+/// impl<S: Sync> FromMessage<S> for Ward {
+///     async fn from_message(context: &Context, _: &S) -> Result<Self, Failure> {
+///         let ward = context.message.headers.get("ward");
+///         let ward = ward.ok_or_else(|| Failure::permanent("no ward"))?;
+///         Ok(Self(ward.reveal().clone()))
+///     }
+/// }
+/// ```
+///
+/// One that does not wait costs no allocation and no wake-up. Waiting counts towards the worker's timeout.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
-    label = "not something that comes out of a message",
-    note = "use `Json<T>` for the body, `State<T>` for what the router holds, `Arc<Message>` for all of it, \
-            or implement `FromMessage`"
+    label = "cannot be extracted from a message",
+    note = "use `Json<T>` for the body, `State<T>` for the router's state, `Extension<T>` for what a layer inserted, \
+            `Arc<Message>` for the whole message, or implement `FromMessage`"
 )]
-pub trait FromMessage<S>: Sized {
-    /// Takes it out of the message or the router's state.
+pub trait FromMessage<S>: Sized + Send {
+    /// Takes it from the message or the router's state.
     ///
     /// # Errors
     ///
-    /// A failure is the handler's: the message is retried or set aside by its kind.
-    fn from_message(context: &Context, state: &S) -> Result<Self, Failure>;
+    /// A failure counts as the handler's own: the message is retried or dead-lettered by its kind.
+    fn from_message(
+        context: &Context,
+        state: &S,
+    ) -> impl Future<Output = Result<Self, Failure>> + Send;
 }
 
-/// The body, read as JSON. One that cannot be read is a permanent failure.
+/// The body, parsed as JSON. A body that cannot be parsed is a permanent failure.
 ///
-/// Its `Debug` does not show the value, which may hold personal data.
+/// Its `Debug` hides the value, which may be personal data.
 #[derive(Clone, Copy, Default)]
 pub struct Json<T>(pub T);
 
@@ -37,25 +59,25 @@ impl<T> fmt::Debug for Json<T> {
     }
 }
 
-impl<T: DeserializeOwned, S> FromMessage<S> for Json<T> {
-    fn from_message(context: &Context, _: &S) -> Result<Self, Failure> {
+impl<T: DeserializeOwned + Send, S: Sync> FromMessage<S> for Json<T> {
+    async fn from_message(context: &Context, _: &S) -> Result<Self, Failure> {
         serde_json::from_slice(context.message.body.reveal())
             .map(Self)
             .map_err(|error| Failure::permanent(error).with_code(Code::UNDECODABLE))
     }
 }
 
-/// A part of what the router holds: all of it, or what [`FromRef`] makes of it.
+/// The router's state, or the part of it that [`FromRef`] gives.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct State<T>(pub T);
 
-impl<S, T: FromRef<S>> FromMessage<S> for State<T> {
-    fn from_message(_: &Context, state: &S) -> Result<Self, Failure> {
+impl<S: Sync, T: FromRef<S> + Send> FromMessage<S> for State<T> {
+    async fn from_message(_: &Context, state: &S) -> Result<Self, Failure> {
         Ok(Self(T::from_ref(state)))
     }
 }
 
-/// How a part is had from the whole of a router's state.
+/// A part of a router's state.
 #[diagnostic::on_unimplemented(
     message = "the router's state `{S}` holds no `{Self}`",
     label = "a handler takes `State<{Self}>`",
@@ -73,22 +95,22 @@ impl<T: Clone> FromRef<T> for T {
     }
 }
 
-/// Which attempt this is, from 1.
+/// The number of the attempt, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttemptNumber(pub u32);
 
-impl<S> FromMessage<S> for AttemptNumber {
-    fn from_message(context: &Context, _: &S) -> Result<Self, Failure> {
+impl<S: Sync> FromMessage<S> for AttemptNumber {
+    async fn from_message(context: &Context, _: &S) -> Result<Self, Failure> {
         Ok(Self(context.attempt))
     }
 }
 
 macro_rules! tuple {
     ($($parameter:ident),*) => {
-        impl<S, $($parameter: FromMessage<S>,)*> FromMessage<S> for ($($parameter,)*) {
-            #[allow(unused_variables, reason = "nothing comes out of a message for no parameters")]
-            fn from_message(context: &Context, state: &S) -> Result<Self, Failure> {
-                Ok(($($parameter::from_message(context, state)?,)*))
+        impl<S: Sync, $($parameter: FromMessage<S>,)*> FromMessage<S> for ($($parameter,)*) {
+            #[allow(unused_variables, reason = "a handler without parameters takes nothing")]
+            async fn from_message(context: &Context, state: &S) -> Result<Self, Failure> {
+                Ok(($($parameter::from_message(context, state).await?,)*))
             }
         }
     };
@@ -106,8 +128,8 @@ tuple!(A, B, C, D, E, G, H, I);
 
 macro_rules! parts {
     ($($part:ty => |$context:ident| $value:expr;)*) => {
-        $(impl<S> FromMessage<S> for $part {
-            fn from_message($context: &Context, _: &S) -> Result<Self, Failure> {
+        $(impl<S: Sync> FromMessage<S> for $part {
+            async fn from_message($context: &Context, _: &S) -> Result<Self, Failure> {
                 Ok($value)
             }
         })*

@@ -33,7 +33,7 @@ impl FetchLoop {
             let opened = tokio::select! {
                 biased;
                 () = self.shutdown.draining() => break,
-                opened = self.transport.subscribe(&self.worker.queue, self.worker.subscribe) => opened,
+                opened = self.transport.subscribe(&self.worker.queue, self.worker.subscribe_options()) => opened,
             };
             let error = match opened {
                 Err(error) => error,

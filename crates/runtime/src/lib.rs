@@ -4,32 +4,44 @@
 //! settles each: done, retried after a delay, or set aside as a dead letter. A [`Host`] runs any number
 //! of workers until it is told to stop. No transport is named here; see the crate `bezoar` for the whole.
 
+mod batch;
 mod consumer;
 mod context;
 mod events;
+mod extensions;
 mod extract;
 mod fetch;
 mod gate;
 mod handler;
+mod handler_error;
 mod host;
 mod lease_keeper;
 mod log;
+mod message_builder;
 mod process;
 mod publisher;
 mod quarantine;
 mod router;
+mod run_error;
 mod settler;
 mod shutdown;
+mod typed_message;
 mod worker;
 
-pub use context::{Context, FailureError, HandlerError, Postpone, UncountedError};
+pub use batch::{Batch, BatchHandler, BatchOptions, BatchResult};
+pub use context::Context;
 pub use events::{Event, Observer};
+pub use extensions::{Extension, Extensions};
 pub use extract::{AttemptNumber, FromMessage, FromRef, Json, State};
 pub use gate::Gate;
 pub use handler::{Handler, HandlerResult};
-pub use host::{Defect, Host};
+pub use handler_error::{HandlerError, Postpone, Snooze, UncountedError};
+pub use host::Host;
 pub use log::{CorrelationIds, Log};
+pub use message_builder::MessageBuilder;
 pub use publisher::Publisher;
 pub use router::Router;
+pub use run_error::{RunError, RunErrorKind};
 pub use shutdown::Shutdown;
+pub use typed_message::{TypedMessage, TypedParameters};
 pub use worker::{HandlerService, Polling, Worker};

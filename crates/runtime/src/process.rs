@@ -9,8 +9,8 @@ use std::{
 };
 
 use bezoar_core::{
-    Code, Decision, FailedTry, Failure, FailureKind, MAX_RETRY_AFTER, Message, Reason, RetryPolicy,
-    RetryStrategy, Settlement, UncountedDecision, Verdict,
+    Code, Decision, FailedTry, Failure, FailureError, FailureKind, MAX_RETRY_AFTER, Message,
+    Reason, RetryPolicy, RetryStrategy, Settlement, UncountedDecision, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::{
-    Context, Event, FailureError, HandlerError, HandlerService, Postpone, Shutdown, UncountedError,
+    Context, Event, HandlerError, HandlerService, Postpone, Shutdown, Snooze, UncountedError,
     Worker, lease_keeper::Held, settler::Settled,
 };
 
@@ -63,12 +63,8 @@ impl Process {
 
     async fn handle(&self, held: &Held) -> Option<Outcome> {
         let message = &held.message;
-        let context = Context {
-            message: message.clone(),
-            queue: self.worker.queue.clone(),
-            attempt: message.ledger.failed.saturating_add(1),
-            redelivered: held.redelivered,
-        };
+        let mut context = Context::new(message.clone(), self.worker.queue.clone());
+        context.redelivered = held.redelivered;
         let span = tracing::info_span!(
             "message",
             queue = %context.queue,
@@ -123,10 +119,12 @@ impl Process {
                 (Err(HandlerError::Uncounted(uncounted)), None) => {
                     return (self.decide_uncounted(&context, &uncounted, at, duration), None);
                 }
+                (Err(HandlerError::Snoozed(snooze)), None) => match self.snooze(&context, snooze) {
+                    Ok(settlement) => return (settlement, None),
+                    Err(too_long) => too_long,
+                },
                 // What failed has failed, even if there is no trying again at present.
-                (Err(HandlerError::Postponed(_) | HandlerError::Uncounted(_)), Some(failure)) => {
-                    return self.decide(&context, &failure, tries);
-                }
+                (Err(_), Some(failure)) => return self.decide(&context, &failure, tries),
             };
             let failed = FailedTry {
                 generation: context.message.ledger.replayed,
@@ -221,10 +219,7 @@ impl Process {
         duration: Duration,
     ) -> Settlement {
         let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let ledger = &context.message.ledger;
-        let active_since =
-            self.worker.gate.resumed_at().map_or(self.started, |it| it.max(self.started));
-        let time = (self.worker.clock.now(), active_since);
+        let (ledger, time) = (&context.message.ledger, self.now_and_active_since());
         match self.worker.uncounted.decide(ledger, failure, *suspected, time, &mut *random) {
             UncountedDecision::Wait { after, failure } => Settlement::Uncounted { after, failure },
             UncountedDecision::DeadLetter(reason) => {
@@ -235,13 +230,29 @@ impl Process {
         }
     }
 
+    /// Hands the message back for as long as its handler asked; a failure if it has been snoozed for too long.
+    fn snooze(&self, context: &Context, Snooze(after): Snooze) -> Result<Settlement, Failure> {
+        let (ledger, time) = (&context.message.ledger, self.now_and_active_since());
+        match self.worker.uncounted.snooze(ledger, after, time) {
+            Some(failure) => Ok(Settlement::Uncounted { after, failure }),
+            None => Err(Failure::transient("snoozed for too long").with_code(Code::SNOOZE_LIMIT)),
+        }
+    }
+
+    /// The time, and since when messages have been taken without a pause.
+    fn now_and_active_since(&self) -> (Timestamp, Timestamp) {
+        let resumed = self.worker.gate.resumed_at();
+        let active_since = resumed.map_or(self.started, |it| it.max(self.started));
+        (self.worker.clock.now(), active_since)
+    }
+
     fn tell(&self, message: &Message, event: &Event<'_>) {
         self.worker.tell(message, event);
     }
 }
 
 /// What a panic said may hold anything, so it is a detail.
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     Failure::new(FailureKind::Unknown, text.unwrap_or_else(|| "the handler panicked".to_owned()))

@@ -1,17 +1,20 @@
 //! Sending values as messages.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bezoar_core::{
     Clock, ContentType, Destination, ErrorKind, Invalid, Message, MessageId, MessageType, Outgoing,
     QueueName, SystemClock, Transport, TransportError,
 };
+use jiff::Timestamp;
 use serde::Serialize;
 
-/// The most messages that are handed to the transport at a time.
+use crate::{MessageBuilder, TypedMessage};
+
+/// How many messages the transport gets in one call.
 const CHUNK: usize = 256;
 
-/// Makes messages of values and sends them. Cheap to clone.
+/// Turns values into messages and sends them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     transport: Arc<dyn Transport>,
@@ -19,68 +22,83 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Sends through `transport`, by the machine's clock.
+    /// Sends through `transport`, using the system's clock.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
         Self { transport, clock: Arc::new(SystemClock) }
     }
 
-    /// The same by another clock.
+    /// The same with another clock.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sends a value as JSON. Returns the message's id once the transport has it durably.
+    /// Sends a value as JSON. Returns the message's id once the transport has stored it durably.
     ///
     /// # Errors
     ///
-    /// Kind `Invalid` for a name that is none or a value that is no JSON; otherwise what the transport says.
+    /// Kind `Invalid` for an invalid name, or a value that cannot be written as JSON; otherwise what the transport
+    /// says.
     pub async fn send(
         &self,
         queue: impl AsRef<str>,
         message_type: impl AsRef<str>,
         value: &impl Serialize,
     ) -> Result<MessageId, TransportError> {
-        let message = self.message(message_type.as_ref(), value)?;
-        self.send_message(queue, message, Duration::ZERO).await
+        self.message_of_type(message_type, value).send_to(queue).await
     }
 
-    /// Sends a message, not to be delivered before `delay` has passed.
+    /// Sends a value whose type of message is known.
     ///
     /// # Errors
     ///
-    /// As of [`send`](Self::send).
-    pub async fn send_message(
+    /// As [`send`](Self::send).
+    pub async fn send_message<T: TypedMessage + Serialize>(
         &self,
         queue: impl AsRef<str>,
-        message: Message,
-        delay: Duration,
+        value: &T,
     ) -> Result<MessageId, TransportError> {
-        let queue = QueueName::new(queue).map_err(|invalid| self.invalid(invalid))?;
-        let outgoing = Outgoing { delay, ..message.into() };
-        let mut results = self.send_chunk(&queue.into(), &[outgoing]).await;
-        results.pop().unwrap_or_else(|| Err(self.unknown()))
+        self.message(value).send_to(queue).await
     }
 
-    /// Sends messages, the first ones first. One result each, in order: some may be stored and others not.
+    /// Begins a message with `value` as its body, in JSON.
+    pub fn message<T: TypedMessage + Serialize>(&self, value: &T) -> MessageBuilder {
+        self.message_of_type(T::TYPE, value)
+    }
+
+    /// Begins a message of this type with `value` as its body, in JSON.
+    pub fn message_of_type(
+        &self,
+        message_type: impl AsRef<str>,
+        value: &impl Serialize,
+    ) -> MessageBuilder {
+        MessageBuilder::new(self.clone(), self.encode(message_type.as_ref(), value))
+    }
+
+    /// Goes on with a message that was made by hand.
+    pub fn prepared(&self, message: Message) -> MessageBuilder {
+        MessageBuilder::new(self.clone(), Ok(message))
+    }
+
+    /// Sends messages in their order. One result each, in the same order: some may be stored and others not.
     ///
-    /// They go in chunks of 256. If the future is dropped, those after the chunk under way are not sent.
+    /// They are sent in chunks of 256. If the future is dropped, those after the current chunk are not sent.
     ///
     /// # Errors
     ///
-    /// Of each message as of [`send`](Self::send).
+    /// For each message as [`send`](Self::send).
     pub async fn send_batch(
         &self,
         queue: impl AsRef<str>,
-        messages: Vec<Message>,
+        messages: impl IntoIterator<Item: Into<Outgoing>>,
     ) -> Vec<Result<MessageId, TransportError>> {
+        let batch: Vec<Outgoing> = messages.into_iter().map(Into::into).collect();
         let destination = match QueueName::new(queue) {
             Ok(queue) => queue.into(),
             Err(invalid) => {
-                return messages.iter().map(|_| Err(self.invalid(invalid.clone()))).collect();
+                return batch.iter().map(|_| Err(self.invalid(invalid.clone()))).collect();
             }
         };
-        let batch: Vec<Outgoing> = messages.into_iter().map(Into::into).collect();
         let mut results = Vec::with_capacity(batch.len());
         for chunk in batch.chunks(CHUNK) {
             results.extend(self.send_chunk(&destination, chunk).await);
@@ -88,7 +106,16 @@ impl Publisher {
         results
     }
 
-    /// A transport that owes a result has made no promise.
+    pub(crate) async fn send_one(
+        &self,
+        queue: &QueueName,
+        outgoing: Outgoing,
+    ) -> Result<MessageId, TransportError> {
+        let mut results = self.send_chunk(&queue.into(), &[outgoing]).await;
+        results.pop().unwrap_or_else(|| Err(self.unknown()))
+    }
+
+    /// A message for which the transport returned no result may or may not have been stored.
     async fn send_chunk(
         &self,
         to: &Destination,
@@ -99,28 +126,22 @@ impl Publisher {
         chunk.iter().map(|outgoing| next().map(|()| outgoing.message.id.clone())).collect()
     }
 
-    /// A new message with `value` as JSON.
-    ///
-    /// # Errors
-    ///
-    /// Kind `Invalid` for a type that is none or a value that is no JSON.
-    pub fn message(
-        &self,
-        message_type: &str,
-        value: &impl Serialize,
-    ) -> Result<Message, TransportError> {
-        let message_type =
-            MessageType::new(message_type).map_err(|invalid| self.invalid(invalid))?;
+    fn encode(&self, message_type: &str, value: &impl Serialize) -> Result<Message, Invalid> {
+        let message_type = MessageType::new(message_type)?;
         // serde's own text may quote the value, so it is not passed on.
         let body = serde_json::to_vec(value)
-            .map_err(|_| self.invalid(Invalid::new("value", "cannot be written as JSON")))?;
-        let now = self.clock.now();
+            .map_err(|_| Invalid::new("value", "cannot be written as JSON"))?;
+        let now = self.now();
         let id = MessageId::generate(now, &mut rand::rng());
         let json = ContentType::new("application/json").expect("a short text");
         Ok(Message::new(id, message_type, now, body).with_content_type(json))
     }
 
-    fn invalid(&self, invalid: Invalid) -> TransportError {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn invalid(&self, invalid: Invalid) -> TransportError {
         self.error(ErrorKind::Invalid(invalid))
     }
 

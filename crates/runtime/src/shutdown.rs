@@ -1,8 +1,8 @@
-//! One way to stop.
+//! The one way to stop workers.
 
 use tokio_util::sync::CancellationToken;
 
-/// Tells workers to stop: first gently, then at once. Clones are the same.
+/// Tells workers to stop: gracefully first, then at once. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     drain: CancellationToken,
@@ -10,53 +10,82 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Takes no more messages; what runs may finish within the grace period.
+    /// Fetches no more messages; running handlers may finish within the grace period.
     pub fn drain(&self) {
         self.drain.cancel();
     }
 
-    /// Stops what runs; its messages are handed back.
+    /// Stops running handlers at once; their messages are handed back.
     pub fn abort(&self) {
         self.drain.cancel();
         self.abort.cancel();
     }
 
-    /// One that stops with this one, and that can be stopped alone.
+    /// A shutdown that follows this one, and that can be triggered on its own.
     pub fn child(&self) -> Self {
         Self { drain: self.drain.child_token(), abort: self.abort.child_token() }
     }
 
-    /// Whether it was told to stop, gently or at once.
+    /// Whether stopping has begun, gracefully or at once.
     pub fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
     }
 
-    /// Waits for the word to stop.
+    /// Waits until stopping begins.
     pub async fn draining(&self) {
         self.drain.cancelled().await;
     }
 
-    /// Waits for the word to stop at once.
+    /// Waits until handlers are to be stopped at once.
     pub async fn aborting(&self) {
         self.abort.cancelled().await;
     }
 
-    /// Drains at the first Ctrl-C or SIGTERM, and aborts at the second.
+    /// Drains at the first Ctrl-C or SIGTERM, and aborts at the second. Where there is no SIGTERM, as on Windows,
+    /// Ctrl-C and Ctrl-Break do it.
     ///
     /// # Errors
     ///
-    /// If the system gives us no signals.
+    /// If the operating system refuses to report signals.
     pub async fn listen(&self) -> std::io::Result<()> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = StopSignals::new()?;
         loop {
-            tokio::select! { biased; _ = terminate.recv() => (), _ = interrupt.recv() => () }
+            signals.next().await;
             if self.is_draining() {
                 self.abort();
                 return Ok(());
             }
             self.drain();
         }
+    }
+}
+
+/// What asks a process to stop.
+#[cfg(unix)]
+struct StopSignals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl StopSignals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    }
+
+    async fn next(&mut self) {
+        tokio::select! { biased; _ = self.0.recv() => (), _ = self.1.recv() => () }
+    }
+}
+
+#[cfg(windows)]
+struct StopSignals(tokio::signal::windows::CtrlC, tokio::signal::windows::CtrlBreak);
+
+#[cfg(windows)]
+impl StopSignals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self(tokio::signal::windows::ctrl_c()?, tokio::signal::windows::ctrl_break()?))
+    }
+
+    async fn next(&mut self) {
+        tokio::select! { biased; _ = self.0.recv() => (), _ = self.1.recv() => () }
     }
 }

@@ -1,9 +1,10 @@
-//! How messages of one queue are handled.
+//! A queue, the handler of its messages, and the settings.
 
 use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
+    ops::RangeInclusive,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
     time::Duration,
@@ -17,36 +18,41 @@ use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    Context, CorrelationIds, Event, Gate, HandlerError, Log, Observer, gate::AlwaysOpen,
-    quarantine::Quarantine,
+    Context, CorrelationIds, Event, Gate, HandlerError, Log, Observer, RunError, RunErrorKind,
+    gate::AlwaysOpen, quarantine::Quarantine,
 };
 
-/// Everything that a message passes through on its way to its handler.
+/// The handler of a worker with every layer around it.
 pub type HandlerService = BoxCloneSyncService<Context, (), HandlerError>;
 
-/// How many messages are sent ahead for each that is in hand.
+/// How many messages are handled at a time unless the worker says otherwise.
+const CONCURRENCY: NonZeroU32 = NonZeroU32::new(16).unwrap();
+/// How many messages a broker sends ahead for each that is handled at a time.
 const AHEAD: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
-/// How often to look into an empty queue of a transport that does not wake us.
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How often an empty queue is polled, on transports that do not wake a waiting worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polling {
     /// The first wait; it doubles while the queue stays empty.
     pub first: Duration,
     /// The longest wait.
-    pub most: Duration,
+    pub longest: Duration,
 }
 
 impl Default for Polling {
-    /// From 1 s to 5 s.
+    /// 1 s doubling to 5 s.
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), most: Duration::from_secs(5) }
+        Self { first: SECOND, longest: 5 * SECOND }
     }
 }
 
 /// A queue, what handles its messages, and how.
 ///
-/// The defaults are careful ones: 16 at a time, 30 s leases that are renewed while a handler runs, five
-/// minutes for a handler, the policy [for jobs](RetryPolicy::jobs), 5 deliveries without an outcome.
+/// Each setting has a range. One outside of it is refused when the worker runs, with every other such setting; it
+/// is never clamped. [`check`](Worker::check) asks earlier.
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) queue: QueueName,
@@ -59,6 +65,7 @@ pub struct Worker {
     pub(crate) timeout: Duration,
     pub(crate) fetch_loops: NonZeroU32,
     pub(crate) concurrency: NonZeroU32,
+    prefetch: Option<NonZeroU32>,
     pub(crate) subscribe: SubscribeOptions,
     pub(crate) polling: Polling,
     pub(crate) gate: Arc<dyn Gate>,
@@ -68,6 +75,8 @@ pub struct Worker {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<Mutex<StdRng>>,
     pub(crate) quarantine: Quarantine,
+    /// Settings that are out of range.
+    problems: Vec<Invalid>,
 }
 
 impl Worker {
@@ -75,7 +84,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if `queue` is no name for a queue.
+    /// [`Invalid`] if `queue` is not a valid name for a queue.
     pub fn new<T>(queue: impl AsRef<str>, service: T) -> Result<Self, Invalid>
     where
         T: Service<Context, Response = (), Error: Into<BoxError>> + Clone + Send + Sync + 'static,
@@ -92,7 +101,8 @@ impl Worker {
             max_deliveries: 5,
             timeout: Duration::from_secs(300),
             fetch_loops: NonZeroU32::MIN,
-            concurrency: NonZeroU32::MIN,
+            concurrency: CONCURRENCY,
+            prefetch: None,
             subscribe: SubscribeOptions::default(),
             polling: Polling::default(),
             gate: Arc::new(AlwaysOpen),
@@ -102,11 +112,11 @@ impl Worker {
             clock: Arc::new(SystemClock),
             random: Arc::new(Mutex::new(StdRng::from_rng(&mut rand::rng()))),
             quarantine: Quarantine::default(),
-        }
-        .concurrency(16))
+            problems: Vec::new(),
+        })
     }
 
-    /// Goes around everything so far. Each try of a message passes through it.
+    /// Wraps everything added so far. Each try of a message passes through the layer.
     pub fn layer<L, T>(mut self, layer: L) -> Self
     where
         L: Layer<HandlerService, Service = T>,
@@ -147,89 +157,107 @@ impl Worker {
         self
     }
 
-    /// What becomes of a message whose failures use up no retry; see [`UncountedError`](crate::UncountedError).
+    /// Decides what becomes of a message whose failures use up no retry; see
+    /// [`UncountedError`](crate::UncountedError).
     pub fn uncounted(mut self, policy: UncountedPolicy) -> Self {
+        if let Err(invalid) = policy.check() {
+            self.problems.push(invalid);
+        }
         self.uncounted = policy;
         self
     }
 
-    /// How often a failed handler is run again at once, in the same process, before the attempt counts as failed.
-    /// Without this the policy says; most say 0. At most 10.
+    /// How often a failed handler is run again at once, in the same process, before the attempt counts as failed: 0 to 10.
+    /// Unless set, the policy says; most say 0.
     pub fn immediate_retries(mut self, retries: u32) -> Self {
+        self.require("immediate_retries", 0..=MAX_IMMEDIATE_RETRIES, retries);
         self.immediate_retries = Some(retries);
         self
     }
 
-    /// How often a message may be handed out without an outcome (its process died, its lease was lost)
-    /// before it is set aside unhandled.
+    /// How often a message may be delivered without an outcome (its process crashed, its lease was lost)
+    /// before it is dead-lettered without being handled: at least 1. The default is 5.
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
-        self.max_deliveries = deliveries.max(1);
+        self.require("max_deliveries", 1..=u32::MAX, deliveries);
+        self.max_deliveries = deliveries;
         self
     }
 
-    /// How long a try may take. Beyond that it is cancelled and has failed.
+    /// How long one try may take before it is cancelled and has failed: longer than 0. The default is 5 minutes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.require_duration("timeout", Duration::from_nanos(1)..=Duration::MAX, timeout);
         self.timeout = timeout;
         self
     }
 
-    /// How many loops fetch messages, from 1 to 100. Total concurrency is loops ×
-    /// [`concurrency`](Self::concurrency).
+    /// How many loops fetch messages: 1 to 100. The default is 1. Up to loops ×
+    /// [`concurrency`](Self::concurrency) messages are handled at a time.
     pub fn fetch_loops(mut self, loops: u32) -> Self {
-        self.fetch_loops = within(loops, 100);
+        self.fetch_loops = self.require("fetch_loops", 1..=100, loops);
         self
     }
 
-    /// How many messages each fetch loop has in hand at a time, from 1 to 10,000. Where a broker sends messages
-    /// ahead it sends twice as many, so that the next is there when one is done.
+    /// How many messages each fetch loop handles at a time: 1 to 10,000. The default is 16.
     pub fn concurrency(mut self, concurrency: u32) -> Self {
-        self.concurrency = within(concurrency, 10_000);
-        self.subscribe.prefetch = self.concurrency.saturating_mul(AHEAD);
+        self.concurrency = self.require("concurrency", 1..=10_000, concurrency);
         self
     }
 
-    /// For how long a message is leased, from 1 s to 7 days; renewed three times within that while its
-    /// handler runs.
+    /// How many messages a broker that pushes may send ahead to each fetch loop: 1 to 65,535. The default is twice the
+    /// [`concurrency`](Self::concurrency), so that the next message is there when a handler is done. Without effect
+    /// on transports that are polled.
+    pub fn prefetch(mut self, prefetch: u32) -> Self {
+        self.prefetch = Some(self.require("prefetch", 1..=65_535, prefetch));
+        self
+    }
+
+    /// How long a message is leased: 1 s to 7 days. The default is 30 s. The lease is renewed while its handler runs
+    /// and until its outcome is stored.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.subscribe.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(7 * 86_400));
+        self.require_duration("lease", SECOND..=7 * DAY, lease);
+        self.subscribe.lease = lease;
         self
     }
 
-    /// How many bytes of bodies may be in hand before no more messages are taken; 64 MiB unless said otherwise. One
-    /// receive may bring as much again, and a single message may be larger.
+    /// How many bytes of bodies may be leased before the worker stops fetching: at least 1. The default is 64 MiB. One
+    /// fetch may bring as much again, and a single message may be larger.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.subscribe.max_bytes = bytes.max(1);
+        if bytes == 0 {
+            self.problems.push(Invalid::new("max_bytes", "is 0, at least 1 is required"));
+        }
+        self.subscribe.max_bytes = bytes;
         self
     }
 
-    /// How an empty queue is looked into, where the transport does not wake us.
-    /// Waits below 10 ms are 10 ms.
+    /// How often an empty queue is polled, on transports that do not wake a waiting worker: the first wait at
+    /// least 10 ms, and no longer than the longest. The default is 1 s doubling to 5 s.
     pub fn polling(mut self, polling: Polling) -> Self {
-        let first = polling.first.max(Duration::from_millis(10));
-        self.polling = Polling { first, most: polling.most.max(first) };
+        let first = Duration::from_millis(10)..=polling.longest;
+        self.require_duration("polling.first", first, polling.first);
+        self.polling = polling;
         self
     }
 
-    /// Who says when messages may be taken, and how many.
+    /// Asks `gate` when messages may be fetched, and how many.
     pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
         self.gate = gate;
         self
     }
 
-    /// One more who is told what happens.
+    /// Tells `observer` what happens, in addition to the log and to earlier observers.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.push(observer);
         self
     }
 
-    /// Nobody is told what happens, not even the log.
+    /// Removes all observers, including the log.
     pub fn without_observers(mut self) -> Self {
         self.log = None;
         self.observers.clear();
         self
     }
 
-    /// Whether correlation ids are in the log; they are, unless this says otherwise.
+    /// Whether the log contains correlation ids. By default it does.
     pub fn correlation_ids(mut self, correlation: CorrelationIds) -> Self {
         self.correlation = correlation;
         self.log = self.log.map(|log| log.correlation_ids(correlation));
@@ -245,7 +273,7 @@ impl Worker {
         self
     }
 
-    /// What tells the time, and what chance begins with; for tests that must be repeatable.
+    /// Uses this clock, and this seed for everything that is random; for tests that must be repeatable.
     pub fn deterministic(mut self, clock: Arc<dyn Clock>, seed: u64) -> Self {
         self.clock = clock;
         self.random = Arc::new(Mutex::new(StdRng::seed_from_u64(seed)));
@@ -278,6 +306,65 @@ impl Worker {
         }
     }
 
+    /// The queue whose messages it handles.
+    pub fn queue(&self) -> &QueueName {
+        &self.queue
+    }
+
+    /// Whether every setting is within its range. Running a worker checks this first; nothing is clamped.
+    ///
+    /// # Errors
+    ///
+    /// [`RunErrorKind::InvalidSettings`] with every setting that is not.
+    pub fn check(&self) -> Result<(), RunError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let (queue, problems) = (self.queue.clone(), self.problems.clone());
+        Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
+    }
+
+    /// The number, if it is within its range; otherwise the problem is kept for [`check`](Self::check).
+    fn require(
+        &mut self,
+        field: &'static str,
+        range: RangeInclusive<u32>,
+        given: u32,
+    ) -> NonZeroU32 {
+        if !range.contains(&given) {
+            let problem = match (range.start(), range.end()) {
+                (least, &u32::MAX) => format!("is {given}, at least {least} is required"),
+                (least, most) => format!("is {given}, {least} to {most} are accepted"),
+            };
+            self.problems.push(Invalid::new(field, problem));
+        }
+        NonZeroU32::new(given).unwrap_or(NonZeroU32::MIN) // 0 is either refused or not used as a `NonZeroU32`
+    }
+
+    fn require_duration(
+        &mut self,
+        field: &'static str,
+        range: RangeInclusive<Duration>,
+        given: Duration,
+    ) {
+        if !range.contains(&given) {
+            let (least, most) = range.into_inner();
+            let most = if most == Duration::MAX {
+                String::new()
+            } else {
+                format!(" and at most {most:?}")
+            };
+            let problem = format!("is {given:?}, at least {least:?}{most} is required");
+            self.problems.push(Invalid::new(field, problem));
+        }
+    }
+
+    /// How the queue is opened.
+    pub(crate) fn subscribe_options(&self) -> SubscribeOptions {
+        let prefetch = self.prefetch.unwrap_or(self.concurrency.saturating_mul(AHEAD));
+        SubscribeOptions { prefetch, ..self.subscribe }
+    }
+
     pub(crate) fn tell(&self, message: &Message, event: &Event<'_>) {
         self.each_observer(|observer| observer.message(&self.queue, message, event));
     }
@@ -291,15 +378,6 @@ impl Worker {
             }
         }
     }
-
-    /// The queue.
-    pub fn queue(&self) -> &QueueName {
-        &self.queue
-    }
-}
-
-fn within(number: u32, most: u32) -> NonZeroU32 {
-    NonZeroU32::new(number.min(most)).unwrap_or(NonZeroU32::MIN)
 }
 
 impl fmt::Debug for Worker {

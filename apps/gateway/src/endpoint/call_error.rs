@@ -137,12 +137,8 @@ impl CallError {
 
     /// It says nothing about the message, and may pass.
     pub(super) fn failure(&self) -> Failure {
-        Failure {
-            kind: FailureKind::Transient,
-            code: self.kind.code(),
-            detail: self.detail.clone(),
-            retry_after: None,
-        }
+        Failure::with_detail(FailureKind::Transient, self.detail.clone())
+            .with_code(self.kind.code())
     }
 }
 

@@ -113,12 +113,10 @@ fn failure(
     most: Duration,
 ) -> (Failure, Option<FailureKind>) {
     let problem = problem(&reply.headers, &reply.body).unwrap_or_default();
-    let failure = Failure {
-        kind,
-        code: problem.code.unwrap_or_else(|| status_code(reply.status)),
-        detail: problem.text.unwrap_or_else(|| beginning(&reply.body)),
-        retry_after: retry_after(&reply.headers, now, most),
-    };
+    let detail = problem.text.unwrap_or_else(|| beginning(&reply.body));
+    let code = problem.code.unwrap_or_else(|| status_code(reply.status));
+    let mut failure = Failure::with_detail(kind, detail).with_code(code);
+    failure.retry_after = retry_after(&reply.headers, now, most);
     (failure, problem.kind)
 }
 

@@ -158,12 +158,8 @@ mod tests {
         extra.iter().for_each(|(name, value)| headers.insert(name, value).unwrap());
         let secrets = secrets.iter().map(|text| text.parse().unwrap()).collect();
         let url: EndpointUrl = "http://example.org:3000/hook?a=b".parse().unwrap();
-        let context = Context {
-            message: Arc::new(message),
-            queue: QueueName::new("lab/results").unwrap(),
-            attempt: 3,
-            redelivered: true,
-        };
+        let mut context = Context::new(Arc::new(message), QueueName::new("lab/results").unwrap());
+        (context.attempt, context.redelivered) = (3, true);
         let now = Timestamp::from_second(1_614_265_330).unwrap();
         let template = Template::new(&url, headers, secrets);
         let request = template.request(&context, now, Some("00-ab-cd-01".to_owned()));

@@ -100,7 +100,7 @@ fn worker(transport: &Scripted, runs: &Runs) -> Worker {
 
 struct Running {
     shutdown: Shutdown,
-    host: JoinHandle<Result<(), bezoar::Defect>>,
+    host: JoinHandle<Result<(), bezoar::RunError>>,
 }
 
 impl Running {

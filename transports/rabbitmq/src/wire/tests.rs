@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    DETAIL_LIMIT_BYTES, Detail, FailedTry, Failure, HISTORY_LIMIT, MessageId, millis,
+    DETAIL_LIMIT_BYTES, Detail, FailedTry, Failure, FailureKind, HISTORY_LIMIT, MessageId, millis,
 };
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
@@ -90,10 +90,10 @@ fn headers_never_outgrow_a_frame() {
     let mut message = read(&foreign(), millis(0));
     message.headers.insert("large".into(), "x".repeat(60_000).into());
     message.id = MessageId::new("m").unwrap();
-    let failure = Failure {
-        detail: Detail::truncated("\0".repeat(DETAIL_LIMIT_BYTES)),
-        ..Failure::transient("")
-    };
+    let failure = Failure::with_detail(
+        FailureKind::Transient,
+        Detail::truncated("\0".repeat(DETAIL_LIMIT_BYTES)),
+    );
     for _ in 0..HISTORY_LIMIT {
         message.ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &failure)]);
     }

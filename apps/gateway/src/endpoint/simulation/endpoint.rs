@@ -151,5 +151,11 @@ fn timed_out() -> Ended {
 fn throttled(after: Option<Duration>) -> Ended {
     let (outcome, failure) =
         ended(CallOutcome::Throttled { after }, FailureKind::Transient, "http.429");
-    (outcome, failure.map(|failure| Failure { retry_after: after, ..failure }))
+    (
+        outcome,
+        failure.map(|mut failure| {
+            failure.retry_after = after;
+            failure
+        }),
+    )
 }

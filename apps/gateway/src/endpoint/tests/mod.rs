@@ -67,12 +67,7 @@ fn numbered(number: u32, body: Vec<u8>) -> Message {
 }
 
 fn context(message: Message) -> Context {
-    Context {
-        message: Arc::new(message),
-        queue: QueueName::new("lab").unwrap(),
-        attempt: 1,
-        redelivered: false,
-    }
+    Context::new(Arc::new(message), QueueName::new("lab").unwrap())
 }
 
 /// Delivers, and panics if that takes much longer than any deadline in these tests.
@@ -112,7 +107,6 @@ fn shown(delivered: &Result<(), HandlerError>) -> String {
     match delivered {
         Ok(()) => "done".to_owned(),
         Err(HandlerError::Postponed(_)) => "postponed".to_owned(),
-        Err(HandlerError::Failed(failed)) => failed.to_string(),
-        Err(HandlerError::Uncounted(uncounted)) => uncounted.to_string(),
+        Err(error) => error.to_string(),
     }
 }

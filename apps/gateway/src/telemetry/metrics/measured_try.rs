@@ -35,7 +35,7 @@ impl MeasuredTry {
             }
             Err(HandlerError::Failed(_)) => TryResult::Permanent,
             Err(HandlerError::Uncounted(_)) => TryResult::Uncounted,
-            Err(HandlerError::Postponed(_)) => TryResult::Postponed,
+            Err(_) => TryResult::Postponed,
         };
     }
 }

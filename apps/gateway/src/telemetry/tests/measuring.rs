@@ -13,12 +13,8 @@ use crate::telemetry::{MeasureLayer, Metrics, TelemetryOptions};
 async fn try_once(metrics: &Metrics, time: Timestamp, outcome: fn() -> Result<(), HandlerError>) {
     let endpoint = service_fn(|_: Context| async move { outcome() });
     let mut service = MeasureLayer::new(metrics.route("results")).layer(endpoint);
-    let context = Context {
-        message: Arc::new(Message { time, ..message("good") }),
-        queue: QueueName::new("lab").unwrap(),
-        attempt: 1,
-        redelivered: false,
-    };
+    let message = Arc::new(Message { time, ..message("good") });
+    let context = Context::new(message, QueueName::new("lab").unwrap());
     let _ = service.call(context).await;
 }
 

@@ -6,7 +6,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use bezoar::{Code, Context, Failure, FailureError, HandlerError, Postpone, UncountedError};
+use bezoar::{Code, Context, Failure, FailureError, HandlerError, UncountedError};
 use tower::{Layer, Service};
 use tracing::{Instrument, Span};
 
@@ -81,7 +81,7 @@ impl SpanEnd {
                 ) => {
                     ended(&span, Err(word(failure)));
                 }
-                Err(HandlerError::Postponed(Postpone(_))) => {
+                Err(_) => {
                     span.record("bezoar.postponed", true);
                 }
             }

@@ -1,0 +1,122 @@
+//! A message in the making: what it carries, when it is delivered, and where it is sent.
+
+use std::{fmt, time::Duration};
+
+use bezoar_core::{
+    CorrelationId, HeaderValue, Invalid, Message, MessageId, Outgoing, QueueName, TransportError,
+};
+use jiff::Timestamp;
+
+use crate::Publisher;
+
+/// A message that is being put together; [`send_to`](Self::send_to) sends it.
+///
+/// A value that is refused (an empty id, a delay beyond a year) fails the sending; nothing is sent then.
+#[must_use = "call `send_to` to send the message"]
+pub struct MessageBuilder {
+    publisher: Publisher,
+    /// The first problem ends the building.
+    outgoing: Result<Outgoing, Invalid>,
+}
+
+impl MessageBuilder {
+    pub(crate) fn new(publisher: Publisher, message: Result<Message, Invalid>) -> Self {
+        Self { publisher, outgoing: message.map(Into::into) }
+    }
+
+    /// Delivers it no sooner than after this time.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.set(|outgoing| outgoing.delay = delay)
+    }
+
+    /// Delivers it no sooner than at this time; at once if the time has passed.
+    pub fn at(self, time: Timestamp) -> Self {
+        let left = time.duration_since(self.publisher.now());
+        self.delay(Duration::try_from(left).unwrap_or(Duration::ZERO))
+    }
+
+    /// Adds a header; an earlier value of that name is replaced.
+    pub fn header(self, name: impl Into<String>, value: impl Into<HeaderValue>) -> Self {
+        self.set(|outgoing| {
+            outgoing.message.headers.insert(name.into(), value.into());
+        })
+    }
+
+    /// Connects it with the other messages of one business event.
+    pub fn correlation_id(self, id: impl AsRef<str>) -> Self {
+        self.try_set(|outgoing| {
+            outgoing.message.correlation_id = Some(CorrelationId::new(id)?);
+            Ok(())
+        })
+    }
+
+    /// Records the message whose handling caused this one, and takes over its correlation id unless one was set. Takes
+    /// a handler's [`Context`](crate::Context), or a message.
+    pub fn caused_by(self, cause: &impl AsRef<Message>) -> Self {
+        self.set(|outgoing| {
+            let (message, cause) = (&mut outgoing.message, cause.as_ref());
+            message.causation_id = Some(cause.id.clone());
+            if message.correlation_id.is_none() {
+                message.correlation_id = cause.correlation_id.clone();
+            }
+        })
+    }
+
+    /// Gives it this id instead of a generated one; what [`once`](Self::once) compares.
+    pub fn id(self, id: impl AsRef<str>) -> Self {
+        self.try_set(|outgoing| {
+            outgoing.message.id = MessageId::new(id)?;
+            Ok(())
+        })
+    }
+
+    /// If the queue accepted a message with the same id within this time, sending succeeds and nothing is stored
+    /// again. Set the [`id`](Self::id) to what identifies the event. Only where
+    /// [`Capabilities::deduplication`](bezoar_core::Capabilities) says so.
+    pub fn once(self, within: Duration) -> Self {
+        self.set(|outgoing| outgoing.once = Some(within))
+    }
+
+    /// Sends it. Returns the message's id once the queue has stored it durably.
+    ///
+    /// # Errors
+    ///
+    /// Kind `Invalid` for a value that was refused; otherwise what the transport says.
+    pub async fn send_to(self, queue: impl AsRef<str>) -> Result<MessageId, TransportError> {
+        let checked = self.outgoing.and_then(|outgoing| Ok((QueueName::new(queue)?, outgoing)));
+        match checked {
+            Ok((queue, outgoing)) => self.publisher.send_one(&queue, outgoing).await,
+            Err(invalid) => Err(self.publisher.invalid(invalid)),
+        }
+    }
+
+    /// The message as it would be sent, for [`Publisher::send_batch`].
+    ///
+    /// # Errors
+    ///
+    /// Kind `Invalid` for a value that was refused.
+    pub fn build(self) -> Result<Outgoing, TransportError> {
+        self.outgoing.map_err(|invalid| self.publisher.invalid(invalid))
+    }
+
+    fn set(self, change: impl FnOnce(&mut Outgoing)) -> Self {
+        self.try_set(|outgoing| {
+            change(outgoing);
+            Ok(())
+        })
+    }
+
+    fn try_set(mut self, change: impl FnOnce(&mut Outgoing) -> Result<(), Invalid>) -> Self {
+        self.outgoing = self.outgoing.and_then(|mut outgoing| {
+            change(&mut outgoing)?;
+            Ok(outgoing)
+        });
+        self
+    }
+}
+
+impl fmt::Debug for MessageBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageBuilder").field("outgoing", &self.outgoing).finish_non_exhaustive()
+    }
+}

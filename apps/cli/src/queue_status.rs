@@ -21,7 +21,7 @@ pub(crate) struct QueueStatus {
     oldest_dead_seconds: Option<f64>,
     /// Why the counts are unknown, if the broker is unavailable.
     #[serde(default)]
-    trouble: Option<String>,
+    problem: Option<String>,
     pub(crate) route: Option<RouteStatus>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RouteStatus {
     pub(crate) per_second: Option<f64>,
     /// Why the queue is unavailable, if it is.
     #[serde(default)]
-    trouble: Option<String>,
+    problem: Option<String>,
 }
 
 /// The condition of a route.
@@ -90,9 +90,9 @@ impl QueueStatus {
 
     /// The condition as text. An unavailable broker comes before everything else.
     pub(crate) fn state(&self) -> (Condition, String) {
-        let of_route = || self.route.as_ref().and_then(|route| route.trouble.as_ref());
-        if let Some(trouble) = self.trouble.as_ref().or_else(of_route) {
-            return (Condition::Down, trouble.clone());
+        let of_route = || self.route.as_ref().and_then(|route| route.problem.as_ref());
+        if let Some(problem) = self.problem.as_ref().or_else(of_route) {
+            return (Condition::Down, problem.clone());
         }
         match &self.route {
             Some(route) => route.state(),

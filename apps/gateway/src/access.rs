@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication by token, and authorization by role and queue.
 
 use bezoar::QueueName;
 use secrecy::{ExposeSecret, SecretString};
@@ -6,19 +6,19 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Role;
 
-/// Somebody who showed a token.
+/// The holder of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The token's name.
     pub(crate) name: String,
     /// What its holder may do.
     pub(crate) role: Role,
-    /// To which queues that is limited; to none if `None`.
+    /// The queues it is limited to; `None` means all queues.
     pub(crate) queues: Option<Vec<QueueName>>,
 }
 
 impl Identity {
-    /// Whether it covers `role` for `queue`, or for what concerns no queue.
+    /// Whether it has `role` for `queue`; `None` is for requests that concern no single queue.
     pub(crate) fn may(&self, role: Role, queue: Option<&QueueName>) -> bool {
         let covered = match (&self.queues, queue) {
             (Some(queues), Some(queue)) => queues.contains(queue),
@@ -28,19 +28,19 @@ impl Identity {
     }
 }
 
-/// The tokens, hashed; compared in constant time.
+/// The known tokens, hashed and compared in constant time.
 #[derive(Debug, Default)]
 pub(crate) struct Access(Vec<([u8; 32], Identity)>);
 
 impl Access {
-    /// Those who hold one of these secrets.
+    /// Accepts these tokens.
     pub(crate) fn new(tokens: impl IntoIterator<Item = (SecretString, Identity)>) -> Self {
         let hashed =
             |(secret, identity): (SecretString, _)| (hash(secret.expose_secret()), identity);
         Self(tokens.into_iter().map(hashed).collect())
     }
 
-    /// Who shows this token. All are looked at, whichever fits, so that the time taken tells nothing.
+    /// Looks up a token. It always compares with all of them, so that timing reveals nothing.
     pub(crate) fn identify(&self, token: &str) -> Option<&Identity> {
         let shown = hash(token);
         self.0.iter().fold(

@@ -1,4 +1,8 @@
-//! What the API works on.
+//! The state that the API and the background tasks share: store, brokers, routes and tokens.
+//!
+//! What a reload may change is in [`LiveSettings`], behind one lock that is never held across an `.await`; everything
+//! else is fixed for the life of the process. Queues named `NAME/QUEUE` live on a broker, all others in the store:
+//! `broker`, `transport` and `depth` make that distinction, and nothing else in the API does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,10 +35,10 @@ use crate::{
     telemetry::{Correlation, Metrics, QueueGauges, TRACEPARENT, accept_span, ended, traceparent},
 };
 
-/// How long a broker may take to say how many messages it has.
+/// How long a broker may take to return its counts.
 const BROKER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the API works on: the store, the routes, who may do what.
+/// The shared state.
 #[derive(Debug)]
 pub(crate) struct App {
     /// The store.
@@ -51,15 +55,15 @@ pub(crate) struct App {
     pub(crate) correlation: Correlation,
     pub(crate) error_texts: ErrorTexts,
     pub(crate) shutdown: Shutdown,
-    /// What takes dead letters of brokers in.
+    /// The tasks that take in dead letters from brokers.
     pub(crate) intakes: Intakes,
     pub(crate) live: RwLock<LiveSettings>,
     /// When the store last refused a message because it is full.
     pub(crate) full: Mutex<Option<Instant>>,
 }
 
-/// Whether the log shows the texts of errors. No key of the configuration and no environment variable shows them: only
-/// whoever starts the gateway can ask for it.
+/// Whether the log shows the texts of errors. It cannot be set in the configuration or the environment: only
+/// the command that starts the gateway can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ErrorTexts {
     /// It does not: they may contain personal data.
@@ -69,7 +73,7 @@ pub enum ErrorTexts {
     ShownForDevelopment,
 }
 
-/// What a reload may change.
+/// The settings that a reload may change.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSettings {
     pub(crate) access: Arc<Access>,
@@ -78,14 +82,14 @@ pub(crate) struct LiveSettings {
     pub(crate) editable: EditRules,
 }
 
-/// Which dead letters may be edited.
+/// Which queues' dead letters may be edited.
 #[derive(Debug, Default)]
 pub(crate) struct EditRules {
     pub(crate) queues: Vec<QueueName>,
     pub(crate) approval: bool,
 }
 
-/// What is known of a queue at one moment.
+/// A snapshot of a queue.
 #[derive(Debug)]
 pub(crate) struct QueueStatus {
     queue: QueueName,
@@ -101,12 +105,12 @@ impl App {
         &self.bezoar
     }
 
-    /// The broker that a queue is on, if it is on one.
+    /// The broker of a queue; `None` if it is in the store.
     pub(crate) fn broker(&self, queue: &QueueName) -> Option<&Broker> {
         queue.as_str().split_once('/').and_then(|(name, _)| self.brokers.get(name))
     }
 
-    /// Where a queue is.
+    /// The transport of a queue.
     fn transport(&self, queue: &QueueName) -> Arc<dyn Transport> {
         match self.broker(queue) {
             Some(broker) => Arc::new(broker.clone()),
@@ -118,38 +122,40 @@ impl App {
         &self.catalogue
     }
 
-    /// Refuses a filter for a queue that is neither configured nor in the store: a name that is misspelt would
-    /// fit nothing, and nobody would notice. What was set aside stays there when its queue is configured no more.
+    /// Fails for a filter on a queue that is neither configured nor in the store: a misspelt name would silently match
+    /// nothing. Queues that are no longer configured keep their dead letters and stay valid here.
     pub(crate) async fn covers(&self, filter: &Filter) -> Result<(), Problem> {
         let Some([queue]) = filter.queues.as_deref() else { return Ok(()) };
         if self.queues().contains(queue) || self.bezoar.admin().queues().await?.contains(queue) {
             return Ok(());
         }
-        Err(Problem::not_found(format!("there is no queue {queue:?}")))
+        Err(Problem::not_found(format!("unknown queue {queue:?}")))
     }
 
-    /// Whether an edit of a queue's dead letters needs somebody else's leave.
+    /// Whether edits of a queue's dead letters need a second person's approval; fails if they are not allowed.
     pub(crate) fn edits(&self, queue: &QueueName) -> Result<bool, Problem> {
         self.live(|live| {
             if live.editable.queues.contains(queue) {
                 return Ok(live.editable.approval);
             }
             let detail = format!(
-                "dead letters of {queue:?} may not be edited; dead_letters.editable lists those that may"
+                "dead letters of queue {queue:?} cannot be edited; add it to dead_letters.editable to allow edits"
             );
             Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
         })
     }
 
-    /// What exports name this store by. It is made once.
+    /// The id of this store in exports, generated once.
     pub(crate) async fn origin(&self, action: &AuditedAction) -> Result<String, Problem> {
         const SETTING: &str = "origin";
         if let Some(origin) = self.catalogue.setting(SETTING).await? {
             return Ok(origin);
         }
         let origin = MessageId::generate(self.now(), &mut rand::rng()).to_string();
-        let made =
-            AuditedAction { target: "this store's name in exports".to_owned(), ..action.clone() };
+        let made = AuditedAction {
+            target: "the id of this store in exports".to_owned(),
+            ..action.clone()
+        };
         self.catalogue.set(SETTING, Some(&origin), &made).await?;
         Ok(origin)
     }
@@ -182,12 +188,12 @@ impl App {
         self.live(|live| live.access.clone())
     }
 
-    /// The queues that are configured, by name.
+    /// The configured queues, by name.
     pub(crate) fn queues(&self) -> Vec<QueueName> {
         self.live(|live| live.queues.iter().cloned().collect())
     }
 
-    /// Refuses a queue that is not configured, and names those that are and that the caller `sees`.
+    /// Fails if a queue is not configured; the error lists those that the caller `sees`.
     pub(crate) fn known(
         &self,
         queue: &QueueName,
@@ -199,12 +205,12 @@ impl App {
             }
             let seen = live.queues.iter().filter(|queue| sees(queue));
             let known: Vec<_> = seen.map(QueueName::as_str).collect();
-            let detail = format!("there is no queue {queue:?}; there are: {}", known.join(", "));
+            let detail = format!("unknown queue {queue:?}; known queues: {}", known.join(", "));
             Err(Problem::not_found(detail).with("queues", known))
         })
     }
 
-    /// A route by its name, among those that the caller `sees`.
+    /// Finds a route by name, among those that the caller `sees`.
     pub(crate) fn route(
         &self,
         name: &str,
@@ -214,7 +220,7 @@ impl App {
         seen.iter().find(|route| route.name() == name).cloned().ok_or_else(|| {
             let known: Vec<_> = seen.iter().map(|route| route.name()).collect();
             let known = known.join(", ");
-            Problem::not_found(format!("there is no such route; there are: {known}"))
+            Problem::not_found(format!("unknown route; known routes: {known}"))
         })
     }
 
@@ -222,7 +228,7 @@ impl App {
         self.live(|live| live.routes.values().cloned().collect())
     }
 
-    /// Stores messages; one result each. `traced` is the caller's trace, which goes on with them.
+    /// Stores messages; one result each. `traced` is the caller's trace, which continues with them.
     pub(crate) async fn store(
         &self,
         queue: &QueueName,
@@ -248,8 +254,7 @@ impl App {
         results
     }
 
-    /// Whether the store refused messages for want of room just now. It is not asked for long: what is
-    /// delivered makes room, and somebody must try to find out.
+    /// Whether the store was full recently. This expires soon: deliveries free space, which only another send finds out.
     pub(crate) fn was_full(&self) -> bool {
         const JUST_NOW: Duration = Duration::from_secs(10);
         let full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +270,7 @@ impl App {
             if full.replace(Instant::now()).is_none_or(|at| at.elapsed() > Duration::from_secs(60))
             {
                 tracing::error!(
-                    "the store is full: messages are refused; let messages be done, or make room"
+                    "the store is full and refuses messages; free disk space, or raise store.max_size"
                 );
             }
         }
@@ -282,7 +287,7 @@ impl App {
         }
     }
 
-    /// What is known of a queue now.
+    /// A snapshot of a queue.
     pub(crate) async fn queue_status(
         &self,
         queue: &QueueName,
@@ -293,8 +298,8 @@ impl App {
         Ok(QueueStatus { queue: queue.clone(), transport, depth, problem, now: self.now(), route })
     }
 
-    /// How many messages are where, and why that is not known. Dead letters of a broker's queue are here, there, or
-    /// on their way: those that are known are counted.
+    /// The counts of a queue, and why they are unknown if they are. Dead letters of a broker's queue may be on the
+    /// broker or in the store: both are counted.
     async fn depth(
         &self,
         queue: &QueueName,
@@ -320,12 +325,12 @@ impl App {
         Ok((Depth { dead, oldest_dead: here.oldest_dead.or(there.oldest_dead), ..there }, problem))
     }
 
-    /// Measures all queues, for `/metrics` and for collectors.
+    /// Updates the metrics of all queues.
     pub(crate) async fn measure_queues(&self) {
         for queue in self.queues() {
             let status = match self.queue_status(&queue).await {
                 Ok(status) => status.measured(),
-                Err(_) => QueueGauges::default(), // not known, which is not 0
+                Err(_) => QueueGauges::default(), // unknown, which is not 0
             };
             self.metrics.set_queue(queue.as_str(), &status);
         }
@@ -342,7 +347,7 @@ impl App {
 }
 
 impl QueueStatus {
-    /// As the API shows it; what is not known is null.
+    /// Its JSON in the API; unknown values are null.
     pub(crate) fn to_json(&self) -> Value {
         let age = |since: Option<Timestamp>| since.map(|since| self.age(since).as_secs_f64());
         let route = self.route.as_ref().map(|route| {
@@ -357,7 +362,7 @@ impl QueueStatus {
                 "breaker_open_seconds": while_open(breaker.open_for),
                 "breaker_next_probe_seconds": while_open(breaker.next_probe),
                 "per_second": route.per_second(),
-                "trouble": route.problem(),
+                "problem": route.problem(),
             })
         });
         json!({
@@ -369,7 +374,7 @@ impl QueueStatus {
             "dead": self.depth.dead,
             "oldest_ready_seconds": age(self.depth.oldest_ready),
             "oldest_dead_seconds": age(self.depth.oldest_dead),
-            "trouble": self.problem.as_ref().map(describe),
+            "problem": self.problem.as_ref().map(describe),
             "route": route,
         })
     }

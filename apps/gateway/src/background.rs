@@ -1,4 +1,4 @@
-//! What goes on beside the routes: measuring, replays and discards, retention.
+//! Background tasks beside the routes: metrics, replays and discards, retention.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use tokio::{
 
 use crate::{app::App, config::Config};
 
-/// How often queues are measured for collectors.
+/// How often queue metrics are updated.
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
-/// How many dead letters are grouped anew at a time, and how long others have their turn in between.
+/// How many dead letters are regrouped at a time, and the pause in between, in which other writes proceed.
 const REGROUP: (u32, Duration) = (500, Duration::from_millis(5));
 
-/// How long to wait after trouble with the store.
-const TROUBLE: Duration = Duration::from_secs(10);
+/// How long to wait after an error of the store.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Starts all of it. It ends when it is dropped: nothing of it is lost by that.
+/// Starts all tasks. They are aborted on drop, which loses nothing.
 pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
     let mut running = JoinSet::new();
     running.spawn(measure(app.clone()));
@@ -35,7 +35,7 @@ pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
     running
 }
 
-/// Collectors are told how queues stand, whether or not somebody asks for `/metrics`.
+/// Keeps queue metrics current for OTLP collectors, even if nobody scrapes `/metrics`.
 async fn measure(app: Arc<App>) {
     let mut ticks = interval(MEASURE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -45,7 +45,7 @@ async fn measure(app: Arc<App>) {
     }
 }
 
-/// After an upgrade dead letters may have been grouped by an older rule.
+/// Regroups dead letters that an older version grouped by an older rule.
 async fn regroup(catalogue: Arc<dyn Catalogue>) {
     let mut all = 0;
     loop {
@@ -53,13 +53,13 @@ async fn regroup(catalogue: Arc<dyn Catalogue>) {
             Ok(0) => break,
             Ok(some) => all += some,
             Err(error) => {
-                tracing::warn!(%error, "dead letters are not all grouped by cause yet");
-                sleep(TROUBLE).await;
+                tracing::warn!(%error, "cannot regroup dead letters by cause yet, retrying");
+                sleep(RETRY_PAUSE).await;
             }
         }
         sleep(REGROUP.1).await;
     }
     if all > 0 {
-        tracing::info!(dead_letters = all, "grouped anew by cause");
+        tracing::info!(dead_letters = all, "regrouped dead letters by cause");
     }
 }

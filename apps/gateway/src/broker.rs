@@ -1,4 +1,4 @@
-//! A broker: its queues by the names that they have here, `hospital/results`.
+//! A broker whose queues have prefixed names in the gateway: `hospital/results`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use bezoar::{
 
 use crate::config::{self, Config, DeadLetterMode, QueueKind};
 
-/// A broker's queues, by the names that they have here.
+/// A broker. All queue names in its API have the prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Broker {
     /// `hospital/`.
@@ -23,7 +23,7 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Checks how it is configured. The broker itself is first spoken to when it is needed.
+    /// Validates the configuration. The connection is opened on first use.
     pub(crate) fn open(config: &config::TransportConfig, all: &Config) -> Result<Self> {
         let name = &config.name;
         let routes = all.routes.iter().filter(|route| {
@@ -48,7 +48,7 @@ impl Broker {
         Ok(Self { prefix: format!("{name}/").into(), inner, provisions: config.provision })
     }
 
-    /// The same, setting messages aside another way.
+    /// The same broker with another way of dead-lettering.
     pub(crate) fn dead_lettering(&self, mode: DeadLetterMode) -> Self {
         let mode = match mode {
             DeadLetterMode::Publish => DeadLettering::Publish,
@@ -57,21 +57,21 @@ impl Broker {
         Self { inner: self.inner.dead_lettering(mode), ..self.clone() }
     }
 
-    /// Makes what a queue needs and lacks, because somebody said so.
+    /// Creates what is missing for a queue, even if provisioning is turned off.
     pub(crate) async fn make(&self, queue: &QueueName) -> Result<(), TransportError> {
         self.inner.repair(&self.there(queue)?).await
     }
 
-    /// What the broker calls a queue.
+    /// The name of a queue on the broker.
     pub(crate) fn there(&self, queue: &QueueName) -> Result<QueueName, TransportError> {
         let name = queue.as_str().strip_prefix(&*self.prefix).unwrap_or_default();
         QueueName::new(name).map_err(|_| {
-            let invalid = Invalid::new("queue", format!("does not begin with {}", self.prefix));
+            let invalid = Invalid::new("queue", format!("does not start with {}", self.prefix));
             TransportError::new(ErrorKind::Invalid(invalid), "gateway", "look up")
         })
     }
 
-    /// What we call a queue of the broker; `None` if the name would be too long.
+    /// The name of a broker's queue in the gateway; `None` if it would be too long.
     fn here(&self, queue: &QueueName) -> Option<QueueName> {
         QueueName::new(format!("{}{queue}", self.prefix)).ok()
     }
@@ -105,8 +105,8 @@ impl Transport for Broker {
 
 #[async_trait]
 impl QueueAdmin for Broker {
-    /// Makes what is missing, if that is allowed. That messages can be set aside is made sure of when the queue is
-    /// opened; what else may be wrong is for `bezoar check` to say, and no reason not to work on the queue.
+    /// Creates what is missing, if provisioning is on. Opening the queue verifies that messages can be dead-lettered;
+    /// other findings are for `bezoar check` and do not keep the queue from being consumed.
     async fn provision(&self, queue: &QueueName) -> Result<(), TransportError> {
         let there = self.there(queue)?;
         match self.provisions {

@@ -1,24 +1,24 @@
-//! What is wrong with the queues of brokers, and making what is missing: for commands that need no running gateway.
+//! Checks and provisions the brokers' queues, for `bezoar check` and `bezoar provision`, without a running gateway.
 
 use anyhow::{Result, bail};
 use bezoar::{Finding, QueueAdmin, QueueName, TransportError};
 
 use crate::{broker::Broker, config::Config, route::describe};
 
-/// A queue of a broker, and what was found.
+/// A broker's queue and the findings about it.
 #[derive(Debug)]
 pub struct CheckedQueue {
-    /// By the name that it has here.
+    /// Its name in the gateway.
     pub queue: QueueName,
-    /// What is wrong with it, or why that cannot be told.
+    /// What is wrong with it, or why the check failed.
     pub outcome: Result<Vec<Finding>, String>,
 }
 
-/// Looks at each queue of a broker that is configured. Changes nothing.
+/// Checks every configured queue of a broker. Changes nothing.
 ///
 /// # Errors
 ///
-/// If a broker is configured in a way that cannot work.
+/// If the configuration of a broker is invalid.
 pub async fn check(config: &Config) -> Result<Vec<CheckedQueue>> {
     let mut examined = Vec::new();
     for (queue, broker) in queues(config)? {
@@ -28,11 +28,11 @@ pub async fn check(config: &Config) -> Result<Vec<CheckedQueue>> {
     Ok(examined)
 }
 
-/// Makes what each queue of a broker needs and lacks, or those of one queue; the queues.
+/// Creates what is missing for every broker queue, or only for one; returns the queues.
 ///
 /// # Errors
 ///
-/// What a broker says, with the queue; those before it are provisioned.
+/// The broker's error, with the queue; the queues before it are provisioned.
 pub async fn provision(config: &Config, only: Option<&QueueName>) -> Result<Vec<QueueName>> {
     let mut done = Vec::new();
     for (queue, broker) in queues(config)? {
@@ -44,7 +44,7 @@ pub async fn provision(config: &Config, only: Option<&QueueName>) -> Result<Vec<
     }
     match only {
         Some(only) if done.is_empty() => {
-            bail!("{only} is no queue of a broker that is configured; add a [[queue]] or [[route]]")
+            bail!("{only} is not a configured broker queue; add a [[queue]] or [[route]]")
         }
         _ => Ok(done),
     }

@@ -1,4 +1,4 @@
-//! Dead letters of brokers' queues on their way into the catalogue.
+//! Takes dead letters of brokers' queues into the catalogue.
 
 use std::{
     collections::BTreeMap,
@@ -18,14 +18,14 @@ use crate::{
     config::{Config, Watch},
 };
 
-/// How long dead letters on their way between a broker and the store may take to arrive when the gateway stops.
+/// How long transfers between a broker and the store may take to finish when the gateway stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What takes dead letters in, by queue.
+/// The intake tasks, by queue.
 #[derive(Debug, Default)]
 pub(crate) struct Intakes(Mutex<BTreeMap<QueueName, (Outcomes, IntakeTask)>>);
 
-/// Something that goes on in the background, and that finishes what it has begun when it is told to stop or dropped.
+/// A background task that finishes the current transfer when it is stopped or dropped.
 #[derive(Debug)]
 struct IntakeTask {
     shutdown: Shutdown,
@@ -55,7 +55,7 @@ impl Intakes {
         self.lock().contains_key(queue)
     }
 
-    /// Takes in the dead letters of the queues that are configured so, and of no others.
+    /// Starts and stops tasks, so that exactly the queues that are configured for it are taken in.
     pub(crate) fn follow(&self, app: &App, config: &Config) {
         let mut wanted = BTreeMap::new();
         for queue in config.all_queues() {
@@ -77,7 +77,7 @@ impl Intakes {
         }
     }
 
-    /// Ends them all, as soon as what is on its way has arrived.
+    /// Stops all tasks after their current transfer.
     pub(crate) async fn stop(&self) {
         let all = std::mem::take(&mut *self.lock());
         for (_, running) in all.into_values() {

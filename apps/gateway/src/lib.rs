@@ -1,14 +1,15 @@
 //! The gateway: messages from queues, delivered to HTTP endpoints.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | `config` | raw text to checked values, once |
-//! | `gateway` | opened, reloaded and stopped as one |
-//! | `background` | what goes on beside the routes: measuring, replays and discards, retention |
-//! | `route` | a worker on a queue, an endpoint, and what holds messages back between them |
-//! | `endpoint` | delivery by HTTP: request, reply, breaker, which addresses may be dialled |
-//! | `api`, `server`, `app` | the HTTP API, how it is served, and what it works on |
-//! | `access`, `token` | who may do what |
+//! | `config` | parses and validates the configuration, once |
+//! | `gateway` | starts, reloads and stops everything together |
+//! | `background` | background tasks: metrics, replays and discards, retention |
+//! | `route` | a running route: a worker, an endpoint, and the gate between them |
+//! | `endpoint` | HTTP delivery: request, reply, breaker, allowed addresses |
+//! | `api`, `server`, `app` | the HTTP API, the server, and the state they share |
+//! | `broker`, `broker_topology`, `dead_letter_intake` | queues on brokers: naming, checks and provisioning, intake of dead letters |
+//! | `access`, `token` | authentication and authorization |
 //! | `telemetry` | logs, metrics, traces |
 
 mod access;

@@ -1,4 +1,4 @@
-//! A running route: a worker on a queue, an endpoint, and what holds messages back between them.
+//! A running route: a worker on a queue, an endpoint, and the gate that holds messages back between them.
 
 use std::{
     num::NonZeroU32,
@@ -27,26 +27,26 @@ use crate::{
     throughput::Throughput,
 };
 
-/// Why a route is paused that an operator paused.
+/// The reason of a pause by an operator.
 pub(crate) const PAUSED: &str = "paused by an operator";
-/// Why a route is paused whose endpoint answered 410.
+/// The reason of a pause after the endpoint answered 410.
 pub(crate) const GONE: &str = "the endpoint is gone (410)";
 
-/// Where it is kept that a route is paused, so that it stays so after a restart.
+/// The setting that stores the pause of a route, so that it survives a restart.
 pub(crate) fn paused_setting(route: &str) -> String {
     format!("paused/{route}")
 }
 
-/// Why a route is paused, by what was kept.
+/// The reason of a stored pause.
 pub(crate) fn paused_by(setting: &str) -> &'static str {
     if setting == GONE { GONE } else { PAUSED }
 }
 
-/// Where a route's queue is.
+/// Where a route's messages come from.
 pub(crate) struct RouteSource {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) admin: Arc<dyn QueueAdmin>,
-    /// Where settings are kept.
+    /// Stores settings.
     pub(crate) catalogue: Arc<dyn Catalogue>,
 }
 
@@ -86,29 +86,29 @@ impl Route {
         Self { config, gate, metrics, throughput, problem, shutdown, running }
     }
 
-    /// Takes no more messages; [`stopped`](Self::stopped) waits for those in hand.
+    /// Takes no more messages; [`stopped`](Self::stopped) waits for those in flight.
     pub(crate) fn drain(&self) {
         self.shutdown.drain();
     }
 
-    /// Hands back what is in hand.
+    /// Hands back the messages in flight.
     pub(crate) fn abort(&self) {
         self.shutdown.abort();
     }
 
-    /// Whether every message that was in hand is settled or handed back.
+    /// Whether every message in flight is settled or handed back.
     pub(crate) fn has_stopped(&self) -> bool {
         self.running
             .try_lock()
             .is_ok_and(|running| running.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Waits until every message in hand is settled or handed back. Who gives up waiting may wait again.
+    /// Waits until every message in flight is settled or handed back. May be called again after it was dropped.
     pub(crate) async fn stopped(&self) {
         let mut running = self.running.lock().await;
         let Some(handle) = running.as_mut() else { return };
         if let Err(error) = handle.await {
-            tracing::error!(route = self.name(), %error, "the route ended by a defect");
+            tracing::error!(route = self.name(), %error, "the route ended because of a bug");
         }
         *running = None;
     }
@@ -123,7 +123,7 @@ impl Route {
         &self.config.from
     }
 
-    /// What it was configured with.
+    /// Its configuration.
     pub(crate) fn config(&self) -> &config::RouteConfig {
         &self.config
     }
@@ -145,17 +145,17 @@ impl Route {
         *self.gate.paused.borrow()
     }
 
-    /// Why its queue cannot be worked on at present, if so.
+    /// Why its queue is unavailable, if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problem.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How its breaker stands, and why.
+    /// The status of its breaker.
     pub(crate) fn breaker(&self) -> BreakerStatus {
         self.gate.breaker.status()
     }
 
-    /// Shows how it stands to those who measure.
+    /// Updates its metrics.
     pub(crate) fn measure(&self) {
         self.metrics.set_paused(self.paused().is_some());
         self.metrics.set_breaker(match self.breaker().state {
@@ -165,37 +165,37 @@ impl Route {
         });
     }
 
-    /// How many messages a second it completes.
+    /// Messages completed per second.
     pub(crate) fn per_second(&self) -> f64 {
         self.throughput.per_second()
     }
 }
 
-/// The first and the longest pause before a queue that cannot be had is asked for again.
+/// The first and the longest pause before an unavailable queue is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// Works on the queue until told to stop. A queue that cannot be had is waited for: its broker may be down, or lack
-/// what somebody is about to provision.
+/// Consumes the queue until shutdown. Waits for an unavailable queue: its broker may be down, or about to be
+/// provisioned.
 async fn work(source: RouteSource, worker: Worker, problem: Arc<QueueProblem>, shutdown: Shutdown) {
     let (queue, mut pause) = (worker.queue(), PAUSES.0);
     while let Err(error) = source.admin.provision(queue).await {
         let cause = describe(&error);
-        tracing::error!(%queue, cause, wait_ms = pause.as_millis() as u64, "the queue cannot be had");
+        tracing::error!(%queue, cause, wait_ms = pause.as_millis() as u64, "queue unavailable");
         problem.paused(queue, &error, pause);
         tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => return }
         pause = (pause * 2).min(PAUSES.1);
     }
     problem.resumed(queue);
     if let Err(defect) = Host::new().worker(source.transport, worker).run(shutdown).await {
-        tracing::error!(%defect, "the route ended by a defect");
+        tracing::error!(%defect, "the route ended because of a bug");
     }
 }
 
-/// Keeps it that the endpoint is gone, so that the route stays paused after a restart.
+/// Stores that the endpoint is gone, so that the route stays paused after a restart.
 async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, gate: Arc<RouteGate>) {
     let mut paused = gate.paused.subscribe();
     loop {
-        let _ = paused.wait_for(|why| *why != Some(GONE)).await; // it may be known from before a restart
+        let _ = paused.wait_for(|why| *why != Some(GONE)).await; // it may be stored already, from before a restart
         let _ = paused.wait_for(|why| *why == Some(GONE)).await;
         let action = AuditedAction {
             actor: "gateway".to_owned(),
@@ -204,18 +204,18 @@ async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, gate: Arc<R
             target: format!("route {route}"),
             reason: GONE.to_owned(),
         };
-        // Not once somebody has resumed it: that was stored meanwhile, and is the last word.
+        // Not after somebody has resumed the route: that was stored in the meantime and wins.
         let is_gone = || *gate.paused.borrow() == Some(GONE);
         while is_gone()
             && let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &action).await
         {
-            tracing::warn!(route, %error, "cannot store that the route is paused; trying again");
+            tracing::warn!(route, %error, "cannot store that the route is paused, retrying");
             sleep(PAUSES.1).await;
         }
     }
 }
 
-/// An error with what lies behind it. Neither shows content.
+/// An error with its source. Neither contains message content.
 pub(crate) fn describe(error: &TransportError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -223,7 +223,7 @@ pub(crate) fn describe(error: &TransportError) -> String {
     }
 }
 
-/// Why the queue cannot be worked on.
+/// Why the queue is unavailable.
 #[derive(Debug, Default)]
 struct QueueProblem(std::sync::Mutex<Option<String>>);
 
@@ -245,7 +245,7 @@ impl Observer for QueueProblem {
     }
 }
 
-/// Holds messages back while the route is paused or its endpoint is down.
+/// Holds messages back while the route is paused or its breaker is open.
 #[derive(Debug)]
 pub(crate) struct RouteGate {
     paused: watch::Sender<Option<&'static str>>,

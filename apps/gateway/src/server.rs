@@ -1,4 +1,4 @@
-//! Serving HTTP: bounded connections, bounded headers, patience with limits, a graceful end.
+//! The HTTP server: limits for connections, headers and time, and a graceful shutdown.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -17,18 +17,18 @@ use tokio::{
 };
 use tower::Layer as _;
 
-/// How many connections are served at a time; others wait to be accepted.
+/// The maximum number of connections; others wait to be accepted.
 const CONNECTIONS: usize = 4_096;
 /// How long a client may take to send the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-/// How large the head of a request may be.
+/// The maximum size of a request's head.
 const HEAD_LIMIT_BYTES: usize = 128 * 1024;
 
-/// Who is at the other end of a connection.
+/// The address of the client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Serves `router` until told to stop; then requests that have begun may end within `grace`.
+/// Serves `router` until shutdown; requests in progress may then finish within `grace`.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -45,13 +45,13 @@ pub(crate) async fn serve(
             accepted = async { (listener.accept().await, place.await) } => accepted,
         };
         let (Ok((stream, peer)), place) = accepted else {
-            // Too many open files, most likely: the next may work.
+            // Most likely too many open files: try again.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
         let connection = graceful.watch(connection(stream, Peer(peer.ip()), router.clone()));
         tokio::spawn(async move {
-            let _ = connection.await; // a client that went away is nobody's trouble
+            let _ = connection.await; // a client that disconnects is not an error
             drop(place);
         });
     }
@@ -84,11 +84,11 @@ mod tests {
 
     use super::*;
 
-    /// Beside the deadline, so that this ends even if nobody cuts the client off.
+    /// Longer than the deadline, so that the test ends even if the client is not disconnected.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// For how long a client is borne with that begins like this, and then sends `more` each second.
-    async fn borne(begin: &[u8], more: &[u8]) -> Duration {
+    /// How long a client stays connected that sends `begin`, and then `more` every second.
+    async fn connected_for(begin: &[u8], more: &[u8]) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = serve(listener, Router::new(), Shutdown::default(), Duration::ZERO);
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_come_to_the_point_is_cut_off() {
+    async fn a_client_that_sends_no_complete_request_is_disconnected() {
         let whole = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
         let cases: [(&[u8], &[u8]); 4] =
             [(b"", b""), (b"GET / HTTP/1.1\r\nx: ", b"x"), (whole, b""), (whole, b"\r\n")];
         for (begin, more) in cases {
-            let borne = borne(begin, more).await;
+            let time = connected_for(begin, more).await;
             let shown = String::from_utf8_lossy(begin);
-            assert!((HEAD_DEADLINE..2 * HEAD_DEADLINE).contains(&borne), "{shown}: {borne:?}");
+            assert!((HEAD_DEADLINE..2 * HEAD_DEADLINE).contains(&time), "{shown}: {time:?}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! How many a second, lately.
+//! Recent throughput.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Seconds that are looked back on.
+/// The length of the window in seconds.
 const WINDOW: usize = 10;
 
-/// Counts events by the second. Cheap enough for every message.
+/// Counts events per second. Cheap enough for every message.
 #[derive(Debug)]
 pub(crate) struct Throughput {
     start: Instant,
-    /// In each the second that it is for, and the count: 32 bits each.
+    /// Each slot packs a second and its count, 32 bits each.
     slots: [AtomicU64; WINDOW + 1],
 }
 
@@ -22,7 +22,7 @@ impl Default for Throughput {
 }
 
 impl Throughput {
-    /// One more.
+    /// Counts an event.
     pub(crate) fn count(&self) {
         let second = self.second();
         let slot = &self.slots[second as usize % self.slots.len()];
@@ -30,7 +30,7 @@ impl Throughput {
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// How many a second, over the last ten whole seconds or since the start.
+    /// Events per second, over the last ten whole seconds or since the start.
     pub(crate) fn per_second(&self) -> f64 {
         let now = self.second();
         let window = (now - 1).clamp(1, WINDOW as u64);
@@ -45,7 +45,7 @@ impl Throughput {
         counted as f64 / window as f64
     }
 
-    /// Whole seconds since the start, from 1 so that an empty slot is of none.
+    /// Whole seconds since the start, from 1, so that an empty slot matches none.
     fn second(&self) -> u64 {
         self.start.elapsed().as_secs() + 1
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_happened_long_ago_does_not_count() {
+    async fn old_events_do_not_count() {
         let throughput = Throughput::default();
         for _ in 0..5 {
             (0..20).for_each(|_| throughput.count());

@@ -1,4 +1,4 @@
-//! The token of a gateway for which none is configured.
+//! The generated token of a gateway without configured tokens.
 
 use std::{
     fs::OpenOptions,
@@ -9,19 +9,19 @@ use std::{
 
 use secrecy::SecretString;
 
-/// What the file is called, beside the database.
+/// The name of the file, beside the database.
 pub const FILE: &str = "token";
 
-/// Reads the token from its file, or makes one that only its owner can read. `true` if it is new.
+/// Reads the token from its file, or generates one that only its owner can read; `true` if it is new.
 ///
 /// # Errors
 ///
-/// If the file can be neither read nor made.
-pub fn read_or_make(folder: &Path) -> io::Result<(SecretString, bool)> {
+/// If the file can be neither read nor created.
+pub fn read_or_generate(folder: &Path) -> io::Result<(SecretString, bool)> {
     let path = folder.join(FILE);
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
         Ok(mut file) => {
-            let token = make();
+            let token = generate();
             file.write_all(token.as_bytes())?;
             file.sync_all()?;
             Ok((token.into(), true))
@@ -33,7 +33,7 @@ pub fn read_or_make(folder: &Path) -> io::Result<(SecretString, bool)> {
     }
 }
 
-/// Reads a token that was made before.
+/// Reads a token that was generated before.
 ///
 /// # Errors
 ///
@@ -43,15 +43,17 @@ pub fn read(path: &Path) -> io::Result<String> {
     OpenOptions::new().read(true).open(path)?.take(4096).read_to_string(&mut text)?;
     let token = text.trim();
     if token.is_empty() {
-        let text =
-            format!("{} is empty; remove it, and the next start makes a new one", path.display());
+        let text = format!(
+            "{} is empty; delete it, and the next start generates a new token",
+            path.display()
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(token.to_owned())
 }
 
-/// 256 bits of chance, in letters and digits that survive any shell.
-fn make() -> String {
+/// 256 random bits, in letters and digits that need no quoting in a shell.
+fn generate() -> String {
     use rand::Rng;
     let mut bytes = [0_u8; 32];
     rand::rng().fill_bytes(&mut bytes);
@@ -68,22 +70,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_made_once_and_only_its_owner_can_read_it() {
+    fn a_token_is_generated_once_and_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let (first, new) = read_or_make(folder.path()).unwrap();
+        let (first, new) = read_or_generate(folder.path()).unwrap();
         assert!(new);
         let mode = folder.path().join(FILE).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let (second, new) = read_or_make(folder.path()).unwrap();
+        let (second, new) = read_or_generate(folder.path()).unwrap();
         assert!(!new);
         assert_eq!(first.expose_secret(), second.expose_secret());
     }
 
     #[test]
-    fn an_empty_file_is_an_error_that_says_what_to_do() {
+    fn an_empty_file_is_an_error_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), " \n").unwrap();
-        let error = read_or_make(folder.path()).unwrap_err();
-        assert!(error.to_string().contains("remove it"), "{error}");
+        let error = read_or_generate(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("delete it"), "{error}");
     }
 }

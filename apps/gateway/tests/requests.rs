@@ -30,12 +30,12 @@ async fn bad_requests_are_refused_with_a_reason() {
         (messages, &[("bezoar-type", "a\tb")], b"", 400, "message type has a control character"),
         (messages, &[("bezoar-delay", "soon")], b"", 400, "delay"),
         (messages, &[("bezoar-delay", "400000d")], b"", 400, "delay"),
-        ("/v1/queues/nope/messages", &[], b"", 404, "there are: default"),
+        ("/v1/queues/nope/messages", &[], b"", 404, "known queues: default"),
         ("/v1/queues/%00/messages", &[], b"", 400, "control character"),
-        ("/v1/queues/..%2f..%2fetc/messages", &[], b"", 404, "there is no queue"),
-        ("/v1/queues/default/batches", &[], b"{", 400, "no JSON array"),
-        ("/v1/routes/nope/pause", &[], b"", 404, "no such route"),
-        (messages, &[("authorization", "Bearer wrong")], b"", 401, "not known"),
+        ("/v1/queues/..%2f..%2fetc/messages", &[], b"", 404, "unknown queue"),
+        ("/v1/queues/default/batches", &[], b"{", 400, "not a JSON array"),
+        ("/v1/routes/nope/pause", &[], b"", 404, "unknown route"),
+        (messages, &[("authorization", "Bearer wrong")], b"", 401, "unknown token"),
     ];
     for (path, headers, body, status, part) in cases {
         let (got, detail) = refused(&lab, path, headers, body).await;

@@ -1,4 +1,4 @@
-//! Who did what.
+//! `/v1/audit`: the audit log.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Problem, caller::Caller, views};
 use crate::{app::App, config::Role};
 
-/// The rows of a page, unless told otherwise, and at most.
+/// The default and the maximum page size.
 const PAGE: (u32, u32) = (100, 1_000);
 
 #[derive(Debug, Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct AuditQuery {
     limit: Option<u32>,
 }
 
-/// The log in order, with the hashes that chain it and its head as it is kept apart.
+/// Lists the log in order, with its hash chain and the separately stored head.
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -30,7 +30,7 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, Problem> {
     caller.needs_everywhere(Role::Operator)?;
     let Query(page) = page.map_err(|_| {
-        Problem::bad_request("the parameters are after (a number) and limit (from 1)")
+        Problem::bad_request("invalid query: after must be a number, limit a number from 1")
     })?;
     let limit = page.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
     let (entries, head) = app.catalogue().audit(page.after.unwrap_or(0), limit).await?;

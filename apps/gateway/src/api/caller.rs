@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Identifies the caller of a request and checks its role.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::Problem;
 use crate::{access::Identity, app::App, config::Role, server::Peer};
 
-/// Whoever sent a request with a token that we know.
+/// The sender of a request with a known token.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     identity: Identity,
@@ -24,33 +24,33 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Refuses those who may not.
+    /// Fails unless the caller has `role`, for `queue` if one is given.
     pub(crate) fn needs(&self, role: Role, queue: Option<&QueueName>) -> Result<(), Problem> {
         if self.identity.may(role, queue) {
             return Ok(());
         }
         let detail = match queue {
-            Some(queue) => format!("this needs the role {role} for the queue {queue:?}"),
-            None => format!("this needs the role {role}"),
+            Some(queue) => format!("requires the role {role} for queue {queue:?}"),
+            None => format!("requires the role {role}"),
         };
         Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
     }
 
-    /// Refuses those who may not, or only for some queues.
+    /// Fails unless the caller has `role` for all queues.
     pub(crate) fn needs_everywhere(&self, role: Role) -> Result<(), Problem> {
         if self.identity.may(role, None) && self.identity.queues.is_none() {
             return Ok(());
         }
-        let detail = format!("this needs the role {role} for all queues");
+        let detail = format!("requires the role {role} for all queues");
         Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
     }
 
-    /// Whether they may see this queue at all.
+    /// Whether the caller may see this queue.
     pub(crate) fn sees(&self, queue: &QueueName) -> bool {
         self.identity.may(Role::Viewer, Some(queue))
     }
 
-    /// The queues that a filter may cover: the one that is asked for, or all that they may see; `None` is all.
+    /// The queues that a filter may cover: the requested one, or all that the caller may see; `None` means all.
     pub(crate) fn limited(
         &self,
         asked: Option<QueueName>,
@@ -64,7 +64,7 @@ impl Caller {
         }
     }
 
-    /// Something that they do, for the audit log.
+    /// An action of the caller, for the audit log.
     pub(crate) fn action(&self, verb: Verb, target: String, reason: String) -> AuditedAction {
         AuditedAction {
             actor: self.identity.name.clone(),
@@ -82,7 +82,7 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let shown = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = shown.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| {
-            scheme.eq_ignore_ascii_case("bearer") // RFC 9110: a scheme is written as one likes
+            scheme.eq_ignore_ascii_case("bearer") // RFC 9110: schemes are case-insensitive
         });
         let token = token.map(|(_, token)| token);
         let identity = token.and_then(|token| app.access().identify(token.trim()).cloned());
@@ -90,8 +90,8 @@ impl FromRequestParts<Arc<App>> for Caller {
             parts.extensions.get::<Peer>().map_or_else(String::new, |peer| peer.0.to_string());
         identity.map(|identity| Self { identity, from }).ok_or_else(|| {
             let detail = match token {
-                None => "send a token: Authorization: Bearer TOKEN",
-                Some(_) => "this token is not known here",
+                None => "no token; send the header Authorization: Bearer TOKEN",
+                Some(_) => "unknown token",
             };
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
         })

@@ -1,4 +1,4 @@
-//! Why messages died, in groups.
+//! `/v1/causes`: dead letters grouped by cause.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{app::App, config::Role};
 
-/// The rows of a list, unless told otherwise, and at most.
+/// The default and the maximum number of rows.
 const PAGE: (u32, u32) = (50, 1_000);
 /// The longest note.
 const NOTE_LIMIT_CHARS: usize = 1_000;
@@ -41,7 +41,7 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 pub(super) struct Mark {
     state: Opinion,
-    /// As it was, if absent; an empty one removes it.
+    /// Unchanged if absent; an empty one removes it.
     note: Option<String>,
 }
 
@@ -53,7 +53,7 @@ enum Opinion {
     Resolved,
 }
 
-/// Says what people think of a cause.
+/// Marks a cause as open, acknowledged or resolved, with a note.
 pub(super) async fn mark(
     State(app): State<Arc<App>>,
     caller: Caller,

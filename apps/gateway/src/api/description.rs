@@ -1,4 +1,4 @@
-//! `/openapi.json`: what is served, for people and generators.
+//! `/openapi.json`: describes the API, for people and code generators.
 
 use axum::Json;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ pub(super) async fn openapi() -> Json<Value> {
     Json(description())
 }
 
-/// The filters of lists.
+/// The filter parameters of lists.
 const FILTER: &str = "?queue=&route=&type=&kind=&code=&cause=&correlation_id=&message_id=&since=&until=&min_attempts=&replayed=&state=";
 
 fn description() -> Value {
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Bezoar", "version": env!("CARGO_PKG_VERSION"),
-                  "description": "Messages in, deliveries out, and what went wrong between." },
+                  "description": "Accepts messages, delivers them to HTTP endpoints, and manages dead letters." },
         "security": [{ "token": [] }],
         "components": { "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
                         "schemas": { "Problem": problem() } },
@@ -37,26 +37,26 @@ fn problem() -> Value {
 }
 
 fn paths() -> Value {
-    let queue = parameter("queue", "path", "One segment: hospital%2Fresults.");
-    let route = parameter("route", "path", "The route's name.");
-    let id = parameter("id", "path", "The dead letter's id.");
-    let operation = parameter("id", "path", "The replay's or discard's id.");
+    let queue = parameter("queue", "path", "Name of the queue as one segment: hospital%2Fresults.");
+    let route = parameter("route", "path", "Name of the route.");
+    let id = parameter("id", "path", "Id of the dead letter.");
+    let operation = parameter("id", "path", "Id of the replay or discard.");
     json!({
-        "/v1/queues": { "get": get("What is where; what is not known is null.") },
+        "/v1/queues": { "get": get("Message counts and route states; unknown values are null.") },
         "/v1/queues/{queue}/messages": { "parameters": [queue], "post": {
-            "summary": "Accepts a message: 202 once it is on disk.",
+            "summary": "Accepts a message; 202 means it is synced to disk.",
             "parameters": [
-                parameter("Bezoar-Id", "header", "The same id within 24 h is accepted once."),
-                parameter("Bezoar-Type", "header", "By which handlers are picked; `message` if absent."),
-                parameter("Bezoar-Correlation-Id", "header", "What connects messages."),
-                parameter("Bezoar-Causation-Id", "header", "The message that caused this one."),
-                parameter("Bezoar-Delay", "header", "Not before this has passed: 30s, 5m, 1h30m."),
+                parameter("Bezoar-Id", "header", "A message with the same id is accepted once within 24 hours."),
+                parameter("Bezoar-Type", "header", "Message type, by which handlers are chosen; `message` if absent."),
+                parameter("Bezoar-Correlation-Id", "header", "Connects related messages."),
+                parameter("Bezoar-Causation-Id", "header", "Id of the message that caused this one."),
+                parameter("Bezoar-Delay", "header", "Delay before delivery: 30s, 5m, 1h30m."),
             ],
             "requestBody": { "content": { "*/*": { "schema": {} } } },
             "responses": responses("202", "Accepted: {\"id\": …}", &["400", "401", "403", "404", "408", "413", "503", "507"]),
         } },
         "/v1/queues/{queue}/batches": { "parameters": [queue], "post": {
-            "summary": "Accepts up to 10,000 messages, with a result for each in its place.",
+            "summary": "Accepts up to 10,000 messages; returns one result per message, in order.",
             "requestBody": { "content": { "application/x-ndjson": { "schema": item() },
                                           "application/json": { "schema": { "type": "array", "items": item() } } } },
             "responses": responses("202", "{\"accepted\", \"refused\", \"results\"}", &["400", "401", "403", "404", "413", "503"]),
@@ -67,45 +67,45 @@ fn paths() -> Value {
         "/v1/queues/{queue}/discard": { "parameters": [queue], "post": send(
             "Removes all dead letters that are on the queue's broker for good; how many must be known.",
             json!({ "reason": "string", "expect": "how many" })) },
-        "/v1/routes/{route}/pause": { "parameters": [route], "post": post("Takes no more messages until resumed.") },
-        "/v1/routes/{route}/resume": { "parameters": [route], "post": post("Takes messages again.") },
-        "/v1/dead-letters": { "get": get(&format!("Dead letters without bodies, the latest first; {FILTER}&limit=&after=.")) },
-        "/v1/dead-letters/{id}": { "parameters": [parameter("id", "path", "The dead letter's id.")],
-                                   "get": get("One dead letter with the history of its attempts, without body.") },
+        "/v1/routes/{route}/pause": { "parameters": [route], "post": post("Pauses the route; its messages wait.") },
+        "/v1/routes/{route}/resume": { "parameters": [route], "post": post("Resumes the route.") },
+        "/v1/dead-letters": { "get": get(&format!("Lists dead letters without bodies, newest first; {FILTER}&limit=&after=.")) },
+        "/v1/dead-letters/{id}": { "parameters": [parameter("id", "path", "Id of the dead letter.")],
+                                   "get": get("Returns one dead letter with the history of its attempts, without its body.") },
         "/v1/dead-letters/{id}/reveal": { "parameters": [id], "post": send(
-            "What is sensitive, after the audit log says who looked and why.",
-            json!({ "reason": "string", "what": "some of body (default), headers, details" })) },
+            "Reveals sensitive content, after recording caller and reason in the audit log.",
+            json!({ "reason": "string", "what": "a list of body (the default), headers, details" })) },
         "/v1/dead-letters/{id}/edits": { "parameters": [id], "post": send(
-            "A new version, where dead_letters.editable allows it; the original stays.",
-            json!({ "reason": "string", "body_base64": "another body", "patch": "RFC 6902",
-                    "headers": "names with new values, null removes" })) },
+            "Creates a new version, if dead_letters.editable allows it; the original is kept.",
+            json!({ "reason": "string", "body_base64": "the new body", "patch": "RFC 6902",
+                    "headers": "header names with new values; null removes a header" })) },
         "/v1/dead-letters/{id}/approve": { "parameters": [id], "post": send(
-            "Somebody else's leave for a new version.", json!({ "reason": "string" })) },
-        "/v1/causes": { "get": get(&format!("Why messages died, the largest group first; {FILTER}&limit=.")) },
+            "Approves an edited version that someone else created.", json!({ "reason": "string" })) },
+        "/v1/causes": { "get": get(&format!("Groups dead letters by cause, largest group first; {FILTER}&limit=.")) },
         "/v1/causes/{cause}": { "parameters": [parameter("cause", "path", "v1:0123456789abcdef")], "post": send(
-            "What people think of a cause.",
+            "Marks a cause.",
             json!({ "state": "open, acknowledged or resolved", "note": "string" })) },
-        "/v1/replays": { "get": get("Replays and discards, the latest first."), "post": send(
-            "Sends dead letters back to their queues: 202, or 200 if only planned.",
-            json!({ "reason": "string", "ids": "which", "filter": "or which", "expect": "how many",
-                    "canary": "how many go first", "rate": "how many a second", "stop_after": "how many failures",
-                    "new_ids": "boolean", "plan": "boolean: only plan" })) },
-        "/v1/replays/{id}": { "parameters": [operation], "get": get("A replay or discard, and how far it is."), "post": send(
-            "Starts, pauses, goes on with or cancels it.",
+        "/v1/replays": { "get": get("Lists replays and discards, newest first."), "post": send(
+            "Replays dead letters; 202, or 200 if only planned.",
+            json!({ "reason": "string", "ids": "which dead letters", "filter": "or a filter", "expect": "the expected number",
+                    "canary": "replay this many first; continue only if all succeed", "rate": "messages per second", "stop_after": "stop after this many failures",
+                    "new_ids": "boolean", "plan": "boolean: plan only" })) },
+        "/v1/replays/{id}": { "parameters": [operation], "get": get("Returns a replay or discard and its progress."), "post": send(
+            "Starts, pauses, resumes or cancels it.",
             json!({ "order": "run, pause or cancel", "reason": "string" })) },
-        "/v1/replays/{id}/messages": { "parameters": [operation], "get": get("What became of each message; ?after=.") },
+        "/v1/replays/{id}/messages": { "parameters": [operation], "get": get("Lists the outcome of each message; ?after=.") },
         "/v1/discards": { "post": send(
-            "Removes dead letters for good; how many must be known.",
-            json!({ "reason": "string", "ids": "which", "filter": "or which", "expect": "how many" })) },
-        "/v1/exports": { "post": send("Dead letters as NDJSON, bodies and all.",
-            json!({ "reason": "string", "filter": "which; all if absent" })) },
-        "/v1/imports": { "post": post("Dead letters from NDJSON as an export writes it; ?reason=. All or none.") },
-        "/v1/audit": { "get": get("Who did what, chained by hashes; ?after=&limit=.") },
-        "/v1/whoami": { "get": get("What the token in use may do.") },
-        "/healthz": { "get": get("The process answers.") },
-        "/readyz": { "get": get("Messages can be accepted.") },
-        "/metrics": { "get": get("Prometheus' text format.") },
-        "/openapi.json": { "get": get("This.") },
+            "Discards dead letters for good; the expected number is required.",
+            json!({ "reason": "string", "ids": "which dead letters", "filter": "or a filter", "expect": "the expected number" })) },
+        "/v1/exports": { "post": send("Exports dead letters as NDJSON, bodies included.",
+            json!({ "reason": "string", "filter": "a filter; all if absent" })) },
+        "/v1/imports": { "post": post("Imports dead letters from NDJSON as written by an export; ?reason=. All or nothing.") },
+        "/v1/audit": { "get": get("Lists the audit log with its hash chain; ?after=&limit=.") },
+        "/v1/whoami": { "get": get("Returns what the token may do.") },
+        "/healthz": { "get": get("Returns 200 while the process is alive.") },
+        "/readyz": { "get": get("Returns 200 while messages are accepted.") },
+        "/metrics": { "get": get("Metrics in the Prometheus text format.") },
+        "/openapi.json": { "get": get("This description.") },
     })
 }
 
@@ -128,10 +128,10 @@ fn parameter(name: &str, place: &str, description: &str) -> Value {
 }
 
 fn get(summary: &str) -> Value {
-    json!({ "summary": summary, "responses": responses("200", "As it says.", &["400", "401", "403", "404", "503"]) })
+    json!({ "summary": summary, "responses": responses("200", "Success.", &["400", "401", "403", "404", "503"]) })
 }
 
-/// A POST with a JSON object whose members are told in words.
+/// A POST with a JSON object; `members` describes its members.
 fn send(summary: &str, members: Value) -> Value {
     let members = members.as_object().into_iter().flatten();
     let properties: serde_json::Map<_, _> =
@@ -141,12 +141,12 @@ fn send(summary: &str, members: Value) -> Value {
     json!({
         "summary": summary,
         "requestBody": { "content": { "application/json": { "schema": schema } } },
-        "responses": responses("200", "Done.", &["400", "401", "403", "404", "409", "503"]),
+        "responses": responses("200", "Success.", &["400", "401", "403", "404", "409", "503"]),
     })
 }
 
 fn post(summary: &str) -> Value {
-    json!({ "summary": summary, "responses": responses("200", "Done.", &["401", "403", "404"]) })
+    json!({ "summary": summary, "responses": responses("200", "Success.", &["401", "403", "404"]) })
 }
 
 fn responses(good: &str, description: &str, problems: &[&str]) -> Value {
@@ -162,7 +162,7 @@ fn responses(good: &str, description: &str, problems: &[&str]) -> Value {
 mod tests {
     use super::*;
 
-    /// The router has no list of its routes, so its source is read.
+    /// The router cannot list its routes, so the test reads its source.
     #[test]
     fn every_route_is_described_and_nothing_else() {
         let source = include_str!("mod.rs");

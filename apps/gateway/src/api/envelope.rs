@@ -1,4 +1,4 @@
-//! A message out of a request: its headers, or an item of a batch.
+//! Builds a message from the headers of a request, or from an item of a batch.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use serde::Deserialize;
 use super::Problem;
 use crate::config::human;
 
-/// The type of a message whose sender named none.
+/// The type of a message whose sender specified none.
 const UNTYPED: &str = "message";
-/// How long the same id is accepted once.
+/// How long an id is accepted only once.
 const ONCE_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Headers of a request that become headers of the message.
 const HEADER_PREFIX: &str = "bezoar-header-";
 
-/// A message made of a request's headers and body.
+/// Builds a message from a request's headers and body.
 pub(super) fn from_request(
     headers: &HeaderMap,
     body: Body,
@@ -28,7 +28,7 @@ pub(super) fn from_request(
     let text = |name: &'static str| -> Result<Option<&str>, Problem> {
         let Some(value) = headers.get(name) else { return Ok(None) };
         let text = std::str::from_utf8(value.as_bytes());
-        text.map(Some).map_err(|_| Problem::bad_request(format!("the header {name} is not UTF-8")))
+        text.map(Some).map_err(|_| Problem::bad_request(format!("header {name} is not UTF-8")))
     };
     let item = BatchItem {
         id: text("bezoar-id")?.map(str::to_owned),
@@ -54,7 +54,7 @@ fn message_headers(
         .map(|(name, value)| match std::str::from_utf8(value.as_bytes()) {
             Ok(text) => Ok((name.to_owned(), text.to_owned())),
             Err(_) => {
-                Err(Problem::bad_request(format!("the header {HEADER_PREFIX}{name} is not UTF-8")))
+                Err(Problem::bad_request(format!("header {HEADER_PREFIX}{name} is not UTF-8")))
             }
         })
         .collect()
@@ -73,13 +73,13 @@ pub(super) struct BatchItem {
     delay: Option<String>,
     #[serde(default)]
     headers: std::collections::BTreeMap<String, String>,
-    /// Any JSON; it is stored as it was written.
+    /// Any JSON; stored exactly as written.
     #[serde(default, deserialize_with = "present")]
     body: Option<Box<serde_json::value::RawValue>>,
     body_base64: Option<String>,
 }
 
-/// Also if it is `null`, which is a body like any other.
+/// Accepts `null` too, which is a valid body.
 fn present<'de, D: serde::Deserializer<'de>>(
     value: D,
 ) -> Result<Option<Box<serde_json::value::RawValue>>, D::Error> {
@@ -87,7 +87,7 @@ fn present<'de, D: serde::Deserializer<'de>>(
 }
 
 impl BatchItem {
-    /// A message of an item that brings its own body.
+    /// Builds a message from an item that contains its body.
     pub(super) fn into_message(mut self, now: Timestamp) -> Result<Outgoing, Problem> {
         use base64::{Engine, engine::general_purpose::STANDARD};
         let body = match (self.body.take(), self.body_base64.take()) {
@@ -96,9 +96,9 @@ impl BatchItem {
                 json.get().to_owned().into_bytes()
             }
             (None, Some(text)) => STANDARD.decode(text).map_err(|_| {
-                Problem::bad_request("body_base64 is not base64 (standard alphabet, padded)")
+                Problem::bad_request("body_base64 is not valid base64 (standard alphabet, padded)")
             })?,
-            _ => return Err(Problem::bad_request("a message has either a body or a body_base64")),
+            _ => return Err(Problem::bad_request("a message needs either body or body_base64")),
         };
         self.into_outgoing(body.into(), now)
     }
@@ -115,9 +115,9 @@ impl BatchItem {
         message.headers =
             self.headers.into_iter().map(|(name, value)| (name, value.into())).collect::<Headers>();
         let delay = self.delay.as_deref().map(human::duration::parse).transpose();
-        // The parser's own text quotes the value.
-        let no_duration = "is no duration; write it like 30s, 5m, 1h30m or 250ms";
-        let delay = delay.map_err(|_| Invalid::new("delay", no_duration))?;
+        // The parser's error quotes the value.
+        let expected = "is not a duration; use a form such as 30s, 5m, 1h30m or 250ms";
+        let delay = delay.map_err(|_| Invalid::new("delay", expected))?;
         Ok(Outgoing { message, delay: delay.unwrap_or_default(), once })
     }
 }

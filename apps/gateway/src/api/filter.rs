@@ -1,4 +1,4 @@
-//! Which dead letters: the same words in a query and in a body.
+//! Filters of dead letters, with the same names in a query and in a JSON body.
 
 use axum::extract::{Query, rejection::QueryRejection};
 use bezoar::{
@@ -14,22 +14,22 @@ use crate::{app::App, config::human::duration};
 const KNOWN: &str = "queue, route, type, kind, code, cause, correlation_id, message_id, since, until, \
                      min_attempts, replayed, state";
 
-/// A query as it came.
+/// The parsed query string.
 pub(super) type QueryPairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
-/// A query's names and values; a name that comes twice has no meaning.
+/// The names and values of a query; a repeated name is an error.
 pub(super) fn pairs(query: QueryPairs) -> Result<Vec<(String, String)>, Problem> {
-    let Query(pairs) = query.map_err(|_| Problem::bad_request("the query cannot be read"))?;
+    let Query(pairs) = query.map_err(|_| Problem::bad_request("invalid query string"))?;
     let mut names: Vec<_> = pairs.iter().map(|(name, _)| name).collect();
     names.sort();
     if names.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(Problem::bad_request("a parameter is given twice"));
+        return Err(Problem::bad_request("a parameter is repeated"));
     }
     Ok(pairs)
 }
 
-/// A filter of names and values, limited to what the caller may see. A name that is not known is refused: a
-/// misspelt filter would fit everything.
+/// Builds a filter, limited to what the caller may see. Unknown names are errors, because a misspelt criterion would
+/// match everything.
 pub(super) fn from_pairs<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     caller: &Caller,
@@ -52,18 +52,22 @@ pub(super) fn from_pairs<'a>(
             "min_attempts" => filter.min_attempts = Some(number("min_attempts", value)?),
             "replayed" => filter.replayed = Some(yes_or_no("replayed", value)?),
             "state" => filter.state = Some(state(value)?),
-            _ => return Err(Problem::bad_request(format!("a filter has only these: {KNOWN}"))),
+            _ => {
+                return Err(Problem::bad_request(format!(
+                    "unknown filter; known filters: {KNOWN}"
+                )));
+            }
         }
     }
     let routed = route.map(|route| route.queue().clone());
     if queue.is_some() && routed.is_some() && queue != routed {
-        return Err(Problem::bad_request("that route is of another queue"));
+        return Err(Problem::bad_request("the route belongs to another queue"));
     }
     filter.queues = caller.limited(queue.or(routed))?;
     Ok(filter)
 }
 
-/// The same of an object whose values are texts, numbers or booleans.
+/// The same from a JSON object whose values are strings, numbers or booleans.
 pub(super) fn from_object(
     object: &Map<String, Value>,
     caller: &Caller,
@@ -73,13 +77,13 @@ pub(super) fn from_object(
         Value::String(text) => Ok((name.clone(), text.clone())),
         Value::Number(number) => Ok((name.clone(), number.to_string())),
         Value::Bool(yes) => Ok((name.clone(), yes.to_string())),
-        _ => Err(Problem::bad_request("a filter's values are texts, numbers or booleans")),
+        _ => Err(Problem::bad_request("filter values must be strings, numbers or booleans")),
     };
     let pairs = object.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, app)
 }
 
-/// A filter in words, for the audit log: all that it holds is safe to show.
+/// Describes a filter for the audit log; none of its values are sensitive.
 pub(super) fn words(filter: &Filter) -> String {
     fn part(name: &str, value: Option<impl ToString>) -> Option<String> {
         value.map(|value| format!("{name} {}", value.to_string()))
@@ -109,7 +113,7 @@ pub(super) fn words(filter: &Filter) -> String {
 fn kind(text: &str) -> Result<FailureKind, Problem> {
     text.replace('-', " ").parse().map_err(|_| {
         let known = FailureKind::ALL.map(FailureKind::as_str).join(", ");
-        Problem::bad_request(format!("kind is one of: {known}"))
+        Problem::bad_request(format!("unknown kind; expected one of: {known}"))
     })
 }
 
@@ -122,33 +126,35 @@ fn state(text: &str) -> Result<&'static str, Problem> {
     ]
     .map(DeadLetterState::as_str);
     let found = known.into_iter().find(|known| *known == text);
-    found.ok_or_else(|| Problem::bad_request(format!("state is one of: {}", known.join(", "))))
+    found.ok_or_else(|| {
+        Problem::bad_request(format!("unknown state; expected one of: {}", known.join(", ")))
+    })
 }
 
-/// A time, or how long ago.
+/// Parses a time, or an age.
 fn moment(name: &str, text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
     if let Ok(at) = text.parse() {
         return Ok(at);
     }
     let ago = duration::parse(text).ok().and_then(|ago| SignedDuration::try_from(ago).ok());
     ago.and_then(|ago| now.checked_sub(ago).ok()).ok_or_else(|| {
-        let form = "a time such as 2026-11-14T09:30:00Z, or how long ago such as 2h";
-        Problem::bad_request(format!("{name} is not {form}"))
+        let form = "a time such as 2026-11-14T09:30:00Z or an age such as 2h";
+        Problem::bad_request(format!("{name} must be {form}"))
     })
 }
 
 pub(super) fn number(name: &str, text: &str) -> Result<u32, Problem> {
-    text.parse().map_err(|_| Problem::bad_request(format!("{name} is not a whole number")))
+    text.parse().map_err(|_| Problem::bad_request(format!("{name} must be a whole number")))
 }
 
-/// How many rows, from 1; more than `most` are not given at a time.
+/// Parses a number of rows, from 1; limited to `most`.
 pub(super) fn limit(text: &str, most: u32) -> Result<u32, Problem> {
     match number("limit", text)? {
-        0 => Err(Problem::bad_request("limit is 0, which shows nothing; it is from 1")),
+        0 => Err(Problem::bad_request("limit must be at least 1")),
         some => Ok(some.min(most)),
     }
 }
 
 fn yes_or_no(name: &str, text: &str) -> Result<bool, Problem> {
-    text.parse().map_err(|_| Problem::bad_request(format!("{name} is not true or false")))
+    text.parse().map_err(|_| Problem::bad_request(format!("{name} must be true or false")))
 }

@@ -1,4 +1,4 @@
-//! What operators send: small JSON objects, checked as a whole.
+//! JSON request bodies of the operator API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use super::Problem;
 use crate::app::App;
 
-/// What an object may hold beside a body.
+/// The maximum size of a request beside a message body.
 const REST_BYTES: usize = 1024 * 1024;
-/// How long a client may take to send it.
+/// How long a client may take to send the body.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The longest reason that anybody has to give.
+/// The maximum length of a reason.
 const REASON_LIMIT_CHARS: usize = 500;
 
 /// A JSON object in the body of a request.
@@ -27,41 +27,41 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Input<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let body = read(request, app).await?;
-        // serde's own text may quote a value, so only the place is passed on.
+        // serde's message may quote a value, so only the position is reported.
         serde_json::from_slice(&body).map(Self).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             Problem::bad_request(format!(
-                "the JSON is not what is expected here, see line {line}, column {column}; /openapi.json describes it"
+                "unexpected JSON at line {line}, column {column}; see /openapi.json"
             ))
         })
     }
 }
 
-/// The whole of a request, which may hold the largest body that is accepted, in base64.
+/// Reads a whole request, which may contain the largest accepted body in base64.
 pub(super) async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
     let limit_bytes = app.max_body_bytes().div_ceil(3) * 4 + REST_BYTES;
     let collected = timeout(DEADLINE, Limited::new(request.into_body(), limit_bytes).collect());
     match collected.await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(_)) => Err(Problem::bad_request(format!(
-            "the body was cut off, or is larger than {limit_bytes} bytes"
+            "the request body is incomplete or larger than {limit_bytes} bytes"
         ))),
-        Err(_) => Err(Problem::bad_request("the body did not arrive in time")),
+        Err(_) => Err(Problem::bad_request("timed out reading the request body")),
     }
 }
 
-/// Why somebody does something, in their own words.
+/// Checks the reason for an action.
 pub(super) fn reason(text: &str) -> Result<String, Problem> {
     let text = text.trim();
     if text.is_empty() {
         return Err(Problem::bad_request(
-            "give a reason: it is written to the audit log, with your name",
+            "a reason is required; it is recorded in the audit log with your name",
         ));
     }
     if text.chars().count() > REASON_LIMIT_CHARS || text.contains(char::is_control) {
         let most = REASON_LIMIT_CHARS;
         return Err(Problem::bad_request(format!(
-            "a reason is a line of at most {most} characters"
+            "a reason must be one line of at most {most} characters"
         )));
     }
     Ok(text.to_owned())

@@ -1,4 +1,4 @@
-//! Acceptance: what is answered with 202 is on disk.
+//! Accepts messages: a response of 202 means that they are synced to disk.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use super::{
 };
 use crate::{app::App, config::Role};
 
-/// How long a client may take to send a body.
+/// How long a client may take to send the body.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a request waits for room before it is sent away.
+/// How long a request waits for a free slot before it is refused.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many messages a batch may hold.
+/// The maximum number of messages in a batch.
 const BATCH_LIMIT: usize = 10_000;
 
 pub(super) async fn accept(
@@ -70,7 +70,7 @@ pub(super) async fn accept_batch(
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
-/// Stores what could be made, and says of each in its place what became of it.
+/// Stores the valid messages, and returns one result per item, in order.
 async fn store_made(
     app: &App,
     queue: &QueueName,
@@ -104,12 +104,12 @@ fn admitted(app: &App, caller: &Caller, queue: &str) -> Result<QueueName, Proble
     Ok(queue)
 }
 
-/// A place among the requests whose bodies are in memory; the others wait, and then are sent away.
+/// Takes a slot among the requests whose bodies are in memory; fails if none becomes free in time.
 async fn room(app: &App) -> Result<SemaphorePermit<'_>, Problem> {
     match timeout(PATIENCE, app.room().acquire()).await {
         Ok(Ok(permit)) => Ok(permit),
         _ => {
-            let detail = "too many messages are being accepted at present";
+            let detail = "too many requests in progress";
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail);
             Err(problem.retry_after(Duration::from_secs(1)))
         }
@@ -121,20 +121,20 @@ async fn read(body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
     match collected {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            let detail =
-                format!("the body is larger than {limit} bytes, the most that is accepted here");
+            let detail = format!("the body is larger than the limit of {limit} bytes");
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
                 .with("limit_bytes", limit))
         }
-        Ok(Err(_)) => Err(Problem::bad_request("the body was cut off")),
+        Ok(Err(_)) => Err(Problem::bad_request("the request body is incomplete")),
         Err(_) => {
-            let detail = format!("the body did not arrive within {} s", BODY_DEADLINE.as_secs());
+            let detail =
+                format!("timed out: the body did not arrive within {} s", BODY_DEADLINE.as_secs());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too-slow", detail))
         }
     }
 }
 
-/// The items of a batch: lines of NDJSON, or a JSON array.
+/// Parses the items of a batch: NDJSON lines, or a JSON array.
 fn items(headers: &HeaderMap, body: &Bytes) -> Result<Vec<Result<BatchItem, Problem>>, Problem> {
     let kind =
         headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -149,23 +149,22 @@ fn items(headers: &HeaderMap, body: &Bytes) -> Result<Vec<Result<BatchItem, Prob
                 let help =
                     "send an array of messages, or NDJSON with content-type application/x-ndjson";
                 Problem::bad_request(format!(
-                    "the batch is no JSON array (line {line}, column {column}); {help}"
+                    "the batch is not a JSON array (line {line}, column {column}); {help}"
                 ))
             })?;
         array.into_iter().map(|raw| item(raw.get())).collect()
     };
     if items.len() > BATCH_LIMIT {
-        let detail =
-            format!("{} messages in a batch, at most {BATCH_LIMIT} are accepted", items.len());
+        let detail = format!("the batch has {} messages, the limit is {BATCH_LIMIT}", items.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-many", detail));
     }
     Ok(items)
 }
 
-/// serde's own text may quote a value, so only the place is passed on.
+/// Parses an item. serde's message may quote a value, so only the position is reported.
 fn item(text: &str) -> Result<BatchItem, Problem> {
     serde_json::from_str(text).map_err(|error| {
         let known = "id, type, correlation_id, causation_id, content_type, delay, headers, body, body_base64";
-        Problem::bad_request(format!("not a message at column {}; its members are {known}", error.column()))
+        Problem::bad_request(format!("invalid message at column {}; known members: {known}", error.column()))
     })
 }

@@ -1,18 +1,19 @@
 //! The HTTP API, all of it under `/v1`.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `messages.rs` | acceptance of one message, and of batches |
-//! | `dead_letters.rs`, `causes.rs` | dead letters and why they died; revealed and edited |
+//! | `messages.rs`, `envelope.rs` | accepting messages and batches |
+//! | `dead_letters.rs`, `causes.rs`, `filter.rs` | listing, revealing and editing dead letters; grouping by cause |
 //! | `operations.rs` | replays and discards |
-//! | `on_broker.rs` | the same with dead letters that stay on their broker |
-//! | `transfer.rs`, `audit.rs` | export and import; who did what |
-//! | `queues.rs` | what is where, how routes do, pause and resume |
+//! | `on_broker.rs` | replaying and discarding dead letters that stay on their broker |
+//! | `transfer.rs`, `audit.rs` | export and import; the audit log |
+//! | `views.rs` | the JSON of everything that is returned |
+//! | `queues.rs` | queue counts, route states, pause and resume |
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
-//! | `caller.rs` | who asks, and whether they may |
+//! | `caller.rs` | authentication and authorization of a request |
 //! | `description.rs` | `/openapi.json` |
-//! | `segment.rs` | what varies in a path |
-//! | `problem.rs` | errors |
+//! | `segment.rs`, `input.rs` | extractors for path segments and JSON bodies |
+//! | `problem.rs` | error responses |
 
 mod audit;
 mod caller;
@@ -44,7 +45,7 @@ pub(crate) use problem::Problem;
 
 use crate::app::App;
 
-/// Everything that is served.
+/// All routes of the API.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/queues", get(queues::list))
@@ -73,14 +74,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(description::openapi))
-        .fallback(async || {
-            Problem::not_found("there is nothing here; /openapi.json describes what is")
-        })
+        .fallback(async || Problem::not_found("no such path; see /openapi.json"))
         .method_not_allowed_fallback(async || {
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method-not-allowed",
-                "another method is needed here",
+                "method not allowed; see /openapi.json",
             )
         })
         .with_state(app)

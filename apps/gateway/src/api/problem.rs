@@ -1,4 +1,4 @@
-//! What went wrong, as `application/problem+json` (RFC 9457).
+//! Error responses: `application/problem+json` (RFC 9457).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bezoar::{ErrorKind, Invalid, TransportError, catalogue::CatalogueError, ops:
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-/// An answer that is an error: a code to decide by, and words for a person. Never a body or a header value.
+/// An error response: a code for programs and a detail for people. Never a body or a header value.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -21,39 +21,39 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem with its status, a code and words.
+    /// A problem with a status, a code and a detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), retry_after: None, more: Map::new() }
     }
 
-    /// What the client sent is not understood.
+    /// The request is invalid.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
     }
 
-    /// There is no such thing.
+    /// The resource does not exist.
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// The same with the time after which another try makes sense.
+    /// Adds the time after which the client should try again.
     pub(crate) fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// The same with one more member.
+    /// Adds a member.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
         self
     }
 
-    /// What a person should know.
+    /// The text for people.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The code to decide by.
+    /// The code for programs.
     pub(crate) fn code(&self) -> &'static str {
         self.code
     }
@@ -86,13 +86,13 @@ impl From<TransportError> for Problem {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "throttled", text).retry_after(after)
             }
             ErrorKind::OutcomeUnknown if on_broker => {
-                let text = format!("{text}; send it again, it may then be there twice");
+                let text = format!("{text}; send it again, at the risk of a duplicate");
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", text)
                     .retry_after(second)
             }
             ErrorKind::OutcomeUnknown => {
                 let text = format!(
-                    "{text}; send it again with the same Bezoar-Id, it is then accepted once"
+                    "{text}; send it again with the same Bezoar-Id, which makes it safe to repeat"
                 );
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome-unknown", text)
                     .retry_after(second)
@@ -133,7 +133,7 @@ impl From<EditError> for Problem {
     }
 }
 
-/// A stream that breaks off cannot say why any more; its reader sees that it did.
+/// An aborted stream cannot report why; its reader notices that it is incomplete.
 impl From<Problem> for BoxError {
     fn from(problem: Problem) -> Self {
         problem.detail.into()

@@ -1,4 +1,4 @@
-//! What is where, how routes do, pause and resume.
+//! `/v1/queues`: counts and route states; pausing and resuming routes.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) async fn resume(
     set_paused(&app, &caller, &route, Verb::Resume).await
 }
 
-/// Kept before it is done, so that it also holds after a restart.
+/// Stores the pause before it takes effect, so that it survives a restart.
 async fn set_paused(
     app: &App,
     caller: &Caller,

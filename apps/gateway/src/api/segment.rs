@@ -1,11 +1,11 @@
-//! A segment of a path.
+//! Extracts the variable segment of a path.
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 
 use super::Problem;
 
-/// The one segment of a path that varies, decoded.
+/// The variable segment of a path, decoded.
 #[derive(Debug)]
 pub(super) struct Segment(pub(super) String);
 
@@ -14,7 +14,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        // axum's own refusal is no problem+json.
+        // axum's own rejection is not problem+json.
         let Path(segment) = path.map_err(|_| Problem::bad_request("the path is not UTF-8"))?;
         Ok(Self(segment))
     }

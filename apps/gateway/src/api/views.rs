@@ -1,5 +1,4 @@
-//! What the API shows of dead letters and of what is done about them. Bodies, header values and error texts have no way
-//! into any of it.
+//! The JSON views of dead letters, causes and operations. Bodies, header values and error texts never appear in them.
 
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
     })
 }
 
-/// All of a dead letter that may be known without revealing it.
+/// A dead letter without its sensitive content.
 pub(super) fn record(record: &DeadLetterRecord) -> Value {
     let message = &record.message;
     let header = |(name, value): (&String, &bezoar::HeaderValue)| json!({ "name": name, "bytes": value.len() });
@@ -57,7 +56,7 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all
 }
 
-/// Failures that used up no retry.
+/// Failures that did not use up a retry.
 fn uncounted(summary: &UncountedSummary) -> Value {
     json!({
         "count": summary.count,
@@ -82,7 +81,7 @@ fn failed_try(failed: &FailedTry) -> Value {
     })
 }
 
-/// How many, and whether that is exact.
+/// A count, and whether it is exact.
 pub(super) fn count(count: Count) -> Value {
     json!({ "count": count.count, "exact": count.exact })
 }
@@ -112,7 +111,7 @@ pub(super) fn cause(cause: &Cause) -> Value {
     })
 }
 
-/// A replay or a discard, and for how long its rest has waited for its canary.
+/// A replay or discard, and how long it has been waiting for its canary.
 pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Value {
     let queues: Vec<_> = operation
         .queues
@@ -150,7 +149,7 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
     shown
 }
 
-/// One message of a replay or a discard.
+/// One message of a replay or discard.
 pub(super) fn item(item: &OperationItem) -> Value {
     let (again, cause) = match &item.state {
         ItemState::Failed { again, cause } => (Some(again.0), Some(cause.as_str())),
@@ -167,7 +166,7 @@ pub(super) fn item(item: &OperationItem) -> Value {
     })
 }
 
-/// A line of the audit log.
+/// An entry of the audit log.
 pub(super) fn audit(entry: &AuditEntry) -> Value {
     json!({
         "number": entry.number,

@@ -1,4 +1,4 @@
-//! Values that are right each for itself, and do not go together.
+//! Values that are valid by themselves but contradict each other.
 
 mod rules;
 
@@ -7,7 +7,7 @@ use bezoar_core::Severity;
 
 use super::{Config, model::ListPositions, path::Path};
 
-/// What does not go together, or will not for long.
+/// Finds values that contradict each other, or are unwise together.
 pub fn contradictions(config: &Config) -> Vec<Finding> {
     let named = |contradiction: Contradiction| {
         let key = contradiction.place.plain().to_string();
@@ -17,17 +17,17 @@ pub fn contradictions(config: &Config) -> Vec<Finding> {
     all(config).into_iter().map(named).collect()
 }
 
-/// All contradictions, with the key that each is said of.
+/// All contradictions, each with its key.
 pub(super) fn all(config: &Config) -> Vec<Contradiction> {
     rules::RULES.iter().flat_map(|rule| rule(config)).collect()
 }
 
-/// Something that does not go together.
+/// Values that contradict each other.
 pub(super) struct Contradiction {
     pub(super) place: ConfigKey,
-    /// Its problem is fit to follow the key.
+    /// The problem is worded to follow the key.
     pub(super) finding: Finding,
-    /// Not worth saying if there are problems in keys that begin so.
+    /// Not reported if there are problems in keys with this prefix.
     pub(super) moot_with: &'static str,
 }
 
@@ -49,7 +49,7 @@ impl Contradiction {
     }
 }
 
-/// The key that a contradiction is said of; elements of lists by their position in the [`Config`].
+/// The key of a contradiction; elements of lists by their position in the [`Config`].
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ConfigKey {
     Key(&'static str),
@@ -59,7 +59,7 @@ pub(super) enum ConfigKey {
 }
 
 impl ConfigKey {
-    /// As it was written.
+    /// The key as written in the file.
     pub(super) fn key(self, places: &ListPositions) -> String {
         let element = match self {
             Self::Key(_) => None,
@@ -70,7 +70,7 @@ impl ConfigKey {
         element.unwrap_or_else(|| self.plain()).to_string()
     }
 
-    /// By position in the [`Config`].
+    /// The key by position in the [`Config`].
     fn plain(self) -> Path {
         let element = |list, index, key| Path::default().key(list).index(index).key(key);
         match self {

@@ -1,12 +1,12 @@
-//! The line of a file in which something is wrong, without what may be a secret.
+//! An excerpt of the line with an error, without anything that may be a secret.
 //!
-//! Text that is no TOML cannot be understood, so only what is known to be harmless is shown: names of
-//! tables and keys that exist, and the first word after a key that holds no secret.
+//! Invalid TOML cannot be interpreted, so only what is known to be harmless is shown: names of existing
+//! tables and keys, and the first word after a key that holds no secret.
 
 use super::keys;
 
 const MASK: &str = "***";
-/// How much of a word is shown.
+/// The maximum length of a shown word.
 const WORD_LIMIT_CHARS: usize = 40;
 
 /// The line with a caret under the column, both from 1.
@@ -20,7 +20,7 @@ pub(super) fn excerpt(text: &str, line: usize, column: usize) -> String {
     format!("{line} | {shown}\n{margin} | {}^", " ".repeat(caret))
 }
 
-/// Whether what follows is inside a text of several lines.
+/// Whether what follows is inside a multi-line string.
 fn within_text(before: &str) -> bool {
     ["\"\"\"", "'''"].iter().any(|mark| !before.matches(mark).count().is_multiple_of(2))
 }
@@ -60,7 +60,7 @@ fn assignment(key: &str, value: &str) -> String {
     }
 }
 
-/// The first word, or what is between the first quotes of it.
+/// The first word, or the first quoted string.
 fn word(value: &str) -> &str {
     let end = |c: char| c.is_whitespace() || ",={}[]()#;:".contains(c);
     let word = value.split(end).next().unwrap_or_default();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_harmless_is_shown() {
+    fn harmless_text_is_shown() {
         check("timeout = 30s", "timeout = 30s");
         check("  route.timeout = \"30s", "timeout = \"30s");
         check("timeout =", "timeout =");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not() {
+    fn possible_secrets_are_masked() {
         for line in [
             "secret = CANARY",
             "token.secret = \"CANARY",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_a_text_of_several_lines_is_not_shown() {
+    fn the_inside_of_a_multi_line_string_is_masked() {
         let text = "secret = \"\"\"\nname = CANARY\n";
         assert_eq!(excerpt(text, 2, 3), "2 | ***\n  |   ^");
     }

@@ -1,4 +1,4 @@
-//! What a key accepts.
+//! The kinds of values that keys accept.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::{
 };
 use crate::config::Origin;
 
-/// What a key accepts.
+/// The kind of value that a key accepts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// A table with keys of its own: `[server]`.
     Table,
     /// Any number of tables: `[[route]]`.
     Tables,
-    /// Tables that have names: `[transports.hospital]`.
+    /// Named tables: `[transports.hospital]`.
     Named,
     /// The name of a preset, or a table with keys of its own.
     Retry,
@@ -32,9 +32,9 @@ pub enum Kind {
     Address,
     /// Where the store is.
     StoreUrl,
-    /// Where a broker is: a secret, because a password may be in it.
+    /// The URL of a broker: a secret, because it may contain a password.
     BrokerUrl,
-    /// The URL of a broker's HTTP API: a secret, because a password may be in it.
+    /// The URL of a broker's HTTP API: a secret, because it may contain a password.
     ManagementUrl,
     /// A file.
     File,
@@ -48,7 +48,7 @@ pub enum Kind {
     Size(u64, u64),
     /// A duration from the first to the second.
     Duration(Duration, Duration),
-    /// How many in how long.
+    /// A number per time unit.
     Rate,
     /// A whole number from the first to the second.
     Integer(u32, u32),
@@ -62,12 +62,12 @@ pub enum Kind {
     Filter,
     /// A secret: `env:NAME`, `file:PATH`, or the secret itself.
     Secret,
-    /// A secret that signs, `whsec_` and base64, or a list of such while one replaces another.
+    /// A signing secret, `whsec_` and base64, or a list of them while one replaces another.
     SigningSecrets,
 }
 
 impl Kind {
-    /// What is accepted, for people.
+    /// Describes what is accepted.
     pub fn expected(&self) -> String {
         match self {
             Self::Table => "a table".to_owned(),
@@ -101,7 +101,7 @@ impl Kind {
             Self::Filter => r#"directives such as "info,bezoar=debug""#.to_owned(),
             Self::Secret => r#""env:NAME" or "file:PATH""#.to_owned(),
             Self::SigningSecrets => {
-                r#""env:NAME" or "file:PATH" of a secret that begins with whsec_, or a list of such"#
+                r#""env:NAME" or "file:PATH" of a secret that starts with whsec_, or a list of them"#
                     .to_owned()
             }
         }
@@ -129,7 +129,7 @@ impl Kind {
         )
     }
 
-    /// Whether a value is of a type that can be right.
+    /// Whether a value has an accepted type.
     pub(super) fn accepts(&self, value: &Value) -> bool {
         match self {
             Self::Table | Self::Headers | Self::Named => matches!(value, Value::Table(_)),
@@ -145,7 +145,7 @@ impl Kind {
         }
     }
 
-    /// What untyped text means here.
+    /// Converts untyped text to the accepted type.
     pub(super) fn typed(&self, text: String, origin: &Origin) -> Result<Value, InvalidValue> {
         let refused = |text: &str| {
             let problem = format!("is {}", super::invalid_value::quoted(text));
@@ -165,8 +165,8 @@ impl Kind {
                 Ok(Value::List(listed(&text, origin)))
             }
             Self::Table | Self::Tables | Self::Headers | Self::Named => Err(InvalidValue::new(
-                "is set as a whole",
-                "set its keys one by one, with `__` and the key behind the name",
+                "is a table and cannot be set directly",
+                "set its keys one by one: append `__` and the key to the name",
             )),
             _ => Ok(Value::Text(text)),
         }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_refused_with_what_is_accepted() {
+    fn other_text_is_rejected_with_what_is_accepted() {
         for (kind, text, expected) in [
             (Kind::Boolean, "yes", "is \"yes\"; set true or false"),
             (Kind::Integer(1, 10), "x", "is \"x\"; set a whole number from 1 to 10"),

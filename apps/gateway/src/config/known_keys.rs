@@ -1,4 +1,4 @@
-//! Whether what was written has the shape of a configuration: known keys, each of a type that it accepts.
+//! Checks that all keys are known and that their values have an accepted type.
 
 use super::{
     ConfigProblem, InvalidValue, Kind, Origin,
@@ -8,17 +8,17 @@ use super::{
     tree::{Node, TomlTable, Value},
 };
 
-/// How many tables a list may have.
+/// The maximum number of tables in a list.
 const TABLES_LIMIT: usize = 1_000;
 
-/// Keys that exist in a later version or for other transports, and what to do instead.
+/// Keys of later versions or other transports, and what to do instead.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("poison_retry", "poison queues come with other transports: leave it out"),
-    ("monitor", "monitors come with other transports: leave it out"),
-    ("alert", "there are no alerts so far: leave it out"),
+    ("poison_retry", "poison queues are not supported yet: remove it"),
+    ("monitor", "monitors are not supported yet: remove it"),
+    ("alert", "alerts are not supported yet: remove it"),
 ];
 
-/// Refuses unknown keys and values of a wrong type, and gives untyped text its type.
+/// Reports unknown keys and values of a wrong type, and converts untyped text.
 pub(super) fn check(root: &mut Node, problems: &mut Vec<ConfigProblem>) {
     if let Value::Table(table) = &mut root.value {
         check_table(table, &Path::default(), problems);
@@ -48,7 +48,7 @@ fn check_node(node: &mut Node, key: &Key, path: &Path, problems: &mut Vec<Config
         Value::Refused => return,
         other if !key.kind.accepts(other) => wrong_type(key, other),
         Value::List(list) if key.kind == Kind::Tables && list.len() > TABLES_LIMIT => {
-            InvalidValue::new(format!("is there {} times", list.len()), "at most 1000 are accepted")
+            InvalidValue::new(format!("occurs {} times", list.len()), "the maximum is 1000")
         }
         Value::List(list) if key.kind == Kind::Tables => {
             return check_tables(list, key, path, problems);
@@ -117,7 +117,7 @@ enum ListCheck {
     Refused,
 }
 
-/// Lists of values have texts in them.
+/// Checks that a list contains strings.
 fn check_texts(
     list: &mut [Node],
     key: &Key,
@@ -126,7 +126,7 @@ fn check_texts(
 ) -> ListCheck {
     let mut check = ListCheck::Accepted;
     for (index, node) in list.iter_mut().enumerate() {
-        give_type(node, Kind::Secret, path, problems); // any kind of text
+        give_type(node, Kind::Secret, path, problems); // any kind of string
         if !matches!(node.value, Value::Text(_)) {
             let invalid = wrong_type(key, &node.value);
             refuse(node, &path.index(index), invalid, problems);
@@ -142,7 +142,7 @@ fn check_headers(table: &mut TomlTable, path: &Path, problems: &mut Vec<ConfigPr
         give_type(node, Kind::Secret, &path, problems);
         if !matches!(node.value, Value::Text(_) | Value::Refused) {
             let problem = format!("is {}", node.value.kind());
-            let invalid = InvalidValue::new(problem, "write text, env:NAME or file:PATH");
+            let invalid = InvalidValue::new(problem, "use a string, env:NAME or file:PATH");
             refuse(node, &path, invalid, problems);
         }
     }
@@ -153,19 +153,19 @@ fn refuse(node: &mut Node, path: &Path, invalid: InvalidValue, problems: &mut Ve
     node.value = Value::Refused;
 }
 
-/// The value is not repeated: it may be a secret.
+/// The value is not quoted: it may be a secret.
 fn wrong_type(key: &Key, value: &Value) -> InvalidValue {
     let problem = format!("is {}", value.kind());
     let remedy = match (key.kind, value) {
         (Kind::Tables, _) => format!("write [[{}]] above its keys", key.path),
         (Kind::Table, Value::List(_)) => format!("write [{}] with single brackets", key.path),
         (Kind::Duration(..), Value::Integer(number)) => {
-            format!("write \"{number}s\" for seconds or \"{number}ms\" for milliseconds")
+            format!("use \"{number}s\" for seconds or \"{number}ms\" for milliseconds")
         }
         (Kind::Size(..), Value::Integer(number)) => {
-            format!("write \"{number}MiB\", or \"{number}B\" for bytes")
+            format!("use \"{number}MiB\", or \"{number}B\" for bytes")
         }
-        (kind, _) => format!("write {}", kind.expected()),
+        (kind, _) => format!("expected {}", kind.expected()),
     };
     InvalidValue::new(problem, remedy)
 }
@@ -173,11 +173,11 @@ fn wrong_type(key: &Key, value: &Value) -> InvalidValue {
 fn unknown(path: &Path, named: &Origin) -> InvalidValue {
     let pattern = path.pattern();
     if let Some((_, remedy)) = ELSEWHERE.iter().find(|(key, _)| *key == pattern) {
-        return InvalidValue::new("is not a key of this version", *remedy);
+        return InvalidValue::new("is not supported by this version", *remedy);
     }
     let parent: Path = path.steps().iter().take(path.steps().len() - 1).cloned().collect();
     let Some(Step::Key(name)) = path.steps().last() else {
-        return InvalidValue::new("is no key", "leave it out");
+        return InvalidValue::new("is not a valid key", "remove it");
     };
     let siblings: Vec<_> = keys::within(&parent.pattern()).map(|key| key.name()).collect();
     let elsewhere = || keys::keys().iter().find(|key| key.name() == name).map(|key| key.path);
@@ -186,14 +186,14 @@ fn unknown(path: &Path, named: &Origin) -> InvalidValue {
     } else if let Some(path) = elsewhere() {
         format!("did you mean {path}?")
     } else if siblings.is_empty() {
-        "leave it out".to_owned()
+        "remove it".to_owned()
     } else {
-        format!("known here: {}", siblings.join(", "))
+        format!("known keys: {}", siblings.join(", "))
     };
-    InvalidValue::new("is no key that is known", remedy)
+    InvalidValue::new("is an unknown key", remedy)
 }
 
-/// A key the way it is written where the mistake is.
+/// The key in the notation of its source.
 fn written(path: &Path, named: &Origin) -> String {
     match (named, path.steps().last()) {
         (Origin::Environment(_), _) => super::overrides::variable(path),
@@ -225,21 +225,21 @@ mod tests {
     fn unknown_keys_have_a_suggestion() {
         check_one(
             "[server]\nlisten_on = 'x'",
-            "b.toml:2:1: server.listen_on is no key that is known; did you mean listen?",
+            "b.toml:2:1: server.listen_on is an unknown key; did you mean listen?",
         );
-        check_one("[serve]", "b.toml:1:2: serve is no key that is known; did you mean server?");
+        check_one("[serve]", "b.toml:1:2: serve is an unknown key; did you mean server?");
         check_one(
             "listen = 'x'",
-            "b.toml:1:1: listen is no key that is known; did you mean server.listen?",
+            "b.toml:1:1: listen is an unknown key; did you mean server.listen?",
         );
         check_one(
             "[network]\nbanana = 1",
-            "b.toml:2:1: network.banana is no key that is known; \
-             known here: allow, deny, private, only_listed",
+            "b.toml:2:1: network.banana is an unknown key; \
+             known keys: allow, deny, private, only_listed",
         );
         check_one(
             "[[route]]\nretry = { frist = '1s' }",
-            "b.toml:2:11: route[0].retry.frist is no key that is known; did you mean first?",
+            "b.toml:2:11: route[0].retry.frist is an unknown key; did you mean first?",
         );
     }
 
@@ -247,29 +247,29 @@ mod tests {
     fn keys_of_later_versions_say_so() {
         check_one(
             "[[alert]]",
-            "b.toml:1:3: alert is not a key of this version; there are no alerts so far: leave it out",
+            "b.toml:1:3: alert is not supported by this version; alerts are not supported yet: remove it",
         );
     }
 
     #[test]
-    fn tables_with_names_have_keys_of_their_own() {
+    fn named_tables_have_their_own_keys() {
         check_one(
             "[transports.lab]\nulr = 'x'",
-            "b.toml:2:1: transports.lab.ulr is no key that is known; did you mean url?",
+            "b.toml:2:1: transports.lab.ulr is an unknown key; did you mean url?",
         );
         check_one(
             "[transports]\nurl = 'x'",
-            "b.toml:2:7: transports.url is text; write [transports.NAME] above its keys",
+            "b.toml:2:7: transports.url is a string; write [transports.NAME] above its keys",
         );
         check_one(
             "transports = 1",
-            "b.toml:1:14: transports is a whole number; write a table for each name",
+            "b.toml:1:14: transports is a whole number; expected a table for each name",
         );
     }
 
     #[test]
-    fn wrong_types_say_what_is_expected() {
-        check_one("server = 1", "b.toml:1:10: server is a whole number; write a table");
+    fn wrong_types_are_reported_with_what_is_expected() {
+        check_one("server = 1", "b.toml:1:10: server is a whole number; expected a table");
         check_one(
             "[[server]]",
             "b.toml:1:1: server is a list; write [server] with single brackets",
@@ -282,25 +282,25 @@ mod tests {
         check_one(
             "[server]\ndrain = 30",
             "b.toml:2:9: server.drain is a whole number; \
-             write \"30s\" for seconds or \"30ms\" for milliseconds",
+             use \"30s\" for seconds or \"30ms\" for milliseconds",
         );
         check_one(
             "[server]\nmax_in_flight = '5'",
-            "b.toml:2:17: server.max_in_flight is text; write a whole number from 1 to 65536",
+            "b.toml:2:17: server.max_in_flight is a string; expected a whole number from 1 to 65536",
         );
         check_one(
             "[network]\nallow = [1]",
             "b.toml:2:10: network.allow[0] is a whole number; \
-             write a list of networks such as [\"10.0.0.0/8\"]",
+             expected a list of networks such as [\"10.0.0.0/8\"]",
         );
         check_one(
             "[[route]]\nheaders = { x = 1 }",
-            "b.toml:2:17: route[0].headers.x is a whole number; write text, env:NAME or file:PATH",
+            "b.toml:2:17: route[0].headers.x is a whole number; use a string, env:NAME or file:PATH",
         );
     }
 
     #[test]
-    fn all_problems_come_at_once() {
+    fn all_problems_are_reported_at_once() {
         assert_eq!(problems("a = 1\nb = 2\n[server]\nlisten = 3\n").len(), 3);
     }
 }

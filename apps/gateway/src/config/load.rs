@@ -1,4 +1,4 @@
-//! From sources to a configuration, or everything that is wrong with them.
+//! Loads a configuration from its sources, or reports everything that is wrong with them.
 
 use std::{fmt, path::PathBuf};
 
@@ -15,7 +15,7 @@ use super::{
     tree::Node,
 };
 
-/// What a configuration is made of; later ones win over earlier ones, and all over the defaults.
+/// The sources of a configuration; later ones override earlier ones, and all override the defaults.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// The file: its path, for messages, and its text.
@@ -26,7 +26,7 @@ pub struct Sources {
     pub flags: Vec<(String, String)>,
 }
 
-/// Names only: texts may hold secrets.
+/// Prints names only: values may be secrets.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, String)]| -> Vec<String> {
@@ -40,30 +40,30 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// A configuration, where each of its values came from, and what is odd about it.
+/// A configuration, the origin of each value, and warnings.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What is odd, and works.
+    /// Warnings: values that work but are unwise.
     pub warnings: Vec<ConfigProblem>,
     pub(super) settings: Vec<Setting>,
 }
 
 impl Loaded {
-    /// Where the value of a key such as `server.listen` or `route[0].to` came from; `None` if it has none.
+    /// The origin of a key such as `server.listen` or `route[0].to`; `None` if it has no value.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.settings.iter().find(|setting| setting.key == key).map(|setting| &setting.origin)
     }
 }
 
-/// Reads a configuration. Reads no file, variable or clock itself: secrets that are somewhere else are
-/// looked up with `resolve`, which is [`read_secret`](super::read_secret) outside of tests.
+/// Loads a configuration. It reads no file, variable or clock itself: referenced secrets are looked up with
+/// `resolve`, which is [`read_secret`](super::read_secret) outside of tests.
 ///
 /// # Errors
 ///
-/// All problems at once, each with its key, where it was set, and what to do. Where the file is no TOML,
-/// only what makes it none: nothing else can be told.
+/// All problems at once, each with its key, its origin and a remedy. If the file is not valid TOML, only the syntax
+/// errors.
 pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, ConfigProblems> {
     let mut problems = Vec::new();
     let mut root = match &sources.file {

@@ -1,4 +1,4 @@
-//! Configuration: raw text becomes checked values once, here; inside, values are already right.
+//! Configuration: text is parsed and validated once, here; everywhere else values are already valid.
 //!
 //! ```
 //! use bezoar_gateway::config::{self, Sources};
@@ -22,16 +22,15 @@
 //! # Ok::<(), config::ConfigProblems>(())
 //! ```
 //!
-//! - Sources win in this order: flags, environment, file, defaults. [`show`] says which did.
-//! - [`load`] reports all problems at once, each with its place and what to do.
-//! - [`contradictions`] finds values that do not go together; those that cannot work are problems of
-//!   [`load`], the others its warnings.
-//! - [`Config::differences`] says what a reload changes.
-//! - [`keys`] is the one table of keys; [`schema`] and all else follow from it.
+//! - Precedence: flags, environment, file, defaults. [`show`] tells where each value came from.
+//! - [`load`] reports all problems at once, each with its position and a remedy.
+//! - [`contradictions`] finds values that contradict each other; [`load`] reports them as problems or warnings.
+//! - [`Config::differences`] lists what a reload changes.
+//! - [`keys`] is the single table of keys; [`schema`] and everything else are derived from it.
 //!
 //! How text becomes values: `toml_file` (TOML, with lines) and `overrides` (environment and flags) make a `tree`;
-//! `known_keys` checks it against `keys`; `reader` turns it into `sections`. Texts may hold secrets until then,
-//! so what holds them cannot be printed, and messages repeat only values of keys that hold none.
+//! `known_keys` checks it against `keys`; `reader` turns it into `sections`. Until then values may be secrets,
+//! so their types have no `Debug`, and errors quote only values of keys that hold no secrets.
 
 mod contradictions;
 mod excerpt;

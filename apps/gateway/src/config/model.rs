@@ -11,8 +11,8 @@ use super::{
     reader::{Section, SectionReader},
 };
 
-/// The whole configuration: every value is right in itself. See
-/// [`contradictions`](super::contradictions) for whether they go together.
+/// The whole configuration: every value is valid by itself. See
+/// [`contradictions`](super::contradictions) for values that contradict each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// How the gateway is reached.
@@ -21,7 +21,7 @@ pub struct Config {
     pub store: StoreConfig,
     /// Brokers.
     pub transports: Vec<TransportConfig>,
-    /// Queues that exist without a route, or are more than a route says; `default` if there is no queue otherwise.
+    /// Queues without a route, or with settings of their own; `default` if there is no other queue.
     pub queues: Vec<QueueConfig>,
     /// From queues to endpoints.
     pub routes: Vec<RouteConfig>,
@@ -40,27 +40,26 @@ pub struct Config {
 impl Default for Config {
     /// Loopback, an embedded store, the queue `default`, no routes.
     fn default() -> Self {
-        let loaded =
-            super::load(&super::Sources::default(), &|_| Err("is not asked for".to_owned()));
+        let loaded = super::load(&super::Sources::default(), &|_| Err("is not needed".to_owned()));
         loaded.expect("a test loads the defaults").config
     }
 }
 
 impl Config {
-    /// Every queue there is: those of routes, and those without.
+    /// All queues, with and without a route.
     pub fn all_queues(&self) -> BTreeSet<QueueName> {
         let routed = self.routes.iter().map(|route| &route.from);
         routed.chain(self.queues.iter().map(|queue| &queue.name)).cloned().collect()
     }
 
-    /// The broker that a queue is on, and its name there; `None` for one of the embedded store.
+    /// The broker of a queue, and its name there; `None` for a queue of the embedded store.
     pub fn broker(&self, queue: &QueueName) -> Option<(&TransportConfig, QueueName)> {
         let (name, queue) = queue.as_str().split_once('/')?;
         let transport = self.transports.iter().find(|it| it.name.as_str() == name)?;
         Some((transport, QueueName::new(queue).ok()?))
     }
 
-    /// What becomes of a queue's dead letters on its broker.
+    /// What happens to a queue's dead letters on its broker.
     pub fn watch(&self, queue: &QueueName) -> Watch {
         let said = self.queues.iter().find(|said| said.name == *queue);
         said.map_or(Watch::Take, |said| said.watch)
@@ -106,10 +105,10 @@ impl Config {
 fn default_queue(reader: &mut SectionReader<'_>) -> QueueConfig {
     let path = Path::parse("queue[0].name");
     reader.show(&path, "default".to_owned(), &Origin::Default);
-    QueueConfig { name: QueueName::new("default").expect("it is a name"), watch: Watch::Take }
+    QueueConfig { name: QueueName::new("default").expect("it is a valid name"), watch: Watch::Take }
 }
 
-/// Where the elements of lists were written: some before them may have been refused.
+/// The positions of list elements in the file: invalid elements before them may be missing from the [`Config`].
 pub(super) struct ListPositions {
     pub(super) queues: Vec<Path>,
     pub(super) routes: Vec<Path>,

@@ -1,4 +1,4 @@
-//! Names: of routes and tokens, of queues, and words to choose from.
+//! Names of routes, tokens and queues, and enumerations.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use super::{
 /// The longest name.
 const NAME_LIMIT: usize = 64;
 
-/// The name of a route or token: letters, digits, `-`, `_` and `.`, at most 64. Fit for a metric's label.
+/// The name of a route or token: up to 64 letters, digits, `-`, `_` and `.`. Valid as a metric label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
 impl Name {
-    /// Checks `text` and takes it as it is.
+    /// Validates a name.
     ///
     /// # Errors
     ///
@@ -55,14 +55,14 @@ impl Parsed for Name {
     }
 }
 
-/// A queue of the embedded store by its name, one of a broker as `NAME/QUEUE`.
+/// A queue of the embedded store is a plain name, a queue of a broker `NAME/QUEUE`.
 impl Parsed for QueueName {
     fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         if let Some((broker, queue)) = text.split_once('/')
             && (Name::new(broker).is_err() || queue.is_empty())
         {
-            let remedy = "write NAME/QUEUE, where NAME is that of a [transports.NAME]";
+            let remedy = "use NAME/QUEUE, where NAME is the name of a [transports.NAME]";
             return Err(InvalidValue::new(format!("is {}", quoted(text)), remedy));
         }
         Self::new(text).map_err(|invalid| {
@@ -125,11 +125,11 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// `text` is none of `words`.
+/// The error for a word that is not one of `words`.
 pub(super) fn no_choice(text: &str, words: &'static [&'static str]) -> InvalidValue {
     let remedy = match super::suggest::nearest(text, words.iter().copied()) {
         Some(word) => format!("did you mean {word:?}?"),
-        None => format!("write {}", Kind::Choice(words).expected()),
+        None => format!("expected {}", Kind::Choice(words).expected()),
     };
     InvalidValue::new(format!("is {}", quoted(text)), remedy)
 }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_fit_for_labels() {
+    fn names_are_valid_labels() {
         for good in ["a", "results", "lab.results-2_b", &"x".repeat(64)] {
             assert_eq!(Name::new(good).unwrap().as_str(), good);
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_may_be_one_of_a_broker() {
+    fn a_queue_may_be_on_a_broker() {
         let parse = |text: &str| QueueName::parse(&Kind::Queue, &Value::Text(text.to_owned()));
         for good in ["results", "hospital/results", "hospital/a/b"] {
             assert_eq!(parse(good).unwrap().as_str(), good);
@@ -160,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_none_of_the_choices_has_a_suggestion() {
+    fn an_unknown_choice_has_a_suggestion() {
         let invalid = |text| no_choice(text, &["viewer", "operator", "admin"]).to_string();
         assert_eq!(invalid("oprator"), "is \"oprator\"; did you mean \"operator\"?");
-        assert_eq!(invalid("root"), "is \"root\"; write \"viewer\", \"operator\" or \"admin\"");
+        assert_eq!(invalid("root"), "is \"root\"; expected \"viewer\", \"operator\" or \"admin\"");
     }
 }

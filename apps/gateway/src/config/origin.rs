@@ -7,15 +7,15 @@ use serde::{Serialize, Serializer};
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The default: it was not set.
     Default,
     /// The file.
     File {
-        /// Which.
+        /// The path of the file.
         path: Arc<Path>,
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// In characters, from 1.
+        /// The column in characters, from 1.
         column: usize,
     },
     /// The environment variable of this name.
@@ -25,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// As exactly as it is known, for messages: a file's column as well.
+    /// The exact position for error messages, including the column.
     pub fn position(&self) -> String {
         match self {
             Self::File { column, .. } => format!("{self}:{column}"),
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_say_where_to_look() {
+    fn origins_name_their_position() {
         let file = Origin::File { path: Path::new("b.toml").into(), line: 3, column: 7 };
         assert_eq!(file.to_string(), "b.toml:3");
         assert_eq!(file.position(), "b.toml:3:7");

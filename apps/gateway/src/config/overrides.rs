@@ -1,4 +1,4 @@
-//! What the environment and flags set.
+//! Overrides from environment variables and flags.
 
 use super::{
     ConfigProblem, InvalidValue, Origin, keys,
@@ -13,11 +13,11 @@ pub(super) struct Assignment {
 }
 
 const PREFIX: &str = "BEZOAR_";
-/// Variables for programs that use a gateway.
+/// Variables for clients of a gateway.
 const CLIENT: [&str; 2] = ["BEZOAR_URL", "BEZOAR_TOKEN"];
 
-/// What `BEZOAR_…__…` variables set, in the order of keys. An empty one sets nothing. Others with the prefix
-/// are not ours (an orchestrator may add some); those that look like a slip are worth a warning.
+/// The values of `BEZOAR_…__…` variables, sorted by key. Empty ones are ignored. Other variables with the prefix are not
+/// ours (an orchestrator may add some); those that look like a typo give a warning.
 pub(super) fn environment(variables: &[(String, String)]) -> (Vec<Assignment>, Vec<ConfigProblem>) {
     let (mut assignments, mut warnings) = (Vec::new(), Vec::new());
     for (name, text) in variables.iter().filter(|(_, text)| !text.is_empty()) {
@@ -27,7 +27,7 @@ pub(super) fn environment(variables: &[(String, String)]) -> (Vec<Assignment>, V
                 text: text.clone(),
                 origin: Origin::Environment(name.clone()),
             }),
-            Some(_) if !CLIENT.contains(&name.as_str()) => warnings.extend(slip(name)),
+            Some(_) if !CLIENT.contains(&name.as_str()) => warnings.extend(typo(name)),
             _ => (),
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn environment(variables: &[(String, String)]) -> (Vec<Assignment>, V
     (assignments, warnings)
 }
 
-/// What flags set; a later one wins.
+/// The values of flags; later ones win.
 pub(super) fn flags(flags: &[(String, String)]) -> Vec<Assignment> {
     let assignment = |(key, text): &(String, String)| Assignment {
         path: Path::parse(key),
@@ -68,8 +68,8 @@ fn path(name: &str) -> Path {
     path
 }
 
-/// A warning if a variable looks like a key written with single underscores, or without its table.
-fn slip(name: &str) -> Option<ConfigProblem> {
+/// A warning for a variable that looks like a key with single underscores, or without its table.
+fn typo(name: &str) -> Option<ConfigProblem> {
     let squeezed = |text: &str| -> String {
         let letters = text.chars().filter(char::is_ascii_alphabetic);
         letters.map(|letter| letter.to_ascii_lowercase()).collect()
@@ -80,7 +80,7 @@ fn slip(name: &str) -> Option<ConfigProblem> {
     let only = named.next().filter(|_| named.next().is_none());
     let key = values().find(|key| squeezed(key.path) == rest).or(only)?;
     let example = variable(&Path::parse(&key.path.replace("[]", "[0]")));
-    let invalid = InvalidValue::new("sets nothing", format!("did you mean {example}?"));
+    let invalid = InvalidValue::new("is ignored", format!("did you mean {example}?"));
     Some(ConfigProblem::new(name, Origin::Environment(name.to_owned()), invalid))
 }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_others_are_left_alone() {
+    fn variables_of_others_are_ignored() {
         let others =
             ["PATH", "BEZOAR_URL", "BEZOAR_TOKEN", "BEZOAR_PORT_8420_TCP", "BEZOAR_SERVICE_HOST"];
         assert_eq!(read(&others), (vec![], vec![]));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_worth_a_warning() {
+    fn a_typo_gives_a_warning() {
         for (name, meant) in [
             ("BEZOAR_SERVER_LISTEN", "BEZOAR_SERVER__LISTEN"),
             ("BEZOAR_LISTEN", "BEZOAR_SERVER__LISTEN"),
@@ -124,13 +124,13 @@ mod tests {
         ] {
             let (paths, warnings) = read(&[name]);
             assert!(paths.is_empty());
-            let expected = format!("env {name}: {name} sets nothing; did you mean {meant}?");
+            let expected = format!("env {name}: {name} is ignored; did you mean {meant}?");
             assert_eq!(warnings, [expected]);
         }
     }
 
     #[test]
-    fn a_variable_is_written_as_it_is_read() {
+    fn a_variable_name_survives_the_round_trip() {
         for key in ["server.listen", "route[3].headers.x-tenant", "route[0].retry.first"] {
             let name = variable(&Path::parse(key));
             assert_eq!(read(&[&name]).0, [key]);

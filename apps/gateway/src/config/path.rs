@@ -1,28 +1,28 @@
-//! Where a value is: `route[0].retry.first`.
+//! Paths of values: `route[0].retry.first`.
 
 use std::fmt;
 
-/// The table whose keys are names that somebody chose.
+/// The table whose keys are user-defined names.
 const NAMED: &str = "transports";
 
-/// One step into the configuration.
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Key(String),
     Index(usize),
 }
 
-/// Where a value is: `route[0].retry.first`.
+/// The path of a value: `route[0].retry.first`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Path(Vec<Step>);
 
 impl Path {
-    /// Of the element `key` within this table.
+    /// The path of `key` in this table.
     pub(super) fn key(&self, key: &str) -> Self {
         self.then(Step::Key(key.to_owned()))
     }
 
-    /// Of the element `index` within this list.
+    /// The path of `index` in this list.
     pub(super) fn index(&self, index: usize) -> Self {
         self.then(Step::Index(index))
     }
@@ -31,7 +31,7 @@ impl Path {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
-    /// Reads `route[0].to`, and also `route.0.to`.
+    /// Parses `route[0].to`, and also `route.0.to`.
     pub(super) fn parse(text: &str) -> Self {
         let steps = text.split(['.', '[']).map(|step| step.strip_suffix(']').unwrap_or(step));
         Self(steps.map(Step::new).collect())
@@ -41,12 +41,12 @@ impl Path {
         &self.0
     }
 
-    /// The same for all elements of a list, `route[].retry.first`, and for all names, `transports.*.url`.
+    /// The pattern for all elements of a list, `route[].retry.first`, or all names, `transports.*.url`.
     pub(super) fn pattern(&self) -> String {
         self.written(|_| "[]".to_owned(), |_| "*".to_owned())
     }
 
-    /// `name` writes what stands for a name in a table of names.
+    /// Formats the path; `index` and `name` format the variable parts.
     fn written(&self, index: impl Fn(usize) -> String, name: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
         for step in &self.0 {
@@ -62,7 +62,7 @@ impl Path {
 }
 
 impl Step {
-    /// What is written in digits is an index.
+    /// Digits are an index.
     pub(super) fn new(text: &str) -> Self {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
@@ -84,7 +84,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A key as it is, or in quotes if it has anything unusual in it.
+/// A key, quoted if it contains unusual characters.
 fn bare(key: &str) -> String {
     let usual = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.is_empty() && key.len() <= 60 && key.chars().all(usual) {

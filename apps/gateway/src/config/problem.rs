@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Problems in a configuration.
 
 use std::{error::Error, fmt};
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use super::{InvalidValue, Origin};
 
-/// One thing that is wrong: which key, where it was set, what, and what to do. Never a secret.
+/// A problem: its key, its origin, what is wrong, and a remedy. Never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfigProblem {
-    /// The key: `route[0].timeout`; empty for text that is no TOML.
+    /// The key: `route[0].timeout`; empty for invalid TOML.
     pub key: String,
     /// Where it was set.
     pub origin: Origin,
-    /// What is wrong, fit to follow the key.
+    /// What is wrong, worded to follow the key.
     pub problem: String,
     /// What to do.
     pub remedy: String,
-    /// The line in question with a caret, for text that is no TOML. Secrets are masked.
+    /// For invalid TOML the line with a caret. Secrets are masked.
     pub excerpt: Option<String>,
 }
 
@@ -28,8 +28,8 @@ impl ConfigProblem {
     }
 }
 
-/// `bezoar.toml:12:11: route[0].timeout is "30", which has no unit; write "30s"`, and an excerpt on lines
-/// of its own if there is one.
+/// `bezoar.toml:12:11: route[0].timeout is "30", which has no unit; use "30s"`, followed by the excerpt on separate
+/// lines, if there is one.
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin.position())?;
@@ -42,7 +42,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Everything that is wrong with a configuration: at least one problem, in the order of the file.
+/// All problems of a configuration, at least one, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ConfigProblems(Vec<ConfigProblem>);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_come_one_on_a_line_after_their_number() {
+    fn problems_are_listed_one_per_line_after_their_number() {
         let problems = ConfigProblems::new(vec![problem("b", 2), problem("a", 1)]).unwrap();
         assert_eq!(
             problems.to_string(),

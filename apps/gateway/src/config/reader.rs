@@ -1,4 +1,4 @@
-//! Reads sections of the tree into values, and remembers what was wrong and where values came from.
+//! Reads sections of the tree into values, and collects problems, warnings and origins.
 
 use serde::Serialize;
 
@@ -10,12 +10,12 @@ use super::{
     values::Parsed,
 };
 
-/// A value that is in effect, and where it came from.
+/// An effective value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// `route[0].timeout`.
     pub key: String,
-    /// The way people write it; `***` for secrets.
+    /// Its formatted value; `***` for secrets.
     pub value: String,
     /// Where it came from.
     pub origin: Origin,
@@ -24,7 +24,7 @@ pub struct Setting {
 /// How secrets are shown.
 pub(super) const MASK: &str = "***";
 
-/// Reads values, and remembers.
+/// Reads values, and collects problems, warnings and origins.
 pub(super) struct SectionReader<'a> {
     resolve: &'a Resolve<'a>,
     pub(super) problems: Vec<ConfigProblem>,
@@ -38,7 +38,7 @@ impl<'a> SectionReader<'a> {
         Self { resolve, problems, warnings, settings }
     }
 
-    /// The value of a key that has a default. That, too, if what was written is refused.
+    /// The value of a key with a default, which also replaces an invalid value.
     pub(super) fn or_default<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> T {
         let key = section.key(name);
         match section.node(name) {
@@ -78,19 +78,19 @@ impl<'a> SectionReader<'a> {
         self.resolved(&section.path.key(name), node, Warn::Always)
     }
 
-    /// What is refused, said of a key of a section.
+    /// Reports an invalid value of a key in a section.
     pub(super) fn refuse(&mut self, section: &Section<'_>, name: &str, invalid: InvalidValue) {
         let origin = section.node(name).map(|node| &node.origin).or(section.origin());
         let origin = origin.cloned().unwrap_or(Origin::Default);
         self.problems.push(ConfigProblem::new(section.path.key(name), origin, invalid));
     }
 
-    /// Looks up the secret that a node names or is.
+    /// Resolves the secret that a node references or contains.
     pub(super) fn resolved(&mut self, path: &Path, node: &Node, warn: Warn) -> Option<Secret> {
         self.resolved_as(path, node, warn, |_| MASK.to_owned())
     }
 
-    /// The same, showing of it what is no secret.
+    /// The same; `shown` formats the part that is not secret.
     pub(super) fn resolved_as(
         &mut self,
         path: &Path,
@@ -114,31 +114,34 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// The secret, and whether the text was it.
+    /// The secret, and whether it was written literally.
     fn look_up(&self, text: &str) -> Result<(Secret, bool), InvalidValue> {
         let Some(source) = SecretSource::parse(text)? else {
             return Ok((Secret::new(text.to_owned())?, true));
         };
         let found = (self.resolve)(&source).map_err(|why| {
             let remedy = match source {
-                SecretSource::Environment(_) => "set it where the gateway is started",
-                SecretSource::File(_) => "create it, readable by the gateway",
+                SecretSource::Environment(_) => "set it in the gateway's environment",
+                SecretSource::File(_) => "create it and make it readable by the gateway",
             };
-            InvalidValue::new(format!("is in {source}, which {why}"), remedy)
+            InvalidValue::new(format!("refers to {source}, which {why}"), remedy)
         })?;
         let secret = Secret::new(found).map_err(|invalid| {
-            InvalidValue::new(format!("is in {source}, which {}", invalid.problem), invalid.remedy)
+            InvalidValue::new(
+                format!("refers to {source}, which {}", invalid.problem),
+                invalid.remedy,
+            )
         })?;
         Ok((secret, false))
     }
 
     fn warn_of_literal(&mut self, path: &Path, origin: &Origin) {
         let problem = match origin {
-            Origin::File { .. } => "is a secret written into the file",
-            Origin::Flag(_) => "is a secret in a flag, which every process can see",
+            Origin::File { .. } => "is a secret in plain text",
+            Origin::Flag(_) => "is a secret in a flag, which other processes can see",
             Origin::Environment(_) | Origin::Default => return,
         };
-        let invalid = InvalidValue::new(problem, "write env:NAME or file:PATH instead");
+        let invalid = InvalidValue::new(problem, "use env:NAME or file:PATH instead");
         self.warnings.push(ConfigProblem::new(path, origin.clone(), invalid));
     }
 
@@ -172,7 +175,7 @@ impl<'a> SectionReader<'a> {
     }
 }
 
-/// Which secrets that are written out are worth a warning.
+/// Whether to warn of secrets in plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Warn {
     Always,
@@ -184,10 +187,10 @@ fn default<T: Parsed>(key: &Key) -> T {
     let value = key.kind.typed(text, &Origin::Default);
     value
         .and_then(|value| T::parse(&key.kind, &value))
-        .expect("a test reads the defaults of all keys")
+        .expect("a test parses the defaults of all keys")
 }
 
-/// A table of the tree, or one that is not there.
+/// A table of the tree, possibly absent.
 pub(super) struct Section<'t> {
     pub(super) path: Path,
     node: Option<&'t Node>,
@@ -203,7 +206,7 @@ impl<'t> Section<'t> {
         Self { path: self.path.key(name), node: self.node(name) }
     }
 
-    /// The tables of the list `name` in this one, but for those that were refused.
+    /// The tables of the list `name` in this one, without invalid ones.
     pub(super) fn tables(&self, name: &str) -> Vec<Self> {
         let Some(Value::List(list)) = self.node(name).map(|node| &node.value) else {
             return Vec::new();
@@ -214,7 +217,7 @@ impl<'t> Section<'t> {
         sections.filter(|section| section.content().is_some()).collect()
     }
 
-    /// The tables of the table of names `name` in this one, but for those that were refused.
+    /// The named tables of `name` in this one, without invalid ones.
     pub(super) fn named(&self, name: &str) -> Vec<(&'t str, Self)> {
         let within = self.table(name);
         let Some(table) = within.content() else { return Vec::new() };
@@ -223,12 +226,12 @@ impl<'t> Section<'t> {
         sections.filter(|(_, section)| section.content().is_some()).collect()
     }
 
-    /// What is under `name`, unless it was refused.
+    /// The node of `name`, unless it is invalid.
     pub(super) fn node(&self, name: &str) -> Option<&'t Node> {
         self.content()?.get(name).filter(|node| !matches!(node.value, Value::Refused))
     }
 
-    /// Whether anything is under `name`, even if it was refused.
+    /// Whether `name` is set, even if it is invalid.
     pub(super) fn has(&self, name: &str) -> bool {
         self.content().is_some_and(|table| table.contains_key(name))
     }
@@ -246,6 +249,6 @@ impl<'t> Section<'t> {
 
     fn key(&self, name: &str) -> &'static Key {
         let pattern = self.path.key(name).pattern();
-        keys::find(&pattern).expect("a test reads all keys that are read")
+        keys::find(&pattern).expect("a test covers all keys that are read")
     }
 }

@@ -1,29 +1,34 @@
-//! What changes from one configuration to the next.
+//! What a reload changes, and what it leaves alone until the next restart.
+//!
+//! `differences` compares two configurations, with routes matched by name; `reloaded` is what a running gateway has in
+//! effect afterwards. Keys marked [`Applies::Restart`](super::Applies::Restart) keep their old value in `reloaded` and
+//! are listed in `restart`, so that the operator learns which changes still wait. A test compares both with the table
+//! of keys.
 
 use bezoar::QueueName;
 
 use super::{Config, Name, RouteConfig};
 
-/// What changes from one configuration to the next.
+/// The differences between two configurations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reload {
     /// Routes that are new.
     pub routes_added: Vec<Name>,
-    /// Routes that are gone: let what is in flight finish, then stop.
+    /// Routes that were removed: they finish their messages in flight, then stop.
     pub routes_removed: Vec<Name>,
-    /// Routes with other settings: let what is in flight finish as before, then go on with the new ones.
+    /// Routes with changed settings: the old ones finish their messages in flight beside the new ones.
     pub routes_changed: Vec<Name>,
-    /// Routes that go on undisturbed.
+    /// Routes that keep running undisturbed.
     pub routes_unchanged: Vec<Name>,
-    /// Queues that are new. Those that are gone keep their messages.
+    /// Queues that are new. Removed queues keep their messages.
     pub queues_added: Vec<QueueName>,
     /// Whether tokens differ.
     pub tokens_changed: bool,
-    /// Whether the addresses that may be dialled differ.
+    /// Whether the allowed addresses differ.
     pub network_changed: bool,
     /// Whether the level or filter of the log differs.
     pub log_changed: bool,
-    /// Keys whose change takes effect after a restart only.
+    /// Changed keys that take effect only after a restart.
     pub restart: Vec<&'static str>,
 }
 
@@ -36,7 +41,7 @@ impl Reload {
 }
 
 impl Config {
-    /// What changes from this configuration to `new`. Routes are the same if their name is.
+    /// The differences from this configuration to `new`. Routes are matched by name.
     pub fn differences(&self, new: &Self) -> Reload {
         let before = |route: &&RouteConfig| self.route(&route.name);
         let (kept, added): (Vec<_>, Vec<_>) =
@@ -58,8 +63,8 @@ impl Config {
         }
     }
 
-    /// What is in effect after `new` was loaded by a running gateway that has this configuration: the new
-    /// one, but for what takes effect after a restart.
+    /// The configuration in effect after a running gateway with this one has loaded `new`: the new one, except for keys
+    /// that require a restart.
     pub fn reloaded(&self, new: Self) -> Self {
         let mut after = new;
         after.server = self.server.clone();

@@ -1,4 +1,4 @@
-//! The JSON schema of the file, for editors. Made from the table of keys.
+//! The JSON schema of the file, for editors, derived from the table of keys.
 
 use serde_json::{Map, Value, json};
 
@@ -101,7 +101,7 @@ fn default_value(kind: Kind, text: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// What the schema says about a key.
+    /// The schema of a key.
     fn find(schema: &Value, path: &str) -> Value {
         let mut schema = schema.clone();
         for step in path.split('.') {

@@ -1,4 +1,4 @@
-//! Secrets: where they are, and what they are, which cannot be printed.
+//! Secrets, which cannot be printed, and references to them.
 
 use std::{env, fmt, fs, io::Read, path::PathBuf};
 
@@ -9,7 +9,7 @@ use super::InvalidValue;
 /// The largest secret.
 pub(super) const SECRET_LIMIT_BYTES: usize = 8 * 1024;
 
-/// Where a secret is.
+/// A reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// In this environment variable.
@@ -18,30 +18,33 @@ pub enum SecretSource {
     File(PathBuf),
 }
 
-/// How secrets are looked up: the secret, or why there is none, fit to follow what was looked for.
+/// Looks up a secret; the error says why there is none, worded to follow the reference.
 pub type Resolve<'a> = dyn Fn(&SecretSource) -> Result<String, String> + 'a;
 
 impl SecretSource {
-    /// Reads `env:NAME` or `file:PATH`; `None` for anything else, which is the secret itself.
+    /// Parses `env:NAME` or `file:PATH`; `None` for anything else, which is a literal secret.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, InvalidValue> {
         if let Some(name) = text.strip_prefix("env:") {
             return variable(name).map(Some);
         }
         match text.strip_prefix("file:") {
-            Some("") => Err(InvalidValue::new("names no file", "write file:PATH")),
+            Some("") => Err(InvalidValue::new("has no path after file:", "use file:PATH")),
             Some(path) => Ok(Some(Self::File(path.into()))),
             None => Ok(None),
         }
     }
 }
 
-/// What does not look like a variable's name is not repeated: it may be the secret.
+/// Text that does not look like a variable name is not quoted: it may be the secret.
 fn variable(name: &str) -> Result<SecretSource, InvalidValue> {
     let usual = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let digit = name.starts_with(|c: char| c.is_ascii_digit());
     if name.is_empty() || digit || name.starts_with("whsec_") || !name.chars().all(usual) {
-        let problem = "has something after env: that is no name of a variable";
-        return Err(InvalidValue::new(problem, "write env:NAME, and the secret into the variable"));
+        let problem = "has an invalid variable name after env:";
+        return Err(InvalidValue::new(
+            problem,
+            "use env:NAME and put the secret into that variable",
+        ));
     }
     Ok(SecretSource::Environment(name.to_owned()))
 }
@@ -56,11 +59,11 @@ impl fmt::Display for SecretSource {
     }
 }
 
-/// Looks up a secret in the environment and files of this process. A file's last line break is left out.
+/// Looks up a secret in the environment or in a file; a trailing line break is removed.
 ///
 /// # Errors
 ///
-/// Why there is none, fit to follow what was looked for.
+/// Why there is none, worded to follow the reference.
 pub fn read_secret(source: &SecretSource) -> Result<String, String> {
     match source {
         SecretSource::Environment(name) => env::var(name).map_err(|error| match error {
@@ -80,20 +83,20 @@ pub fn read_secret(source: &SecretSource) -> Result<String, String> {
     }
 }
 
-/// A secret. It cannot be printed; two are equal if their texts are.
+/// A secret, which cannot be printed.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// Takes a text of 1 to 8,192 bytes without control characters.
+    /// Accepts 1 to 8,192 bytes without control characters.
     ///
     /// # Errors
     ///
-    /// [`InvalidValue`] for any other, which is not repeated.
+    /// [`InvalidValue`] for anything else, without quoting it.
     pub fn new(text: String) -> Result<Self, InvalidValue> {
         let secret = SecretString::from(text);
         let text = secret.expose_secret();
-        let remedy = "set a text of one line";
+        let remedy = "use a single line of text";
         if text.is_empty() {
             return Err(InvalidValue::new("is empty", remedy));
         }
@@ -102,12 +105,12 @@ impl Secret {
             return Err(InvalidValue::new(problem, remedy));
         }
         if text.contains(char::is_control) {
-            return Err(InvalidValue::new("has a line break or control character in it", remedy));
+            return Err(InvalidValue::new("contains a line break or control character", remedy));
         }
         Ok(Self(secret))
     }
 
-    /// The text. Whoever calls this answers for where it goes.
+    /// The secret text. The caller is responsible for where it goes.
     pub fn reveal(&self) -> &str {
         self.0.expose_secret()
     }
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_told_from_secrets() {
+    fn references_are_distinguished_from_literal_secrets() {
         for (text, expected) in [
             ("env:TOKEN", Ok(Some("env:TOKEN"))),
             ("file:/run/secrets/token", Ok(Some("file:/run/secrets/token"))),

@@ -1,13 +1,13 @@
-//! URLs that may hold a user and a password: `amqp://user:password@one:5672,two:5672/vhost`.
+//! URLs that may contain a user and a password: `amqp://user:password@one:5672,two:5672/vhost`.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{InvalidValue, Secret};
 
-/// A URL, taken apart as far as its user and password. What is in it is never in a message.
+/// A URL, split into user, password and the rest. It never appears in an error message.
 pub(super) struct SecretUrl {
     scheme: String,
-    /// Both as they are written in a URL.
+    /// Both percent-encoded.
     user: Option<String>,
     password: Option<String>,
     /// Hosts, path and query.
@@ -15,15 +15,15 @@ pub(super) struct SecretUrl {
 }
 
 impl SecretUrl {
-    /// Reads a URL of one of these schemes, without repeating it in the error.
+    /// Parses a URL of one of these schemes, without quoting it in the error.
     pub(super) fn parse(text: &str, schemes: &[&str]) -> Result<Self, InvalidValue> {
         let refused = |problem| {
-            let remedy = format!("write {}://USER@HOST:PORT", schemes.join(":// or "));
+            let remedy = format!("use {}://USER@HOST:PORT", schemes.join(":// or "));
             InvalidValue::new(problem, remedy)
         };
-        let (scheme, after) = text.split_once("://").ok_or_else(|| refused("is no URL"))?;
+        let (scheme, after) = text.split_once("://").ok_or_else(|| refused("is not a URL"))?;
         if !schemes.contains(&scheme) {
-            return Err(refused("has another scheme"));
+            return Err(refused("has an unsupported scheme"));
         }
         let end = after.find(['/', '?', '#']).unwrap_or(after.len());
         let (authority, path) = after.split_at(end);
@@ -32,10 +32,10 @@ impl SecretUrl {
             None => (None, authority),
         };
         if hosts.is_empty() || hosts.contains(char::is_whitespace) {
-            return Err(refused("names no host"));
+            return Err(refused("has no host"));
         }
         if !hosts.split(',').all(has_sound_port) {
-            return Err(refused("has a port that is no number"));
+            return Err(refused("has an invalid port"));
         }
         let (user, password) = match who.map(|who| who.split_once(':').ok_or(who)) {
             None => (None, None),
@@ -54,7 +54,7 @@ impl SecretUrl {
         self.password.is_some()
     }
 
-    /// With this user and password where it has none of its own.
+    /// Adds this user and password if it has none.
     pub(super) fn or(mut self, user: Option<&str>, password: Option<&str>) -> Self {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         self.user = self.user.or(user.map(encoded));
@@ -62,7 +62,7 @@ impl SecretUrl {
         self
     }
 
-    /// With the user and password of another URL where it has none of its own.
+    /// Adds the user and password of another URL if it has none.
     pub(super) fn or_as(mut self, other: &Self) -> Self {
         if self.user.is_none() {
             self.user.clone_from(&other.user);
@@ -79,7 +79,7 @@ impl SecretUrl {
             (user, None) => format!("{}@", user.as_deref().unwrap_or_default()),
             (user, Some(password)) => format!("{}:{password}@", user.as_deref().unwrap_or("guest")),
         };
-        Secret::new(format!("{scheme}://{who}{rest}")).expect("it was read from such a text")
+        Secret::new(format!("{scheme}://{who}{rest}")).expect("it was parsed from valid text")
     }
 
     /// The URL without its password.
@@ -96,7 +96,7 @@ impl SecretUrl {
     }
 }
 
-/// Otherwise a password without its `@` would be shown as a port.
+/// Without this check, a password without its `@` would be printed as a port.
 fn has_sound_port(host: &str) -> bool {
     match host.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => port.parse::<u16>().is_ok(),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_written_as_it_was_read() {
+    fn a_url_survives_the_round_trip() {
         for text in [
             "amqp://localhost",
             "amqp://u@localhost:5672/%2f",
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn user_and_password_are_added_where_there_are_none() {
+    fn missing_credentials_are_added() {
         let url = parse("amqp://localhost/x").or(Some("lab"), Some("p@ss/"));
         assert_eq!(url.written().reveal(), "amqp://lab:p%40ss%2F@localhost/x");
         assert_eq!(url.shown(), "amqp://lab:***@localhost/x");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_not_repeated() {
+    fn an_invalid_url_is_not_quoted() {
         for bad in [
             "CANARY",
             "http://CANARY@localhost",

@@ -1,8 +1,8 @@
-//! What is in effect, and where it came from: `bezoar config show`.
+//! Effective values and their origins: `bezoar config show`.
 
 use super::{Loaded, Setting};
 
-/// Every value that is in effect, in the order of sections. Secrets are `***`; what is not set is left out.
+/// All effective values, in the order of sections. Secrets are `***`; unset keys are omitted.
 /// As JSON: a list of `{"key", "value", "origin"}`.
 pub fn show(loaded: &Loaded) -> Vec<Setting> {
     loaded.settings.clone()

@@ -1,6 +1,6 @@
-//! What somebody may have meant.
+//! Suggestions for misspelt words.
 
-/// The candidate that is nearest to `word`, if one is near enough to be a slip of the pen.
+/// The candidate nearest to `word`, if it is near enough to be a typo.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -18,7 +18,7 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters have to be inserted, left out, replaced or swapped with their neighbour.
+/// The edit distance: insertions, deletions, replacements and swaps of neighbours.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
     let (mut before, mut last) = (Vec::new(), (0..=other.len()).collect::<Vec<_>>());
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_the_pen_are_understood() {
+    fn typos_are_recognized() {
         let known = ["listen", "max_body", "drain", "route", "timeout", "to"];
         for (word, expected) in [
             ("lisen", Some("listen")),
@@ -64,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_distance_is_one(one in "\\PC{0,12}", other in "\\PC{0,12}") {
+        fn the_distance_is_a_metric(one in "\\PC{0,12}", other in "\\PC{0,12}") {
             prop_assert_eq!(distance(&one, &one), 0);
             prop_assert_eq!(distance(&one, &other), distance(&other, &one));
             prop_assert!(distance(&one, &other) <= one.chars().count().max(other.chars().count()));

@@ -1,4 +1,4 @@
-//! From the text of a file to values that know their line.
+//! Parses the file into values that know their line.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,10 +14,10 @@ use super::{
     tree::{Node, Value},
 };
 
-/// The largest file that is read.
+/// The maximum size of the file.
 const FILE_LIMIT_BYTES: usize = 1024 * 1024;
 
-/// Reads TOML, or says everything that makes the text none.
+/// Parses TOML, or returns all syntax errors.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Node, Vec<ConfigProblem>> {
     let file = TomlFile { path: path.into(), text, starts: starts(text) };
     if text.len() > FILE_LIMIT_BYTES {
@@ -29,7 +29,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Node, Vec<ConfigProblem>>
     }
     let mut problems: Vec<_> = errors.iter().map(|error| file.problem(error)).collect();
     problems.sort_by_key(|problem| line(&problem.origin));
-    problems.dedup_by_key(|problem| line(&problem.origin)); // what follows an error on its line is noise
+    problems.dedup_by_key(|problem| line(&problem.origin)); // further errors on the same line are noise
     Err(problems)
 }
 
@@ -72,7 +72,7 @@ impl TomlFile<'_> {
     fn problem(&self, error: &toml::de::Error) -> ConfigProblem {
         let (line, column) = self.position(error.span().map_or(0, |span| span.start));
         let origin = Origin::File { path: self.path.clone(), line, column };
-        let problem = format!("this is no TOML: {}", error.message());
+        let problem = format!("invalid TOML: {}", error.message());
         let invalid = InvalidValue::new(problem, remedy(error.message()));
         let excerpt = Some(excerpt(self.text, line, column));
         ConfigProblem { excerpt, ..ConfigProblem::new("", origin, invalid) }
@@ -81,8 +81,12 @@ impl TomlFile<'_> {
     fn too_large(&self) -> ConfigProblem {
         let actual = size::rough(self.text.len() as u64);
         let limit = size::format(FILE_LIMIT_BYTES as u64);
-        let problem = format!("the file has {actual}, at most {limit} are read");
-        ConfigProblem::new("", self.origin(0), InvalidValue::new(problem, "is it the right file?"))
+        let problem = format!("the file has {actual}, the limit is {limit}");
+        ConfigProblem::new(
+            "",
+            self.origin(0),
+            InvalidValue::new(problem, "check that this is the right file"),
+        )
     }
 
     fn origin(&self, offset: usize) -> Origin {
@@ -99,17 +103,17 @@ impl TomlFile<'_> {
     }
 }
 
-/// What to do about the most common errors of the parser, which repeat nothing of the text.
+/// Remedies for the parser's most common errors; its messages do not quote the text.
 fn remedy(message: &str) -> &'static str {
     let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     if says(&["duplicate key"]) {
-        "leave one of them out"
+        "remove one of them"
     } else if says(&["quoted", "float", "integer", "date", "time"]) {
-        "write text in quotes: key = \"text\""
+        "write strings in quotes: key = \"text\""
     } else if says(&["unclosed", "string"]) {
-        "close what is open"
+        "close the string or bracket"
     } else {
-        "write a line as key = \"text\", a table as [table], an element of a list as [[list]]"
+        "expected key = \"value\", [table] or [[list]]"
     }
 }
 
@@ -121,7 +125,7 @@ fn line(origin: &Origin) -> usize {
     if let Origin::File { line, .. } = origin { *line } else { 0 }
 }
 
-/// What does not fit is as large as can be, and so beyond every range that is accepted.
+/// Numbers that do not fit saturate, and are thereby out of every accepted range.
 fn saturated(digits: &str, radix: u32) -> i64 {
     let negative = digits.starts_with('-');
     let limit = if negative { i64::MIN } else { i64::MAX };
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn all_errors_come_at_once_with_their_place() {
+    fn all_errors_are_reported_with_their_position() {
         let problems = read("[server]\nlisten = \n\nname = \"a\n[[route]\n").err().unwrap();
         let lines: Vec<_> = problems.iter().map(|problem| line(&problem.origin)).collect();
         assert_eq!(lines, [2, 4, 5]);
@@ -172,9 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_large_is_not_read() {
+    fn a_file_that_is_too_large_is_rejected() {
         let problems = read(&"#".repeat(FILE_LIMIT_BYTES + 1)).err().unwrap();
-        assert!(problems[0].to_string().contains("at most 1MiB"), "{}", problems[0]);
+        assert!(problems[0].to_string().contains("the limit is 1MiB"), "{}", problems[0]);
     }
 
     #[test]
@@ -186,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "(\\PC|\n|[=\\[\\]{}\"'#.]|[a-z]){0,80}") {
+        fn no_text_panics(text in "(\\PC|\n|[=\\[\\]{}\"'#.]|[a-z]){0,80}") {
             if let Err(problems) = read(&text) {
                 prop_assert!(!problems.is_empty());
                 prop_assert!(problems.iter().all(|problem| line(&problem.origin) > 0));

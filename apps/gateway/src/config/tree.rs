@@ -1,6 +1,6 @@
-//! Values as they were written, each with where that was.
+//! Values as written in the sources, each with its origin.
 //!
-//! They may hold secrets, so nothing here can be printed.
+//! They may be secrets, so nothing here has a `Debug`.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use super::{
     path::{Path, Step},
 };
 
-/// A value and where it was written.
+/// A value and its origin.
 pub(super) struct Node {
     pub(super) value: Value,
-    /// Where the value is.
+    /// The origin of the value.
     pub(super) origin: Origin,
-    /// Where its key is.
+    /// The origin of its key.
     pub(super) named: Origin,
 }
 
 pub(super) type TomlTable = BTreeMap<String, Node>;
 
-/// A value as it was written.
+/// A value as written.
 pub(super) enum Value {
     Text(String),
-    /// Text of a variable, flag or default, which says nothing about its type.
+    /// Text of a variable, flag or default, whose type is not known yet.
     Untyped(String),
     Integer(i64),
     Number(f64),
@@ -31,22 +31,22 @@ pub(super) enum Value {
     Time,
     List(Vec<Node>),
     Table(TomlTable),
-    /// Was there, and was refused already: nothing more to say about it.
+    /// Was set and already reported as invalid.
     Refused,
 }
 
 impl Value {
-    /// What it is, for people.
+    /// Its type, for error messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Text(_) | Self::Untyped(_) => "text",
+            Self::Text(_) | Self::Untyped(_) => "a string",
             Self::Integer(_) => "a whole number",
             Self::Number(_) => "a number",
-            Self::Boolean(_) => "true or false",
+            Self::Boolean(_) => "a boolean",
             Self::Time => "a date or time",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
-            Self::Refused => "refused",
+            Self::Refused => "invalid",
         }
     }
 }
@@ -60,7 +60,7 @@ impl Node {
         Self::new(Value::Table(TomlTable::new()), origin)
     }
 
-    /// Sets what is at `path`, which may be new, or the next of a list.
+    /// Sets the value at `path`, which may be new, or the next element of a list.
     pub(super) fn set(
         &mut self,
         path: &Path,
@@ -97,14 +97,14 @@ impl Node {
                 child.set_step(rest, text, origin)
             }
             (_, other) => Err(InvalidValue::new(
-                format!("goes into {}", other.kind()),
+                format!("is inside {}", other.kind()),
                 "correct the name of the variable or flag",
             )),
         }
     }
 
-    /// A preset, which is text, becomes a table that a single setting of a higher source goes into, and a header
-    /// gives way to one whose name differs in case only.
+    /// Makes room for the new value: a preset becomes a table that a single key of a higher source goes into, a header is
+    /// replaced by one whose name differs only in case.
     fn make_room(&mut self, key: &str, rest: &[Step], origin: &Origin) {
         match (&mut self.value, rest) {
             (Value::Text(_) | Value::Untyped(_), [_, ..]) if key == "retry" => {
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// What can hold the next of `steps`.
+    /// An empty container for the next of `steps`.
     fn container(steps: &[Step], origin: &Origin) -> Self {
         match steps.first() {
             Some(Step::Index(_)) => Self::new(Value::List(Vec::new()), origin.clone()),
@@ -130,8 +130,8 @@ impl Node {
 }
 
 fn beyond(index: usize, count: usize) -> InvalidValue {
-    let problem = format!("has the index {index}, and the list has {count}");
-    InvalidValue::new(problem, format!("indexes begin at 0; the next to add is {count}"))
+    let problem = format!("has the index {index}, but the list has {count} elements");
+    InvalidValue::new(problem, format!("indexes start at 0; the next one is {count}"))
 }
 
 #[cfg(test)]
@@ -163,21 +163,23 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_a_list_is_refused() {
+    fn a_gap_in_a_list_is_rejected() {
         let mut root = Node::empty_table(Origin::Default);
         let error = set(&mut root, "route[2].to").unwrap_err();
         assert_eq!(
             error,
-            "has the index 2, and the list has 0; indexes begin at 0; the next to add is 0"
+            "has the index 2, but the list has 0 elements; indexes start at 0; the next one is 0"
         );
     }
 
     #[test]
-    fn nothing_goes_into_a_value() {
+    fn a_value_has_no_children() {
         let mut root = Node::empty_table(Origin::Default);
         set(&mut root, "server.listen").unwrap();
-        assert!(set(&mut root, "server.listen.port").unwrap_err().starts_with("goes into text"));
-        assert!(set(&mut root, "server[0]").unwrap_err().starts_with("goes into a table"));
+        assert!(
+            set(&mut root, "server.listen.port").unwrap_err().starts_with("is inside a string")
+        );
+        assert!(set(&mut root, "server[0]").unwrap_err().starts_with("is inside a table"));
     }
 
     #[test]
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_gives_way_to_one_in_other_case() {
+    fn a_header_gives_way_to_one_in_different_case() {
         let mut root = Node::empty_table(Origin::Default);
         set(&mut root, "headers.X-Tenant").unwrap();
         set(&mut root, "headers.x-tenant").unwrap();

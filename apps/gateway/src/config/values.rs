@@ -1,4 +1,4 @@
-//! From what was written to values that are right.
+//! Parses written values into typed values.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -10,20 +10,20 @@ use super::{
 };
 use crate::endpoint::{Cidr, EndpointUrl};
 
-/// A value that a key of some kind can have.
+/// A type that a key of some kind can have.
 pub(super) trait Parsed: Sized {
-    /// The value, of the type that the kind accepts, if it is right.
+    /// Parses a value whose type the kind accepts.
     fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue>;
 
-    /// How people write it.
+    /// Formats it as it is written.
     fn shown(&self) -> String;
 }
 
-/// The text of a value that is one.
+/// The text of a string.
 pub(super) fn text(value: &Value) -> Result<&str, InvalidValue> {
     match value {
         Value::Text(text) => Ok(text),
-        other => Err(InvalidValue::new(format!("is {}", other.kind()), "write text")),
+        other => Err(InvalidValue::new(format!("is {}", other.kind()), "use a string")),
     }
 }
 
@@ -50,7 +50,7 @@ impl Parsed for Duration {
 impl Parsed for PathBuf {
     fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         match text(value)? {
-            "" => Err(InvalidValue::new("is empty", "write the path of a file")),
+            "" => Err(InvalidValue::new("is empty", "use the path of a file")),
             path => Ok(path.into()),
         }
     }
@@ -97,7 +97,7 @@ impl Parsed for f64 {
     fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let parsed = match value {
             Value::Number(number) => *number,
-            #[expect(clippy::cast_precision_loss, reason = "what is in range is far below 2^52")]
+            #[expect(clippy::cast_precision_loss, reason = "values in range are far below 2^52")]
             Value::Integer(integer) => *integer as Self,
             other => return Err(outside(other.kind(), kind)),
         };
@@ -134,7 +134,7 @@ impl Parsed for SocketAddr {
             let named = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
             let port = named.unwrap_or(text).parse().unwrap_or(8420_u16);
             let remedy =
-                format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all");
+                format!("use \"127.0.0.1:{port}\" for this machine only, \"0.0.0.0:{port}\" for all networks");
             InvalidValue::not_a("address and port", text, remedy)
         })
     }
@@ -155,13 +155,13 @@ impl Parsed for Rate {
 }
 
 impl Parsed for EndpointUrl {
-    /// What was written is in no message: it may hold a token.
+    /// The text is not quoted: it may contain a token.
     fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         let remedy = if text.contains('@') {
-            r#"take them out and set headers = { Authorization = "env:NAME" }"#.to_owned()
+            r#"remove them and set headers = { Authorization = "env:NAME" }"#.to_owned()
         } else {
-            format!("write {}", kind.expected())
+            format!("expected {}", kind.expected())
         };
         text.parse().map_err(|invalid: bezoar::Invalid| InvalidValue::new(invalid.problem, remedy))
     }
@@ -176,7 +176,7 @@ impl Parsed for Cidr {
         let text = text(value)?;
         text.parse().map_err(|invalid: bezoar::Invalid| {
             let problem = format!("is {}, which {}", quoted(text), invalid.problem);
-            InvalidValue::new(problem, r#"write networks like "10.0.0.0/8" or "::1""#)
+            InvalidValue::new(problem, r#"use networks such as "10.0.0.0/8" or "::1""#)
         })
     }
 
@@ -185,7 +185,7 @@ impl Parsed for Cidr {
     }
 }
 
-/// How many elements a list may have.
+/// The maximum number of elements in a list.
 const LIST_LIMIT: usize = 1_000;
 
 impl<T: Parsed> Parsed for Vec<T> {
@@ -193,7 +193,7 @@ impl<T: Parsed> Parsed for Vec<T> {
         match value {
             Value::List(list) if list.len() > LIST_LIMIT => {
                 let problem = format!("has {} elements", list.len());
-                Err(InvalidValue::new(problem, format!("at most {LIST_LIMIT} are accepted")))
+                Err(InvalidValue::new(problem, format!("the maximum is {LIST_LIMIT}")))
             }
             Value::List(list) => list.iter().map(|node| T::parse(kind, &node.value)).collect(),
             other => Err(outside(other.kind(), kind)),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_shown_as_they_are_written() {
+    fn values_are_formatted_as_written() {
         let minute = Kind::Duration(Duration::ZERO, Duration::from_secs(60));
         accepts::<Duration>(minute, "30s", "30s");
         accepts::<u64>(Kind::Size(0, 1 << 30), "16 MiB", "16MiB");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused_with_the_range() {
+    fn values_out_of_range_are_rejected_with_the_range() {
         let minute = Kind::Duration(Duration::ZERO, Duration::from_secs(60));
         refuses::<Duration>(minute, "2m", r#"is "2m"; set a duration from "0s" to "1m""#);
         refuses::<u64>(Kind::Size(0, 1024), "1MiB", r#"set a size from "0B" to "1KiB""#);
@@ -252,18 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_by_mistake_has_a_hint() {
-        refuses::<SocketAddr>(Kind::Address, "localhost:80", r#"write "127.0.0.1:80""#);
-        refuses::<SocketAddr>(Kind::Address, ":9000", r#"write "127.0.0.1:9000""#);
-        refuses::<SocketAddr>(Kind::Address, "9000", r#"write "127.0.0.1:9000""#);
-        refuses::<SocketAddr>(Kind::Address, "0.0.0.0", r#"write "127.0.0.1:8420""#);
+    fn common_mistakes_have_a_hint() {
+        refuses::<SocketAddr>(Kind::Address, "localhost:80", r#"use "127.0.0.1:80""#);
+        refuses::<SocketAddr>(Kind::Address, ":9000", r#"use "127.0.0.1:9000""#);
+        refuses::<SocketAddr>(Kind::Address, "9000", r#"use "127.0.0.1:9000""#);
+        refuses::<SocketAddr>(Kind::Address, "0.0.0.0", r#"use "127.0.0.1:8420""#);
         refuses::<EndpointUrl>(Kind::Endpoint, "localhost:3000", "http://");
         refuses::<EndpointUrl>(Kind::Endpoint, "http://u:p@h/", "headers = { Authorization");
         refuses::<Vec<Cidr>>(Kind::Networks, "10.0.0.1/8", "write 10.0.0.0/8");
     }
 
     #[test]
-    fn what_may_hold_a_token_is_not_repeated() {
+    fn possible_tokens_are_not_quoted() {
         for text in ["http://u:CANARY@h/", "CANARY", "ftp://CANARY", "http://h:x/CANARY"] {
             let error = parse::<EndpointUrl>(Kind::Endpoint, text).unwrap_err();
             assert!(!error.contains("CANARY"), "{error}");

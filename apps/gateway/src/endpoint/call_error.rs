@@ -1,51 +1,51 @@
-//! Why there was no whole reply.
+//! Why a call got no complete reply.
 
 use std::{error::Error, fmt, io};
 
 use bezoar::{Code, Detail, Failure, FailureKind};
 
-/// Why there was no whole reply: a safe word to decide by, and what the system said about it.
+/// Why a call got no complete reply: a kind to decide by, and the system's message.
 ///
-/// Shown it is fixed words only: never a URL, a header or a byte of what was sent or received.
+/// `Display` prints fixed text only: never a URL, a header or any byte that was sent or received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
-    /// What sort of error.
+    /// The kind of error.
     pub kind: CallErrorKind,
-    /// What the system said.
+    /// The system's message.
     pub detail: Detail,
 }
 
-/// What stands between us and a whole reply.
+/// The kinds of errors without a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallErrorKind {
-    /// The address may not be dialled.
+    /// The address is not allowed.
     Denied,
-    /// The name has no address.
+    /// The host name could not be resolved.
     Dns,
-    /// Nobody listens there.
+    /// Connection refused.
     Refused,
-    /// No way leads there.
+    /// Host unreachable.
     Unreachable,
-    /// No connection in time, TLS included.
+    /// The connection timed out, including TLS.
     ConnectTimeout,
-    /// Another reason for no connection.
+    /// The connection failed for another reason.
     Connect,
-    /// A connection, but no trust.
+    /// The TLS handshake failed.
     Tls,
-    /// No whole reply in time.
+    /// The reply timed out.
     Timeout,
-    /// The connection ended before a reply.
+    /// The connection was closed before a reply.
     Reset,
-    /// What came is not HTTP.
+    /// The reply is not valid HTTP.
     Malformed,
     /// The head of the reply is too large.
     TooLarge,
-    /// The connection ended within the reply's body.
+    /// The connection was closed within the reply's body.
     Truncated,
 }
 
 impl CallErrorKind {
-    /// The safe word.
+    /// The code, which is safe to show.
     pub const fn code(self) -> Code {
         match self {
             Self::Denied => Code::from_static("target.denied"),
@@ -63,20 +63,20 @@ impl CallErrorKind {
         }
     }
 
-    const fn words(self) -> &'static str {
+    const fn text(self) -> &'static str {
         match self {
-            Self::Denied => "the address may not be dialled",
+            Self::Denied => "the address is not allowed",
             Self::Dns => "the host name could not be resolved",
-            Self::Refused => "nobody listens there",
-            Self::Unreachable => "no way leads there",
-            Self::ConnectTimeout => "no connection in time",
-            Self::Connect => "no connection",
-            Self::Tls => "no trusted connection",
-            Self::Timeout => "no whole reply in time",
-            Self::Reset => "the connection ended before a reply",
-            Self::Malformed => "the reply is not HTTP",
+            Self::Refused => "connection refused",
+            Self::Unreachable => "host unreachable",
+            Self::ConnectTimeout => "connection timed out",
+            Self::Connect => "connection failed",
+            Self::Tls => "TLS handshake failed",
+            Self::Timeout => "timed out",
+            Self::Reset => "the connection was closed before a reply",
+            Self::Malformed => "the reply is not valid HTTP",
             Self::TooLarge => "the head of the reply is too large",
-            Self::Truncated => "the connection ended within the reply",
+            Self::Truncated => "the connection was closed within the reply",
         }
     }
 }
@@ -88,10 +88,10 @@ impl CallError {
     }
 
     pub(super) fn plain(kind: CallErrorKind) -> Self {
-        Self { kind, detail: Detail::truncated(kind.words().to_owned()) }
+        Self { kind, detail: Detail::truncated(kind.text().to_owned()) }
     }
 
-    /// CallError while connecting, by what the system says.
+    /// An error while connecting.
     pub(super) fn connecting(error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::ConnectionRefused => CallErrorKind::Refused,
@@ -104,8 +104,7 @@ impl CallError {
         Self::new(kind, error)
     }
 
-    /// CallError up to the head of the reply. The client wraps what our own connector said in an error of
-    /// its own, so that it has to be looked for.
+    /// An error before the head of the reply. The client wraps the error of our connector, so it has to be searched for.
     pub(super) fn requesting(error: &hyper_util::client::legacy::Error) -> Self {
         if let Some(ours) = sources(error).find_map(|source| source.downcast_ref::<Self>()) {
             return ours.clone();
@@ -120,7 +119,7 @@ impl CallError {
         Self::new(kind, error)
     }
 
-    /// CallError within the body of the reply.
+    /// An error within the body of the reply.
     pub(super) fn reading(error: &hyper::Error) -> Self {
         let io = sources(error).find_map(|source| source.downcast_ref::<io::Error>());
         let kind = match io.map(io::Error::kind) {
@@ -135,14 +134,14 @@ impl CallError {
         Self::new(kind, error)
     }
 
-    /// It says nothing about the message, and may pass.
+    /// A transient failure: it says nothing about the message.
     pub(super) fn failure(&self) -> Failure {
         Failure::with_detail(FailureKind::Transient, self.detail.clone())
             .with_code(self.kind.code())
     }
 }
 
-/// An error and what is behind it.
+/// An error and its sources.
 fn sources<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -151,7 +150,7 @@ fn sources<'a>(
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.words())
+        f.write_str(self.kind.text())
     }
 }
 

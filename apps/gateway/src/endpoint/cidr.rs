@@ -1,4 +1,4 @@
-//! A range of addresses, as people write it.
+//! Ranges of addresses in CIDR notation.
 
 use std::{
     fmt,
@@ -21,7 +21,7 @@ impl Cidr {
         Self { first: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
     }
 
-    /// The range of all addresses that begin with the first three groups as `first` does.
+    /// The range of addresses whose first three groups are `first`.
     pub(super) const fn v6(first: [u16; 3], prefix: u8) -> Self {
         let [a, b, c] = first;
         Self { first: IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)), prefix }
@@ -72,13 +72,13 @@ impl FromStr for Cidr {
 }
 
 impl Cidr {
-    /// Bits beyond the prefix are a slip of the pen: better asked about than guessed at.
+    /// Bits beyond the prefix are probably a typo, so they are rejected.
     fn checked(self) -> Result<Self, Invalid> {
         let beyond = bits(self.first).checked_shl(u32::from(self.prefix)).unwrap_or(0);
         if beyond == 0 {
             return Ok(self);
         }
-        let problem = format!("has bits beyond its prefix, write {}", self.masked());
+        let problem = format!("has bits beyond its prefix; use {}", self.masked());
         Err(Invalid::new("network", problem))
     }
 
@@ -95,7 +95,7 @@ impl Cidr {
         Self { first, ..self }
     }
 
-    /// Addresses are compared without their IPv6 wrapping, so ranges lose it too.
+    /// Addresses are compared as IPv4 if they are IPv4-mapped, so ranges are converted too.
     fn canonical(self) -> Self {
         match self.first.to_canonical() {
             first @ IpAddr::V4(_) if self.first.is_ipv6() && self.prefix >= 96 => {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_holds_what_begins_like_it() {
+    fn a_range_contains_addresses_with_its_prefix() {
         check("10.0.0.0/8", "10.255.255.255", true);
         check("10.0.0.0/8", "11.0.0.0", false);
         check("0.0.0.0/0", "255.255.255.255", true);
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_with_the_remedy() {
+    fn invalid_ranges_are_rejected_with_a_remedy() {
         for bad in ["", "/8", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "::/129", "10.0.0/8", "x"]
         {
             assert!(bad.parse::<Cidr>().is_err(), "{bad}");
         }
         let error = "10.1.2.3/8".parse::<Cidr>().unwrap_err();
-        assert_eq!(error.to_string(), "network has bits beyond its prefix, write 10.0.0.0/8");
+        assert_eq!(error.to_string(), "network has bits beyond its prefix; use 10.0.0.0/8");
         assert!("fe80::1/10".parse::<Cidr>().unwrap_err().to_string().ends_with("fe80::/10"));
     }
 

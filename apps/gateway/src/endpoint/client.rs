@@ -1,4 +1,4 @@
-//! A client whose connections all routes share.
+//! The HTTP client of all routes, with a shared connection pool.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,28 +19,27 @@ use super::{
     tls_trust::TlsTrust,
 };
 
-/// The largest head of a reply, and what is read of a body at a time.
+/// The maximum size of a reply's head, and the read buffer for bodies.
 const BUFFER_LIMIT_BYTES: usize = 64 * 1024;
 
-/// How connections are made and kept.
+/// How connections are opened and pooled.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Which addresses may be dialled. One set for all who share the client: a connection that one route
-    /// may open is one that another may use.
+    /// Which addresses are allowed. One rule for all routes: they share connections.
     pub network: NetworkRule,
-    /// How long a connection may take, name and TLS included.
+    /// How long a connection may take, including DNS and TLS.
     pub connect_timeout: Duration,
-    /// How long an unused connection is kept. Shorter than what common servers wait before they close one
-    /// (5 s in Node.js and uvicorn), so that a request seldom meets a connection that is just being closed.
+    /// How long an idle connection is kept. Shorter than the keep-alive timeout of common servers (5 s in Node.js and
+    /// uvicorn), so that a request rarely hits a connection that is just being closed.
     pub idle_timeout: Duration,
-    /// How many unused connections are kept for each destination.
+    /// The maximum number of idle connections per destination.
     pub max_idle: usize,
-    /// Whom to trust; what the system trusts, if none.
+    /// The TLS configuration; the system's root certificates if `None`.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl Default for ClientOptions {
-    /// Public addresses, 5 s to connect, 256 unused connections for 4 s.
+    /// Public addresses, 5 s to connect, 256 idle connections for 4 s.
     fn default() -> Self {
         Self {
             network: NetworkRule::default(),
@@ -52,11 +51,11 @@ impl Default for ClientOptions {
     }
 }
 
-/// Sends requests over connections that are kept and shared. It follows no redirect, knows no proxy and
-/// keeps no cookie. Clones are the same.
+/// Sends requests over pooled connections. It follows no redirects, uses no proxy and stores no cookies. Clones share
+/// the pool.
 ///
-/// A server may close a kept connection at the moment in which it is used again. So a request on one that ends
-/// without an answer is sent once more, on a new connection, and says that it may have been seen before.
+/// A server may close an idle connection at the moment it is reused. So a request on a reused connection that gets no
+/// reply is sent once more, on a new connection, with a header that it may have been seen before.
 #[derive(Clone)]
 pub struct EndpointClient {
     kept: legacy::Client<Connector, Full<Bytes>>,
@@ -68,7 +67,7 @@ pub struct EndpointClient {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NoReply {
     pub(super) error: CallError,
-    /// Whether it was a new connection that ended without an answer.
+    /// Whether the connection that ended without a reply was a new one.
     pub(super) fresh_connection: bool,
 }
 
@@ -83,23 +82,23 @@ impl EndpointClient {
                 .pool_idle_timeout(options.idle_timeout)
                 .pool_max_idle_per_host(max_idle)
                 .http1_max_buf_size(BUFFER_LIMIT_BYTES)
-                // A request of which not one byte was written goes to another connection.
+                // A request of which no byte was written is sent on another connection.
                 .retry_canceled_requests(true)
                 .build(connector.clone())
         };
         Self { kept: http(options.max_idle), fresh: http(0), connector }
     }
 
-    /// Whether a connection comes about, TLS included. Nothing is sent.
+    /// Tests whether a connection can be made, including TLS. Sends nothing.
     ///
     /// # Errors
     ///
-    /// What stood in the way.
+    /// Why no connection could be made.
     pub async fn reach(&self, url: &EndpointUrl) -> Result<(), CallError> {
         self.connector.clone().call(url.uri().clone()).await.map(drop)
     }
 
-    /// The reply, or why there is none. Dropping the future closes the connection.
+    /// Returns the reply, or why there is none. Dropping the future closes the connection.
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -107,7 +106,7 @@ impl EndpointClient {
     ) -> Result<EndpointReply, NoReply> {
         let mut again = request.clone();
         match exchange(&self.kept, request, deadline).await {
-            Err(no_reply) if no_reply.may_be_of_an_old_connection() => {
+            Err(no_reply) if no_reply.may_be_a_stale_connection() => {
                 again.headers_mut().insert(REDELIVERED, HeaderValue::from_static("true"));
                 exchange(&self.fresh, again, deadline).await
             }
@@ -140,7 +139,7 @@ async fn exchange(
 }
 
 impl NoReply {
-    fn may_be_of_an_old_connection(&self) -> bool {
+    fn may_be_a_stale_connection(&self) -> bool {
         self.error.kind == CallErrorKind::Reset && !self.fresh_connection
     }
 }

@@ -1,4 +1,4 @@
-//! Connections with TLS where the URL asks for it, within a time.
+//! Opens connections, with TLS for https, within a time limit.
 
 use std::{
     task::{Context, Poll},
@@ -16,8 +16,8 @@ use super::{
     tls_trust::TlsTrust,
 };
 
-/// Name, connection and TLS handshake, all within one time. The client may let a connection come about that
-/// nobody waits for any more, so this limit is not the request's.
+/// DNS, TCP and TLS within one time limit. The pool may finish a connection that no request waits for any more, so this
+/// limit is separate from the request's.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     dial: Dial,
@@ -59,7 +59,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// What is not from our dialling is from the handshake.
+/// An error that is not from dialling is from the TLS handshake.
 fn tls_or_ours(error: BoxError) -> CallError {
     match error.downcast::<CallError>() {
         Ok(ours) => *ours,

@@ -1,9 +1,9 @@
-//! A connection that can be cut.
+//! A connection that can be cut from outside.
 //!
-//! hyper does not close a connection before all of a request is written, not even when nobody waits for the
-//! reply any more: an endpoint that never reads would hold the connection and the body for ever. And where
-//! the reply comes before the request is written, it keeps the connection in a state that never ends
-//! (hyperium/hyper#4176). So each connection has a switch, and a delivery that does not end well uses it.
+//! hyper does not close a connection before the whole request is written, even if nobody waits for the reply any more:
+//! an endpoint that never reads would hold the connection and the body forever. And if the reply arrives before the
+//! request is written, hyper keeps the connection in a state that never ends (hyperium/hyper#4176). So each connection
+//! has a switch, and a [`ConnectionGuard`] cuts it unless the delivery ended well.
 
 use std::{
     io,
@@ -23,16 +23,16 @@ use hyper_util::{
 };
 use tokio::net::TcpStream;
 
-/// Cuts a connection. Clones cut the same one.
+/// Cuts a connection. Clones cut the same connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ConnectionSwitch(Arc<SwitchState>);
 
 #[derive(Debug, Default)]
 struct SwitchState {
     cut: AtomicBool,
-    /// Whether bytes are waiting that the other side does not take.
+    /// Whether written bytes are waiting because the peer does not read.
     stuck: AtomicBool,
-    /// How many requests were answered or failed here.
+    /// How many requests on this connection got a reply or failed.
     requests: AtomicU32,
     task: AtomicWaker,
 }
@@ -48,7 +48,7 @@ impl ConnectionSwitch {
     }
 }
 
-/// Cuts the connection of a request when it is dropped, unless that went well.
+/// Cuts the connection of a request on drop, unless it was released.
 #[derive(Debug)]
 pub(super) struct ConnectionGuard(Option<CaptureConnection>);
 
@@ -57,7 +57,7 @@ impl ConnectionGuard {
         Self(Some(connection))
     }
 
-    /// Counts a request that was answered or failed; its number on its connection, from 1, if it had one.
+    /// Counts a finished request; returns its number on its connection, from 1, if it had one.
     pub(super) fn count_request(&self) -> Option<u32> {
         let switch = self.switch()?;
         Some(switch.0.requests.fetch_add(1, Ordering::AcqRel).saturating_add(1))
@@ -71,7 +71,7 @@ impl ConnectionGuard {
         extras.remove::<ConnectionSwitch>()
     }
 
-    /// Leaves the connection to the next request.
+    /// Leaves the connection usable for the next request.
     pub(super) fn release(mut self) {
         self.0 = None;
     }
@@ -97,13 +97,13 @@ impl CuttableConnection {
         Self { stream: TokioIo::new(stream), switch: ConnectionSwitch::default() }
     }
 
-    /// An error once it was cut; until then the task will hear of it.
+    /// Fails once the connection was cut, and registers the task to be woken by it.
     fn check(&self, cx: &Context<'_>) -> io::Result<()> {
         self.switch.0.task.register(cx.waker());
         if !self.switch.0.cut.load(Ordering::Acquire) {
             return Ok(());
         }
-        // Reset it, or the system itself would go on to offer what is left to the other side.
+        // Reset it, or the system would keep sending buffered data to the peer.
         self.stream.inner().set_zero_linger()?;
         Err(io::ErrorKind::ConnectionAborted.into())
     }

@@ -1,4 +1,8 @@
-//! Connections, to addresses that may be dialled.
+//! Opens TCP connections, only to allowed addresses.
+//!
+//! The order matters: resolve the name, filter the addresses by [`NetworkRule`], connect to one of the filtered
+//! addresses. The address that was checked is the one that is dialled, so that a DNS answer that changes in between
+//! (DNS rebinding) gains nothing. Several addresses are tried with a staggered start, as in Happy Eyeballs (RFC 8305).
 
 use std::{
     io,
@@ -21,10 +25,10 @@ use super::{
     url::default_port,
 };
 
-/// How many addresses of one name are tried.
+/// The maximum number of addresses that are tried for one name.
 const MOST_ADDRESSES: usize = 8;
-/// How long an address has before the next is tried beside it (RFC 8305), so that a dead IPv6 route
-/// does not cost the whole time for connecting.
+/// The head start of an address before the next one is tried in parallel (RFC 8305), so that a broken IPv6 route does
+/// not use up the whole connect timeout.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// Opens connections. The address that is checked is the one that is dialled.
@@ -53,8 +57,8 @@ impl Dial {
         Ok(CuttableConnection::new(first_of(permitted).await?))
     }
 
-    /// An address in the URL is taken as it is; anything else, odd notations of addresses included, is a
-    /// name for the system to resolve, and what comes of that is checked.
+    /// An IP address in the URL is used as it is. Everything else, including unusual notations of addresses, is resolved
+    /// as a name, and the result is checked.
     async fn candidates(&self, uri: &Uri) -> Result<Vec<SocketAddr>, CallError> {
         let host = uri.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
@@ -68,13 +72,16 @@ impl Dial {
 
 fn denied(addresses: &[SocketAddr]) -> CallError {
     let Some(first) = addresses.first() else {
-        return CallError::new(CallErrorKind::Dns, &io::Error::other("the name has no address"));
+        return CallError::new(
+            CallErrorKind::Dns,
+            &io::Error::other("the host name has no address"),
+        );
     };
-    let text = format!("{} may not be dialled", first.ip());
+    let text = format!("the address {} is not allowed", first.ip());
     CallError::new(CallErrorKind::Denied, &io::Error::other(text))
 }
 
-/// The first connection that comes about; each address has a head start before the next.
+/// The first connection that succeeds; each address has a head start over the next.
 async fn first_of(addresses: Vec<SocketAddr>) -> Result<TcpStream, CallError> {
     let mut waiting = addresses.into_iter();
     let mut dialling = FuturesUnordered::new();
@@ -100,7 +107,7 @@ async fn dial(address: SocketAddr) -> Result<TcpStream, CallError> {
     let stream =
         TcpStream::connect(address).await.map_err(|error| CallError::connecting(&error))?;
     if stream.local_addr().is_ok_and(|own| own == address) {
-        // Linux connects a socket to itself when a port of its own choice is the one dialled.
+        // Linux may connect a socket to itself if the chosen local port is the one dialled.
         return Err(CallError::plain(CallErrorKind::Refused));
     }
     stream.set_nodelay(true).map_err(|error| CallError::connecting(&error))?;

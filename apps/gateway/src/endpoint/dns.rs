@@ -1,4 +1,4 @@
-//! Addresses of a name.
+//! Resolves host names.
 
 use std::{
     collections::HashMap,
@@ -10,13 +10,13 @@ use tokio::sync::Semaphore;
 
 use super::{CallError, CallErrorKind};
 
-/// How many lookups of one name run at a time.
+/// The maximum number of concurrent lookups of one name.
 const AT_A_TIME: usize = 4;
 
-/// Asks the system for addresses, a few times at once for each name.
+/// Resolves names with the system's resolver, a few lookups at a time for each name.
 ///
-/// A lookup blocks a thread and cannot be stopped. Without a limit by name, one name whose servers are
-/// silent takes all threads that the runtime has for such work, and every other route waits too.
+/// A lookup blocks a thread and cannot be cancelled. Without a limit per name, one name whose DNS servers do not answer
+/// would use up the runtime's blocking threads and stall every other route.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lookups(Arc<Mutex<HashMap<Box<str>, Arc<Semaphore>>>>);
 
@@ -26,7 +26,7 @@ impl Lookups {
         host: &str,
         port: u16,
     ) -> Result<Vec<SocketAddr>, CallError> {
-        // Held until the thread is done, even if nobody waits for it any more.
+        // Held until the thread ends, even if the caller has given up.
         let turn = self.turns(host).acquire_owned().await.expect("never closed");
         let name = (host.to_owned(), port);
         let looking = tokio::task::spawn_blocking(move || {
@@ -39,7 +39,7 @@ impl Lookups {
         }
     }
 
-    /// Names are those of configured URLs, so there are few, and none is ever forgotten.
+    /// Names come from configured URLs: there are few, so entries are never removed.
     fn turns(&self, host: &str) -> Arc<Semaphore> {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turns) = names.get(host) {

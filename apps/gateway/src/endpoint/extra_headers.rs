@@ -1,11 +1,11 @@
-//! Headers that a route adds to its requests.
+//! Additional headers of a route's requests.
 
 use bezoar::Invalid;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers that a route adds to its requests, such as `authorization`. Their values are never shown.
+/// Additional headers of a route's requests, such as `authorization`. Their values are never printed.
 ///
-/// `content-type` is for messages that name none; `host` and `user-agent` replace ours.
+/// `content-type` applies to messages without one; `host` and `user-agent` replace the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct ExtraHeaders(HeaderMap);
 
@@ -14,18 +14,19 @@ impl ExtraHeaders {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] for what HTTP does not allow, and for names that the gateway itself uses. The value is not in it.
+    /// [`Invalid`] for what HTTP does not allow, and for names that the gateway sets. It does not contain the value.
     pub fn insert(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         let invalid = |problem: &str| Invalid::new("header", problem);
-        let name = HeaderName::try_from(name)
-            .map_err(|_| invalid("has a name with other than letters, digits and -"))?;
+        let name = HeaderName::try_from(name).map_err(|_| {
+            invalid("has a name with invalid characters; use letters, digits and -")
+        })?;
         if is_ours(&name) {
-            let problem = format!("{name} cannot be set, the gateway sets it itself");
+            let problem = format!("{name} cannot be set because the gateway sets it");
             return Err(invalid(&problem));
         }
         let ascii = Some(value).filter(|value| value.is_ascii()).map(HeaderValue::from_str);
         let Some(Ok(mut value)) = ascii else {
-            return Err(invalid("has a value with other than visible ASCII"));
+            return Err(invalid("has a value with characters other than visible ASCII"));
         };
         value.set_sensitive(true);
         self.0.insert(name, value);
@@ -37,7 +38,7 @@ impl ExtraHeaders {
     }
 }
 
-/// What frames a request, and what says where it comes from.
+/// Headers that frame a request or identify the message.
 fn is_ours(name: &HeaderName) -> bool {
     const FRAMING: [&str; 9] = [
         "connection",
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_request_is_refused() {
+    fn headers_that_would_break_a_request_are_rejected() {
         let refused = [
             ("Content-Length", "CANARY"),
             ("transfer-encoding", "CANARY"),

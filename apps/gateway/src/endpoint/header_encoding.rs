@@ -1,9 +1,9 @@
-//! Text as the value of a header.
+//! Encodes text as header names and values.
 
 use http::{HeaderName, HeaderValue};
 
-/// Text as a header value: UTF-8 with everything but visible ASCII percent-encoded, and `%` itself, so that
-/// decoding always gives the text back. Spaces stay, except at the ends, where HTTP would drop them.
+/// Encodes text as a header value: UTF-8, with everything but visible ASCII and `%` itself percent-encoded, so that
+/// decoding always restores the text. Spaces are kept, except at the ends, where HTTP would drop them.
 pub(super) fn value(text: &str) -> HeaderValue {
     let edge = |byte| byte == b' ';
     let bytes = text.as_bytes();
@@ -16,7 +16,7 @@ pub(super) fn value(text: &str) -> HeaderValue {
     HeaderValue::try_from(encoded(bytes, plain)).expect("only visible ASCII is left")
 }
 
-/// `prefix` and a name, what HTTP has no room for in a name percent-encoded. HTTP ignores the case of names.
+/// Encodes `prefix` and a name; characters that HTTP does not allow in names are percent-encoded. Names are case-insensitive.
 pub(super) fn name(prefix: &str, text: &str) -> Option<HeaderName> {
     let encoded = encoded(text.as_bytes(), |_, byte| is_token(byte));
     HeaderName::try_from(format!("{prefix}{encoded}")).ok()
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// What any receiver does: not our code turned round, but the few lines that they would write.
+    /// Decodes like a typical receiver, independently of our encoder.
     fn decode(value: &[u8]) -> Vec<u8> {
         let mut bytes = value.iter().copied();
         let mut decoded = Vec::new();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_header_cannot_hold_is_percent_encoded() {
+    fn special_characters_are_percent_encoded() {
         check("lab.result-7", "lab.result-7");
         check("text/plain; charset=utf-8", "text/plain; charset=utf-8");
         check("größe", "gr%C3%B6%C3%9Fe");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn names_keep_within_what_http_allows() {
+    fn names_contain_only_what_http_allows() {
         let shown = |text| name("bezoar-header-", text).unwrap().to_string();
         assert_eq!(shown("Tenant"), "bezoar-header-tenant");
         assert_eq!(shown("a b:c"), "bezoar-header-a%20b%3ac");
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_decodes_to_what_it_was(text: String) {
+        fn a_value_survives_the_round_trip(text: String) {
             let encoded = value(&text);
             prop_assert_eq!(decode(encoded.as_bytes()), text.as_bytes());
             prop_assert_eq!(encoded.as_bytes().trim_ascii(), encoded.as_bytes());

@@ -1,27 +1,29 @@
-//! Which addresses may be dialled.
+//! Which addresses endpoints may have (protection against SSRF).
 //!
-//! The gateway calls URLs that people configure. Asked of the address that is dialled, not of the name in
-//! the URL, so that a name that changes its mind between the check and the call gains nothing.
+//! The rule is applied to the address that is dialled, not to the name in the URL: a name that resolves differently
+//! between the check and the call gains nothing. An address is checked in all its forms: an IPv4-mapped IPv6 address as
+//! IPv4, and a NAT64 address also as the IPv4 address that it leads to. `deny` wins over `allow`, `allow` over the
+//! default, and cloud metadata addresses are refused unless they are listed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Cidr;
 
-/// Which addresses may be dialled: `deny` before `allow`, and `unlisted` for all others.
+/// Which addresses are allowed: `deny` wins over `allow`, and `unlisted` decides for all others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkRule {
     /// Always allowed, private or not, unless denied.
     pub allow: Vec<Cidr>,
     /// Never allowed.
     pub deny: Vec<Cidr>,
-    /// What holds for addresses on neither list.
+    /// What applies to addresses on neither list.
     pub unlisted: Unlisted,
 }
 
-/// What holds for addresses on neither list.
+/// What applies to addresses on neither list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unlisted {
-    /// All are allowed, private ones too; but not those at which clouds tell a machine its secrets.
+    /// All are allowed, including private ones, but not cloud metadata services.
     Any,
     /// Public ones are allowed; private and special ones (loopback, link-local, documentation …) are not.
     #[default]
@@ -31,12 +33,12 @@ pub enum Unlisted {
 }
 
 impl NetworkRule {
-    /// No lists; private addresses may be dialled. For a gateway that only its own machine can reach.
+    /// No lists; private addresses are allowed. For a gateway that listens on loopback.
     pub fn any() -> Self {
         Self { unlisted: Unlisted::Any, ..Self::default() }
     }
 
-    /// Whether this address may be dialled.
+    /// Whether this address is allowed.
     pub fn permits(&self, address: IpAddr) -> bool {
         let forms = forms(address);
         let listed = |list: &[Cidr]| {
@@ -54,13 +56,13 @@ impl NetworkRule {
     }
 }
 
-/// The address without an IPv6 wrapping, and the IPv4 address that a translator would make of it.
+/// The address without IPv4 mapping, and the IPv4 address that NAT64 would translate it to.
 fn forms(address: IpAddr) -> [Option<IpAddr>; 2] {
     let canonical = address.to_canonical();
     [Some(canonical), translated(canonical)]
 }
 
-/// `64:ff9b::/96` is how IPv6-only networks reach IPv4 (RFC 6052): what counts is where it leads.
+/// `64:ff9b::/96` is how IPv6-only networks reach IPv4 (RFC 6052): the IPv4 address decides.
 fn translated(address: IpAddr) -> Option<IpAddr> {
     const NAT64: Cidr = Cidr::v6([0x64, 0xff9b, 0], 96);
     match address {
@@ -72,7 +74,7 @@ fn translated(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// Private, or of a special purpose: not a place on the public internet.
+/// Private or special-purpose: not on the public internet.
 fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => SPECIAL_V4.iter().any(|range| range.contains(address)),
@@ -80,7 +82,7 @@ fn is_special(address: IpAddr) -> bool {
     }
 }
 
-/// Where clouds tell a machine who it is, secrets included. Nobody delivers messages there.
+/// Cloud metadata services, which hand out credentials.
 fn is_metadata(address: IpAddr) -> bool {
     METADATA.iter().any(|range| range.contains(address))
 }
@@ -199,7 +201,7 @@ mod tests {
     ];
 
     #[test]
-    fn by_default_only_public_addresses_are_dialled() {
+    fn by_default_only_public_addresses_are_allowed() {
         check(&NetworkRule::default(), &PUBLIC, true);
         check(&NetworkRule::default(), &SPECIAL, false);
     }

@@ -1,4 +1,4 @@
-//! How messages are delivered to an endpoint.
+//! Options of delivery to an endpoint.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,44 +6,44 @@ use bezoar::{Code, Context};
 
 use super::{EndpointUrl, ExtraHeaders, RateLimit, RouteBreaker, SigningSecret};
 
-/// Gives the `traceparent` of a delivery.
+/// Returns the `traceparent` of a delivery.
 pub type Traceparent = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
-/// Is told that a route must pause. It must not block.
+/// Called when a route must pause. It must not block.
 pub type OnPause = Arc<dyn Fn(PauseRequest) + Send + Sync>;
 
-/// An endpoint to which nothing may be sent any more, until somebody has looked.
+/// A request to pause a route until an operator has looked at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PauseRequest {
-    /// Why: `http.410` if it is gone for good, `target.denied` if its address may not be dialled.
+    /// `http.410` if the endpoint is gone for good, `target.denied` if its address is not allowed.
     pub code: Code,
 }
 
 /// How messages are delivered to an endpoint.
 #[derive(Clone)]
 pub struct EndpointOptions {
-    /// Where it is.
+    /// Its URL.
     pub url: EndpointUrl,
     /// How long a delivery may take (at most a day), from the connection to the last byte of the reply. Waiting for the rate
-    /// takes at most as long again; see [`Endpoint::longest`](super::Endpoint::longest).
+    /// limit takes at most as long again; see [`Endpoint::longest`](super::Endpoint::longest).
     pub timeout: Duration,
     /// Headers that are added to each request.
     pub headers: ExtraHeaders,
-    /// With what requests are signed; several while one replaces another.
+    /// The secrets that sign requests; several while one replaces another.
     pub secrets: Vec<SigningSecret>,
     /// The breaker of the route.
     pub breaker: RouteBreaker,
-    /// The longest `Retry-After` that is honoured; what asks for more gets this.
+    /// The longest `Retry-After` that is honoured; longer ones are cut to it.
     pub max_retry_after: Duration,
-    /// How many requests a second, if not as many as there are.
+    /// The rate limit; unlimited if `None`.
     pub rate: Option<RateLimit>,
-    /// Gives the `traceparent` of a delivery.
+    /// Returns the `traceparent` of a delivery.
     pub traceparent: Option<Traceparent>,
-    /// Is told that the route must pause.
+    /// Called when the route must pause.
     pub on_pause: Option<OnPause>,
 }
 
 impl EndpointOptions {
-    /// 30 s for a delivery, `Retry-After` up to an hour, a breaker of its own, and nothing else.
+    /// 30 s per delivery, `Retry-After` up to an hour, its own breaker, and nothing else.
     pub fn new(url: EndpointUrl) -> Self {
         Self {
             url,

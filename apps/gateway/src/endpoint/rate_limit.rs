@@ -1,4 +1,4 @@
-//! How many requests a second.
+//! Limits the rate of requests.
 
 use std::{
     num::NonZeroU32,
@@ -8,17 +8,17 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How many requests a route may send.
+/// The maximum rate of a route's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
-    /// On average, one in each such time.
+    /// The average time between requests.
     pub each: Duration,
-    /// At once, after a rest.
+    /// How many requests may be sent at once after a pause.
     pub burst: NonZeroU32,
 }
 
-/// A bucket of tokens, kept as the time at which it will be full again: one number instead of a count
-/// that has to be refilled.
+/// A token bucket, stored as the time at which it will be full again: one value instead of a count that has to be
+/// refilled.
 #[derive(Debug)]
 pub(super) struct Bucket {
     rate: RateLimit,
@@ -30,7 +30,7 @@ impl Bucket {
         Self { rate, full_at: now }
     }
 
-    /// Takes a token and says how long to wait for it; if that is longer than `most`, none is taken.
+    /// Takes a token and returns how long to wait for it; takes none if that is longer than `most`.
     fn take(&mut self, now: Instant, most: Duration) -> Result<Duration, Duration> {
         let each = self.rate.each;
         let head_start = each * (self.rate.burst.get() - 1);
@@ -44,7 +44,7 @@ impl Bucket {
     }
 }
 
-/// A bucket that calls share.
+/// A bucket shared by concurrent calls.
 #[derive(Debug)]
 pub(super) struct Limiter(Mutex<Bucket>);
 
@@ -53,7 +53,7 @@ impl Limiter {
         Self(Mutex::new(Bucket::new(rate, Instant::now())))
     }
 
-    /// Waits for a turn; if that would take longer than `most`, says how long instead.
+    /// Waits for a turn; returns the wait as an error if it is longer than `most`.
     pub(super) async fn turn(&self, most: Duration) -> Result<(), Duration> {
         let now = Instant::now();
         let wait = self.0.lock().unwrap_or_else(PoisonError::into_inner).take(now, most)?;

@@ -1,4 +1,4 @@
-//! A message as a request.
+//! Builds the request for a message.
 
 use bezoar::{ContentType, Context, Headers};
 use bytes::Bytes;
@@ -25,16 +25,16 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// What goes before the name of a message's own header, so that none can pass for one of ours or the route's.
+/// The prefix of a message's own headers, so that none can pass for a header of the gateway or the route.
 const PREFIX: &str = "bezoar-header-";
-/// How many of a message's own headers are passed on, and how large they may be together. Common servers
-/// refuse requests with more than 100 headers or heads above 16 KiB.
+/// The maximum number and total size of a message's own headers that are forwarded. Common servers reject requests with
+/// more than 100 headers or heads above 16 KiB.
 const FORWARDED_LIMIT: usize = 64;
 const FORWARDED_LIMIT_BYTES: usize = 8 * 1024;
-/// The most headers that are not a message's own nor configured.
+/// The maximum number of headers that the gateway sets itself.
 const OURS: usize = 14;
 
-/// What all requests of a route have in common, made once.
+/// What all requests of a route have in common, built once.
 #[derive(Debug)]
 pub(super) struct Template {
     uri: Uri,
@@ -68,7 +68,7 @@ impl Template {
         headers.extend(self.fixed.iter().map(|(name, value)| (name.clone(), value.clone())));
         self.describe(context, &mut headers);
         forward(&context.message.headers, &mut headers);
-        // Also for an empty body, without which some servers answer 411.
+        // Set it for an empty body too: some servers answer 411 otherwise.
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         let traceparent = traceparent.filter(|text| text.is_ascii());
         if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::try_from) {
@@ -102,7 +102,7 @@ impl Template {
         }
     }
 
-    /// A media type has a grammar of its own: one that does not fit a header is none at all.
+    /// A content type that is not a valid header value is ignored.
     fn content_type(&self, content_type: Option<&ContentType>) -> HeaderValue {
         content_type
             .map(|it| it.as_str().trim())
@@ -119,7 +119,7 @@ impl Template {
     }
 }
 
-/// Passes a message's own headers on, in the order of their names, and says how many there was no room for.
+/// Forwards a message's own headers, sorted by name, and reports how many did not fit.
 fn forward(own: &Headers, headers: &mut HeaderMap) {
     let (mut count, mut room) = (0, FORWARDED_LIMIT_BYTES);
     for (name, value) in own {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_the_message_is() {
+    fn a_request_describes_the_message() {
         let message = message()
             .with_correlation_id(CorrelationId::new("c 7").unwrap())
             .with_content_type(ContentType::new("application/json").unwrap())
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_media_type_is_the_messages_or_the_routes_or_bytes() {
+    fn the_content_type_is_the_messages_or_the_routes_or_octet_stream() {
         let named = |text| message().with_content_type(ContentType::new(text).unwrap());
         let route = [("content-type", "text/csv")];
         let of = |message, extra| request(message, extra, &[])["content-type"].clone();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_beyond_the_bounds_are_left_out_and_counted() {
+    fn headers_beyond_the_limits_are_left_out_and_counted() {
         let many = (0..30_000).fold(message(), |it, n| it.with_header(format!("{n:x}"), ""));
         check(&request(many, &[], &[]), &[("bezoar-headers-left-out", "29936")]);
         let large = message().with_header("a", "x").with_header("b", "ö".repeat(30_000));

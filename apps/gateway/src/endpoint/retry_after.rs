@@ -1,25 +1,25 @@
-//! When an endpoint wants to be asked again.
+//! Parses `Retry-After`.
 
 use std::time::Duration;
 
 use http::{HeaderMap, header::RETRY_AFTER};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// What `Retry-After` asks for, in seconds or as a date, and never more than `most`. What cannot be read,
-/// and what asks for no wait, is none.
+/// The wait that `Retry-After` asks for, in seconds or as a date, limited to `most`. `None` if it cannot be parsed or is
+/// 0.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp, most: Duration) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let asked = seconds(text).or_else(|| date(text, now))?.min(most);
     (!asked.is_zero()).then_some(asked)
 }
 
-/// Digits that do not fit mean very long.
+/// A number that does not fit means a very long wait.
 fn seconds(text: &str) -> Option<Duration> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)))
 }
 
-/// The date as RFC 9110 wants it written; its two obsolete forms are not read.
+/// The date format of RFC 9110; its two obsolete forms are not supported.
 fn date(text: &str, now: Timestamp) -> Option<Duration> {
     let at = DateTimeParser::new().parse_timestamp(text).ok()?;
     Some(Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO))
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_and_dates_are_read_and_bounded() {
+    fn seconds_and_dates_are_parsed_and_limited() {
         check("7", 7);
         check("0", 0);
         check("3601", 3_600);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_none() {
+    fn invalid_values_are_ignored() {
         for text in ["", "-1", "1.5", "soon", "+7", "7 s", "Sun Nov  6 08:49:37 1994"] {
             check(text, 0);
         }
@@ -67,7 +67,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_asks_for_more_than_the_bound(bytes: Vec<u8>) {
+        fn no_value_exceeds_the_limit(bytes: Vec<u8>) {
             prop_assert!(read(&bytes).unwrap_or_default() <= HOUR);
         }
     }

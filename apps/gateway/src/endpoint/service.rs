@@ -1,4 +1,4 @@
-//! Delivery of a message to an endpoint, as a `tower::Service`.
+//! Delivers messages to an endpoint, as a `tower::Service`.
 
 use std::{
     fmt,
@@ -24,16 +24,16 @@ use super::{
     request::Template,
 };
 
-/// For how long a message is handed back whose route must pause: long enough for the pause to take hold.
+/// How long a message is handed back when its route must pause: long enough for the pause to take effect.
 const UNTIL_PAUSED: Duration = Duration::from_secs(10);
 
-/// The code of a success, which nobody looks at.
+/// The code of a success, which is not shown anywhere.
 pub(super) const OK: Code = Code::from_static("http.2xx");
 
-/// No call is longer, whatever was configured.
+/// The maximum duration of a call, whatever is configured.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Delivers messages to an endpoint by HTTP. Clones are the same.
+/// Delivers messages to an endpoint by HTTP. Clones share their state.
 ///
 /// `Ok` means that the endpoint took it. An error is a [`FailureError`], which counts as an attempt, an [`UncountedError`],
 /// which failed and uses up no retry, or a [`Postpone`], where nothing was tried. Dropping the future ends the request and closes its connection.
@@ -54,7 +54,7 @@ struct EndpointInner {
 }
 
 impl Endpoint {
-    /// An endpoint that is called with `client`; nothing is sent yet.
+    /// An endpoint that uses `client`; sends nothing yet.
     pub fn new(options: EndpointOptions, client: EndpointClient, clock: Arc<dyn Clock>) -> Self {
         let template = Template::new(&options.url, options.headers, options.secrets);
         Self(Arc::new(EndpointInner {
@@ -71,13 +71,13 @@ impl Endpoint {
         }))
     }
 
-    /// Its breaker: for the gate in front of a worker, and for display.
+    /// Its breaker, for the gate in front of a worker and for display.
     pub fn breaker(&self) -> &RouteBreaker {
         &self.0.breaker
     }
 
-    /// The longest that a call takes. A worker's own timeout should be above it, so that the clearer
-    /// failure is the one recorded.
+    /// The maximum duration of a call. A worker's own timeout should be longer, so that the endpoint's more specific
+    /// failure is recorded.
     pub fn longest(&self) -> Duration {
         let rounds = if self.0.limiter.is_some() { 2 } else { 1 };
         self.0.timeout * rounds
@@ -120,7 +120,7 @@ impl EndpointInner {
                 Err(refusal(judgement, failure))
             }
             Meaning::Denied(code) => {
-                drop(permit); // it says nothing about whether the endpoint works
+                drop(permit); // this says nothing about the endpoint's health
                 self.pause(code);
                 Err(Postpone(UNTIL_PAUSED).into())
             }
@@ -134,7 +134,7 @@ impl EndpointInner {
     }
 }
 
-/// What the worker is told of a failure.
+/// Converts a judged failure to the worker's error.
 pub(super) fn refusal(judgement: Judgement, failure: Failure) -> BoxError {
     match judgement {
         Judgement::Counts => FailureError(failure).into(),

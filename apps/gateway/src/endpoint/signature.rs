@@ -1,4 +1,4 @@
-//! Signatures by [Standard Webhooks](https://www.standardwebhooks.com).
+//! Signs requests as specified by [Standard Webhooks](https://www.standardwebhooks.com).
 
 use std::{fmt, str::FromStr};
 
@@ -16,20 +16,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What requests are signed with. It cannot be printed.
+/// A signing secret, which cannot be printed.
 #[derive(Clone)]
 pub struct SigningSecret(Hmac<Sha256>);
 
 impl FromStr for SigningSecret {
     type Err = Invalid;
 
-    /// `whsec_` and base64, as Standard Webhooks writes secrets; any other text is taken by its bytes.
+    /// `whsec_` and base64, the form of Standard Webhooks; any other text is used as bytes.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let invalid = |problem| Invalid::new("signing secret", problem);
         let key = match text.strip_prefix("whsec_") {
             Some(encoded) => BASE64
                 .decode(encoded)
-                .map_err(|_| invalid("begins with whsec_, but what follows is not base64"))?,
+                .map_err(|_| invalid("starts with whsec_, but the rest is not base64"))?,
             None => text.as_bytes().to_vec(),
         };
         if key.is_empty() {
@@ -49,8 +49,8 @@ impl SigningSecret {
     }
 }
 
-/// The `webhook-signature` header: one signature per secret, so that a secret can be replaced while
-/// receivers still check by the old one. `id` and `timestamp` are the values of the other two headers.
+/// The `webhook-signature` header: one signature per secret, so that a secret can be replaced while receivers still use
+/// the old one. `id` and `timestamp` are the values of the other two headers.
 pub(super) fn signature(
     secrets: &[SigningSecret],
     id: &HeaderValue,
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_standard_webhooks_comes_out() {
+    fn the_example_of_standard_webhooks_is_reproduced() {
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
         check("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", expected);
     }
 
     #[test]
-    fn secrets_are_checked_and_never_shown() {
+    fn secrets_are_validated_and_never_printed() {
         let secret: SigningSecret = "CANARY".parse().unwrap();
         assert_eq!(format!("{secret:?}"), "[hidden]");
         assert!("whsec_TWFu".parse::<SigningSecret>().is_ok());

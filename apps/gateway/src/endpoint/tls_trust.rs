@@ -1,4 +1,4 @@
-//! Whom to trust.
+//! The root certificates for endpoints.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use tokio::{sync::OnceCell, task::spawn_blocking};
 
 use super::{CallError, CallErrorKind};
 
-/// Whom to trust. What the system trusts is read when it is first asked for: that takes a while, and a gateway
-/// whose endpoints are all its neighbours never asks.
+/// The TLS configuration. The system's root certificates are loaded on first use: that takes a while, and a gateway
+/// with plain http endpoints never needs them.
 #[derive(Debug, Clone)]
 pub(super) struct TlsTrust(Arc<OnceCell<Arc<ClientConfig>>>);
 
@@ -27,10 +27,10 @@ impl TlsTrust {
     }
 }
 
-/// What the system trusts. Where that is nobody, as in a bare container, every endpoint is refused.
+/// The system's root certificates. Without any, as in a bare container, every https endpoint is refused.
 fn system() -> ClientConfig {
     let trusting = builder().with_native_roots().unwrap_or_else(|error| {
-        tracing::error!(%error, "no trusted certificates found, https endpoints are refused");
+        tracing::error!(%error, "no root certificates found, https endpoints are refused");
         builder().with_root_certificates(RootCertStore::empty())
     });
     trusting.with_no_client_auth()
@@ -39,5 +39,5 @@ fn system() -> ClientConfig {
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("ring knows the versions that are safe")
+        .expect("ring supports the default protocol versions")
 }

@@ -1,4 +1,4 @@
-//! Where an endpoint is.
+//! The URL of an endpoint.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use http::{HeaderValue, Uri, uri::Scheme};
 
 /// The URL of an endpoint: `http` or `https`, a host, and no credentials.
 ///
-/// Its path and query may hold a token, so it is shown as scheme, host and port only.
+/// Its path and query may contain a token, so only scheme, host and port are printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
     uri: Uri,
@@ -20,12 +20,12 @@ impl EndpointUrl {
         &self.origin
     }
 
-    /// All of it. Whoever calls this answers for where it goes.
+    /// The whole URL. The caller is responsible for where it goes.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// The `host` header, made once instead of for each request.
+    /// The `host` header, built once instead of for each request.
     pub(super) fn host(&self) -> HeaderValue {
         let (_, host) = self.origin.split_once("://").expect("an origin has a scheme");
         HeaderValue::from_str(host).expect("a URI's host has only visible ASCII")
@@ -35,18 +35,18 @@ impl EndpointUrl {
 impl FromStr for EndpointUrl {
     type Err = Invalid;
 
-    /// The text is not in the error: it may hold a token.
+    /// The error does not contain the text: it may contain a token.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let invalid = |problem: &str| Err(Invalid::new("url", problem));
         let Ok(uri) = text.parse::<Uri>() else {
             return invalid("is not a URL like https://example.org/results");
         };
         let Some(scheme @ ("http" | "https")) = uri.scheme_str() else {
-            return invalid("begins with neither http:// nor https://");
+            return invalid("does not start with http:// or https://");
         };
         let Some(authority) = uri.authority() else { return invalid("has no host") };
         if authority.as_str().contains('@') {
-            return invalid("has credentials in it, use an authorization header instead");
+            return invalid("contains credentials; use an authorization header instead");
         }
         let host = authority.host();
         if host.is_empty() || host == "[]" {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_shown_without_path_and_query() {
+    fn a_url_is_printed_without_path_and_query() {
         check("http://example.org/hook?key=CANARY", "http://example.org", "example.org");
         check("https://h:8443/CANARY", "https://h:8443", "h:8443");
         check("https://h:443", "https://h", "h");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_is_refused_and_not_quoted() {
+    fn an_invalid_url_is_rejected_and_not_quoted() {
         let bad = [
             "",
             "/CANARY",

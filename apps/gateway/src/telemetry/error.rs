@@ -2,28 +2,28 @@
 
 use std::error::Error;
 
-/// Trouble with telemetry. It never stops a message.
+/// An error of telemetry. It never affects messages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
-    /// The log filter cannot be read.
-    #[error("the log filter is not understood, use a level or target=level, separated by commas")]
+    /// The log filter is invalid.
+    #[error("invalid log filter; use a level or target=level, separated by commas")]
     Filter(#[source] tracing_subscriber::filter::ParseError),
-    /// The collector's address cannot be used. The address itself may hold a token and is not shown.
+    /// The collector's address is invalid. It may contain a token and is not shown.
     #[error("the OTLP endpoint {0}")]
     Endpoint(&'static str),
-    /// The exporter could not be made.
-    #[error("the OTLP exporter cannot be made")]
+    /// The exporter could not be created.
+    #[error("cannot create the OTLP exporter")]
     Exporter(#[source] Box<dyn Error + Send + Sync>),
-    /// Logs and traces are installed once in a process.
-    #[error("telemetry was started before in this process")]
+    /// Logs and traces can be installed only once per process.
+    #[error("telemetry was already started in this process")]
     AlreadyStarted,
-    /// What was still waiting did not reach the collector.
+    /// Buffered data did not reach the collector.
     #[error("the last {signal} did not reach the collector")]
     NotFlushed {
         /// `traces` or `metrics`.
         signal: &'static str,
-        /// Why, where it is known; otherwise the deadline passed.
+        /// The cause, if known; otherwise the deadline passed.
         source: Option<Box<dyn Error + Send + Sync>>,
     },
 }

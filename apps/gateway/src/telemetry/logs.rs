@@ -1,4 +1,4 @@
-//! Lines on stderr.
+//! Writes the log to stderr.
 
 use std::io::IsTerminal;
 
@@ -13,12 +13,12 @@ use tracing_subscriber::{
 
 use super::{LogFormat, LogOptions, TelemetryError, trace};
 
-/// Changes the filter while the program runs.
+/// Changes the filter at run time.
 pub(super) type FilterHandle = reload::Handle<EnvFilter, Registry>;
 /// The layer that writes the log.
 pub(super) type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// The layer that writes the log, and what changes its filter; `None` if nothing is to be written.
+/// The layer that writes the log, and the handle of its filter; `None` if logging is off.
 pub(super) fn layer(
     options: &LogOptions,
     writer: BoxMakeWriter,
@@ -33,7 +33,7 @@ pub(super) fn layer(
     Ok(Some((layer, handle)))
 }
 
-/// A filter out of its text.
+/// Parses a filter.
 pub(super) fn parse(filter: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::builder().parse(filter).map_err(TelemetryError::Filter)
 }
@@ -46,7 +46,7 @@ where
     fmt::layer().with_writer(writer).with_ansi(colours)
 }
 
-/// An event's fields stand beside its level and time, those of the message's span under `span`.
+/// An event's fields are beside its level and time, those of the message's span under `span`.
 fn json<S>(writer: BoxMakeWriter) -> impl Layer<S> + Send + Sync
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -54,9 +54,9 @@ where
     fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(writer)
 }
 
-/// Whatever the filter asks for: no spans that only traces need, whose fields the message's span has
-/// already; no chatter of the exporter, which quotes the collector's address and replies; and none of the AMQP
-/// client, which quotes whole messages.
+/// Always excluded, whatever the filter says: spans for traces only, whose fields the message's span already has; debug
+/// output of the exporter, which quotes the collector's address and replies; and of the AMQP client, which quotes whole
+/// messages.
 fn is_fit_for_logs(metadata: &Metadata<'_>) -> bool {
     let beyond =
         |name: &str, level: Level| metadata.target().starts_with(name) && *metadata.level() > level;

@@ -1,15 +1,15 @@
-//! What the gateway tells about itself: logs, metrics, traces. Each can be switched off.
+//! Logs, metrics and traces. Each can be turned off.
 //!
-//! | file | what |
+//! | file | contents |
 //! | --- | --- |
-//! | `start.rs`, `options.rs` | switching it all on, and off again without losing the last of it |
-//! | `logs.rs` | text or JSON on stderr, with a filter that can be changed while running |
-//! | `metrics/` | what is counted and measured; Prometheus text and OTLP from one meter |
-//! | `trace/` | one trace from acceptance through every attempt, by messaging conventions |
-//! | `otlp.rs` | the way to a collector |
+//! | `start.rs`, `options.rs` | starting everything, and flushing it at shutdown |
+//! | `logs.rs` | text or JSON on stderr, with a filter that can be changed at run time |
+//! | `metrics/` | metrics; Prometheus text and OTLP from one meter |
+//! | `trace/` | one trace from acceptance through every attempt, by OpenTelemetry's messaging conventions |
+//! | `otlp.rs` | export to a collector |
 //!
-//! A body, a header's value or an error's detail is in none of them. Names of queues and routes come
-//! from the configuration; ids are those of the message.
+//! None of them contains a body, a header value or an error detail. Names of queues and routes come from the
+//! configuration, ids from the message.
 //!
 //! ```
 //! use bezoar_gateway::telemetry::Metrics;

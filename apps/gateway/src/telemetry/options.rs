@@ -1,29 +1,29 @@
-//! What is wanted.
+//! Options of telemetry.
 
 use std::sync::Arc;
 
 use bezoar::{Clock, SystemClock};
 
-/// What the gateway tells about itself, and to whom.
+/// What is recorded, and where it is sent.
 #[derive(Debug, Clone)]
 pub struct TelemetryOptions {
-    /// The name under which collectors know this program.
+    /// The service name in collectors.
     pub service_name: String,
     /// What is written to stderr.
     pub log: LogOptions,
-    /// Whether traces are sent; they need an endpoint.
+    /// Whether traces are sent; requires an endpoint.
     pub traces: bool,
-    /// Whether metrics are kept, for `/metrics` and for the endpoint if there is one.
+    /// Whether metrics are recorded, for `/metrics` and for the endpoint, if there is one.
     pub metrics: bool,
-    /// A collector that speaks OTLP over HTTP: `http://localhost:4318`. Credentials belong into
-    /// the environment variable `OTEL_EXPORTER_OTLP_HEADERS`.
+    /// An OTLP collector over HTTP: `http://localhost:4318`. Credentials belong in the environment variable
+    /// `OTEL_EXPORTER_OTLP_HEADERS`.
     pub otlp_endpoint: Option<String>,
-    /// By which time since acceptance is measured.
+    /// The clock for the time since acceptance.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Default for TelemetryOptions {
-    /// Text logs and metrics; traces as soon as an endpoint is named.
+    /// Text logs and metrics; traces if an endpoint is set.
     fn default() -> Self {
         Self {
             service_name: "bezoar".to_owned(),
@@ -39,27 +39,27 @@ impl Default for TelemetryOptions {
 /// What is written to stderr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How.
+    /// The format.
     pub format: LogFormat,
-    /// What: a level, or levels by target, as in `info,bezoar_runtime=debug`.
+    /// A level, or levels by target: `info,bezoar_runtime=debug`.
     pub filter: String,
 }
 
 impl Default for LogOptions {
-    /// Text, from `info` on.
+    /// Text at `info`.
     fn default() -> Self {
         Self { format: LogFormat::Text, filter: "info".to_owned() }
     }
 }
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// Not at all.
+    /// No log.
     Off,
 }

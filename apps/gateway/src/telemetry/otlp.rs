@@ -1,4 +1,4 @@
-//! The way to a collector: OTLP over HTTP, from threads of its own.
+//! Exports to a collector: OTLP over HTTP, on separate threads.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use reqwest::{blocking::Client, redirect::Policy};
 
 use super::TelemetryError;
 
-/// How long one export may take, tries included.
+/// How long one export may take, including retries.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A collector.
@@ -56,33 +56,32 @@ impl Collector {
     }
 }
 
-/// Who speaks, for every trace and metric.
+/// The identity of this service in traces and metrics.
 pub(super) fn resource(service_name: &str) -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     Resource::builder().with_service_name(service_name.to_owned()).with_attribute(version).build()
 }
 
 fn check(endpoint: &str) -> Result<(), &'static str> {
-    let uri: Uri = endpoint.parse().map_err(|_| "is no URL, use http://host:4318")?;
+    let uri: Uri = endpoint.parse().map_err(|_| "is not a URL; use http://host:4318")?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("has to begin with http:// or https://");
+        return Err("must start with http:// or https://");
     }
     if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
-        return Err("holds credentials, put them into OTEL_EXPORTER_OTLP_HEADERS");
+        return Err("contains credentials; put them into OTEL_EXPORTER_OTLP_HEADERS");
     }
     if uri.query().is_some() {
-        return Err("has a query, which the paths /v1/traces and /v1/metrics cannot follow");
+        return Err("must not have a query, because /v1/traces and /v1/metrics are appended");
     }
     Ok(())
 }
 
-/// One client, so one thread, for both signals. It follows no redirects: what is sent here is for the
-/// collector that was configured.
+/// One client, and so one thread, for both signals. It follows no redirects: data goes only to the configured collector.
 fn client() -> Result<Client, TelemetryError> {
-    // Whoever came first may have chosen another one; that is as good.
+    // Another provider may be installed already; that is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder().timeout(EXPORT_TIMEOUT).redirect(Policy::none());
-    // It refuses to be made on a thread that runs async code.
+    // It cannot be created on a thread that runs async code.
     let made = std::thread::spawn(|| builder.build()).join();
     let made = made.map_err(|_| TelemetryError::Exporter("the HTTP client panicked".into()))?;
     made.map_err(|error| TelemetryError::Exporter(error.into()))

@@ -1,4 +1,4 @@
-//! Switching it all on, and off again.
+//! Starts telemetry, and flushes it at shutdown.
 
 use std::{error::Error, time::Duration};
 
@@ -24,11 +24,11 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts what `options` ask for, for the whole process. No collector is waited for.
+    /// Starts what `options` ask for, for the whole process. Does not wait for a collector.
     ///
     /// # Errors
     ///
-    /// A filter or an endpoint that cannot be used, or a second start in one process.
+    /// An invalid filter or endpoint, or a second start in one process.
     pub fn start(options: &TelemetryOptions) -> Result<Self, TelemetryError> {
         let (telemetry, dispatch) = Self::build(options, BoxMakeWriter::new(std::io::stderr))?;
         if let Some(dispatch) = dispatch {
@@ -55,16 +55,16 @@ impl Telemetry {
         Ok((Self { metrics, tracer, filter }, dispatch))
     }
 
-    /// What is counted and measured. Cheap to clone.
+    /// The metrics. Cheap to clone.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Changes what is logged from now on. Where logs are off they stay off.
+    /// Changes the log filter. If logging is off, it stays off.
     ///
     /// # Errors
     ///
-    /// A filter that cannot be read; the old one stays.
+    /// An invalid filter; the old one stays.
     pub fn set_log_filter(&self, filter: &str) -> Result<(), TelemetryError> {
         let filter = logs::parse(filter)?;
         if let Some(handle) = &self.filter {
@@ -74,12 +74,11 @@ impl Telemetry {
         Ok(())
     }
 
-    /// Sends what is still waiting, for at most `deadline`. To be called last: nothing is counted or
-    /// traced afterwards, only the log goes on.
+    /// Exports buffered data, for at most `deadline`. Call it last: metrics and traces end here, only the log continues.
     ///
     /// # Errors
     ///
-    /// [`TelemetryError::NotFlushed`] if the collector did not take it in time.
+    /// [`TelemetryError::NotFlushed`] if the collector did not accept it in time.
     pub async fn shutdown(self, deadline: Duration) -> Result<(), TelemetryError> {
         let Self { metrics, tracer, .. } = self;
         let flush_traces =
@@ -92,8 +91,7 @@ impl Telemetry {
     }
 }
 
-/// What hears of spans and events. Nobody stands in for what is off: a layer that is not there would
-/// have every span made, only for nobody to see it.
+/// The subscriber. Parts that are off get no layer: an empty layer would have every span created for nothing.
 fn dispatch(log: Option<LogLayer>, tracer: Option<&SdkTracerProvider>) -> Option<Dispatch> {
     let tracer = tracer.map(|provider| provider.tracer("bezoar"));
     let registry = Registry::default();
@@ -113,8 +111,8 @@ fn tracer(
     Ok(builder.with_batch_exporter(collector.spans()?).build())
 }
 
-/// Runs `flush`, which blocks, on a thread of its own. Not on the runtime's: the SDK waits for metrics
-/// for 5 s whatever it is told, and a runtime does not end before its blocking threads do.
+/// Runs `flush`, which blocks, on a separate thread. Not on the runtime's blocking threads: the SDK waits up to 5 s for
+/// metrics regardless of the deadline, and a runtime does not end before its blocking threads do.
 async fn in_time(
     signal: &'static str,
     deadline: Duration,

@@ -148,14 +148,14 @@ async fn delays_are_deleted_for(time: Duration) {
     let text = vhost.config(endpoint.port);
     let lab = Lab::start(&text).await;
     lab.until("hospital/results", |row| {
-        row["ready"].is_number() && row["route"]["trouble"].is_null()
+        row["ready"].is_number() && row["route"]["problem"].is_null()
     })
     .await;
     vhost.delete_delays().await;
     vhost.publish(MESSAGES).await;
-    let row = lab.until("hospital/results", |row| row["route"]["trouble"].is_string()).await;
+    let row = lab.until("hospital/results", |row| row["route"]["problem"].is_string()).await;
     assert!(
-        row["route"]["trouble"].as_str().unwrap().contains("provision"),
+        row["route"]["problem"].as_str().unwrap().contains("provision"),
         "it says what to do: {row}"
     );
     sleep(time).await;
@@ -163,7 +163,7 @@ async fn delays_are_deleted_for(time: Duration) {
     assert!(so_far < MESSAGES, "no more messages are taken: {so_far}");
     bezoar_gateway::broker_topology::provision(&lab.config(&text), None).await.unwrap();
     check_nothing_dies(&endpoint, &lab).await;
-    lab.until("hospital/results", |row| row["route"]["trouble"].is_null()).await;
+    lab.until("hospital/results", |row| row["route"]["problem"].is_null()).await;
     lab.gateway.stop().await;
 }
 
@@ -174,17 +174,17 @@ async fn a_permission_that_is_revoked_under_load_pauses_the_route_and_kills_noth
     endpoint.fails_first();
     let lab = Lab::start(&vhost.config(endpoint.port)).await;
     lab.until("hospital/results", |row| {
-        row["ready"].is_number() && row["route"]["trouble"].is_null()
+        row["ready"].is_number() && row["route"]["problem"].is_null()
     })
     .await;
     vhost.remember_permission().await;
     permit(&vhost.name, "nothing").await;
     vhost.publish(MESSAGES).await;
-    let row = lab.until("hospital/results", |row| row["route"]["trouble"].is_string()).await;
-    assert!(row["route"]["trouble"].as_str().unwrap().contains("authorized"), "it says why: {row}");
+    let row = lab.until("hospital/results", |row| row["route"]["problem"].is_string()).await;
+    assert!(row["route"]["problem"].as_str().unwrap().contains("authorized"), "it says why: {row}");
     sleep(Duration::from_secs(6)).await;
     permit(&vhost.name, ".*").await;
     check_nothing_dies(&endpoint, &lab).await;
-    lab.until("hospital/results", |row| row["route"]["trouble"].is_null()).await;
+    lab.until("hospital/results", |row| row["route"]["problem"].is_null()).await;
     lab.gateway.stop().await;
 }

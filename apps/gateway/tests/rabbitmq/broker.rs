@@ -62,7 +62,7 @@ impl Client {
     pub(crate) async fn lab(&self, port: u16, more: &str) -> Lab {
         let lab = Lab::start(&self.config(port, more)).await;
         lab.until(&self.name(), |row| {
-            row["ready"].is_number() && row["route"]["trouble"].is_null()
+            row["ready"].is_number() && row["route"]["problem"].is_null()
         })
         .await;
         lab

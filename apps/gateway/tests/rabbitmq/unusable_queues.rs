@@ -18,9 +18,9 @@ async fn a_broker_that_is_down_stops_nothing_else() {
     let lab = Lab::start(&text).await;
     lab.send("lab", &[], "hello").await;
     endpoint.requests(1).await;
-    let row = lab.until("hospital/blood", |row| row["route"]["trouble"].is_string()).await;
+    let row = lab.until("hospital/blood", |row| row["route"]["problem"].is_string()).await;
     assert!(row["ready"].is_null(), "not known is not 0: {row}");
-    assert!(row["trouble"].as_str().unwrap().contains("out of reach"), "{row}");
+    assert!(row["problem"].as_str().unwrap().contains("out of reach"), "{row}");
     let (status, told) = lab.post("/v1/queues/hospital%2Fblood/messages", &[], "hello").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(told["type"], "urn:bezoar:problem:broker-unavailable", "{told}");
@@ -37,13 +37,13 @@ async fn nothing_is_consumed_before_it_could_be_set_aside() {
         1,
     );
     let lab = Lab::start(&text).await;
-    let row = lab.until(&client.name(), |row| row["route"]["trouble"].is_string()).await;
-    assert!(row["route"]["trouble"].as_str().unwrap().contains("provision"), "{row}");
+    let row = lab.until(&client.name(), |row| row["route"]["problem"].is_string()).await;
+    assert!(row["route"]["problem"].as_str().unwrap().contains("provision"), "{row}");
     let only = bezoar::QueueName::new(client.name()).unwrap();
     bezoar_gateway::broker_topology::provision(&lab.config(&text), Some(&only)).await.unwrap();
     client.send("m-1", "hello").await;
     endpoint.requests(1).await;
-    lab.until(&client.name(), |row| row["route"]["trouble"].is_null()).await;
+    lab.until(&client.name(), |row| row["route"]["problem"].is_null()).await;
     lab.gateway.stop().await;
 }
 
@@ -56,8 +56,8 @@ async fn a_queue_that_is_deleted_under_its_route_is_said_to_be_gone_and_worked_o
     endpoint.requests(1).await;
     let queue = client.queue.as_str().into();
     client.channel.queue_delete(queue, QueueDeleteOptions::default()).await.unwrap();
-    let row = lab.until(&client.name(), |row| row["route"]["trouble"].is_string()).await;
-    assert!(row["route"]["trouble"].as_str().unwrap().contains("no queue"), "{row}");
+    let row = lab.until(&client.name(), |row| row["route"]["problem"].is_string()).await;
+    assert!(row["route"]["problem"].as_str().unwrap().contains("no queue"), "{row}");
     let text = client.config(endpoint.port, "");
     bezoar_gateway::broker_topology::provision(&lab.config(&text), None).await.unwrap();
     client.send("m-2", "after").await;
@@ -79,7 +79,7 @@ async fn a_queue_of_another_kind_is_a_finding_with_what_to_do() {
     let findings = examined.outcome.unwrap();
     let told: Vec<_> = findings.iter().map(|it| format!("{}; {}", it.problem, it.remedy)).collect();
     assert!(told.iter().any(|it| it.contains("x-dead-letter-exchange")), "{told:#?}");
-    lab.until(&client.name(), |row| row["route"]["trouble"].is_string()).await;
+    lab.until(&client.name(), |row| row["route"]["problem"].is_string()).await;
     client.send("m-1", "hello").await;
     lab.until(&client.name(), |row| row["ready"] == 1).await;
     assert_eq!(endpoint.so_far(), 0, "a queue without a way to set aside is left alone");

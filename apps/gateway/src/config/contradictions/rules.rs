@@ -40,24 +40,24 @@ pub(super) const RULES: &[Rule] = &[
 /// The shortest lease that survives a short pause of the process.
 const LEASE_LEAST: Duration = Duration::from_secs(3);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How many deliveries at a time one process is made for.
+/// How many concurrent deliveries one process is designed for.
 const CONCURRENCY_MOST: u64 = 10_000;
 
 fn same_names(config: &Config) -> Vec<Contradiction> {
-    let remedy = "give each its own name";
+    let remedy = "use a unique name";
     let routes = twins(&config.routes, |route| &route.name).map(|(earlier, later)| {
         let problem =
-            format!("is {}, and so is that of route[{earlier}]", config.routes[later].name);
+            format!("is {}, the same as route[{earlier}].name", config.routes[later].name);
         Contradiction::error(ConfigKey::Route(later, "name"), problem, remedy)
     });
     let tokens = twins(&config.tokens, |token| &token.name).map(|(earlier, later)| {
         let problem =
-            format!("is {}, and so is that of token[{earlier}]", config.tokens[later].name);
+            format!("is {}, the same as token[{earlier}].name", config.tokens[later].name);
         Contradiction::error(ConfigKey::Token(later, "name"), problem, remedy)
     });
     let queues = twins(&config.queues, |queue| &queue.name).map(|(_, later)| {
-        let problem = format!("is {}, which is there already", config.queues[later].name);
-        Contradiction::error(ConfigKey::Queue(later, "name"), problem, "leave one out")
+        let problem = format!("is {}, which is already defined", config.queues[later].name);
+        Contradiction::error(ConfigKey::Queue(later, "name"), problem, "remove one of them")
     });
     routes.chain(tokens).chain(queues).collect()
 }
@@ -67,16 +67,16 @@ fn same_queues(config: &Config) -> Vec<Contradiction> {
     let error = |(earlier, later): (usize, usize)| {
         let (one, other) = (&config.routes[earlier], &config.routes[later]);
         let problem = format!(
-            "is {}, and routes {} and {} would share its messages",
+            "is {}, which is the queue of both route {} and route {}",
             one.from, one.name, other.name
         );
-        let remedy = "give each route a queue of its own, or leave one out";
+        let remedy = "use a separate queue for each route, or remove one of them";
         Contradiction::error(ConfigKey::Route(later, "from"), problem, remedy)
     };
     twins.map(error).collect()
 }
 
-/// Queues of brokers that nobody has configured.
+/// Queues of brokers that are not configured.
 fn unknown_transports(config: &Config) -> Vec<Contradiction> {
     let routes = config.routes.iter().enumerate();
     let routes = routes.map(|(index, route)| (&route.from, ConfigKey::Route(index, "from")));
@@ -92,13 +92,13 @@ fn unknown_transports(config: &Config) -> Vec<Contradiction> {
             Some(near) => format!("did you mean {near}?"),
             None => format!("add [transports.{name}] with its url"),
         };
-        let problem = format!("is {queue}, and there is no transport {name}");
+        let problem = format!("is {queue}, but there is no transport {name}");
         Contradiction::error(place, problem, remedy).moot_with("transports")
     };
     unknown.map(error).collect()
 }
 
-/// What only a broker has, said of the embedded store.
+/// Broker settings on a queue of the embedded store.
 fn not_of_a_broker(config: &Config) -> Vec<Contradiction> {
     let routes = config.routes.iter().enumerate();
     let modes = routes.filter(|(_, route)| route.dead_letter.is_some() && is_embedded(&route.from));
@@ -108,8 +108,9 @@ fn not_of_a_broker(config: &Config) -> Vec<Contradiction> {
         .filter(|(_, queue)| queue.watch != Watch::Take && is_embedded(&queue.name))
         .map(|(index, _)| ConfigKey::Queue(index, "watch"));
     let error = |place| {
-        let problem = "is for queues of brokers; the embedded store keeps its dead letters itself";
-        Contradiction::error(place, problem, "leave it out")
+        let problem =
+            "applies only to queues of brokers; the embedded store keeps its own dead letters";
+        Contradiction::error(place, problem, "remove it")
     };
     modes.chain(watches).map(error).collect()
 }
@@ -122,8 +123,10 @@ fn open_to_all(config: &Config) -> Vec<Contradiction> {
     if config.server.is_on_loopback() || !config.tokens.is_empty() {
         return Vec::new();
     }
-    let problem =
-        format!("is {}, which others can reach, and there is no token", config.server.listen);
+    let problem = format!(
+        "is {}, which is reachable from other machines, but no token is configured",
+        config.server.listen
+    );
     let remedy = "add a [[token]], or listen on 127.0.0.1";
     let listen = ConfigKey::Key("server.listen");
     vec![Contradiction::error(listen, problem, remedy).moot_with("token")]
@@ -132,11 +135,11 @@ fn open_to_all(config: &Config) -> Vec<Contradiction> {
 fn same_secrets(config: &Config) -> Vec<Contradiction> {
     let twins = twins(&config.tokens, |token| token.secret.reveal());
     let error = |(earlier, later): (usize, usize)| {
-        let problem = format!("is the same as that of token {}", config.tokens[earlier].name);
+        let problem = format!("is the same as the secret of token {}", config.tokens[earlier].name);
         Contradiction::error(
             ConfigKey::Token(later, "secret"),
             problem,
-            "give each token its own secret",
+            "use a separate secret for each token",
         )
     };
     twins.map(error).collect()
@@ -148,8 +151,8 @@ fn unknown_queues(config: &Config) -> Vec<Contradiction> {
     for (index, token) in config.tokens.iter().enumerate() {
         let queues = token.queues.iter().flatten().filter(|queue| !known.contains(*queue));
         found.extend(queues.map(|queue| {
-            let problem = format!("has {queue}, and there is no such queue");
-            let remedy = "correct it, or add a [[queue]] of that name";
+            let problem = format!("contains {queue}, but there is no such queue");
+            let remedy = "correct it, or add a [[queue]] with that name";
             Contradiction::warning(ConfigKey::Token(index, "queues"), problem, remedy)
                 .moot_with("route")
         }));
@@ -160,8 +163,11 @@ fn unknown_queues(config: &Config) -> Vec<Contradiction> {
 fn short_leases(config: &Config) -> Vec<Contradiction> {
     let short = |route: &RouteConfig| route.lease < LEASE_LEAST;
     each(config, short, |index, route| {
-        let problem = format!("is {}, which a short pause outlasts", duration::format(route.lease));
-        let remedy = "set \"3s\" or more, or messages may be delivered twice";
+        let problem = format!(
+            "is {}, which may expire during a short pause of the process",
+            duration::format(route.lease)
+        );
+        let remedy = "set \"3s\" or more to avoid duplicate deliveries";
         Contradiction::warning(ConfigKey::Route(index, "lease"), problem, remedy)
     })
 }
@@ -171,8 +177,8 @@ fn short_drain(config: &Config) -> Vec<Contradiction> {
     let slow = |route: &RouteConfig| route.timeout > drain;
     each(config, slow, |index, route| {
         let (timeout, drain) = (duration::format(route.timeout), duration::format(drain));
-        let problem = format!("is {timeout}, longer than server.drain, which is {drain}");
-        let remedy = "raise server.drain, or a stop may cut deliveries off and repeat them";
+        let problem = format!("is {timeout}, longer than server.drain ({drain})");
+        let remedy = "raise server.drain, otherwise a shutdown may abort and repeat deliveries";
         Contradiction::warning(ConfigKey::Route(index, "timeout"), problem, remedy)
     })
 }
@@ -182,7 +188,7 @@ fn late_retries(config: &Config) -> Vec<Contradiction> {
     each(config, late, |index, route| {
         let delay = duration::rough(route.retry.largest_delay());
         let problem = format!("may wait {delay} before a retry");
-        let remedy = "lower max, max_retries or multiplier if a week is enough";
+        let remedy = "lower max, max_retries or multiplier if this is not intended";
         Contradiction::warning(ConfigKey::Route(index, "retry"), problem, remedy)
     })
 }
@@ -191,13 +197,13 @@ fn loops(config: &Config) -> Vec<Contradiction> {
     let listen = config.server.listen;
     let ourselves = |route: &RouteConfig| listen.port() != 0 && leads_to(&route.to, listen);
     each(config, ourselves, |index, _| {
-        let problem = "is the address that the gateway itself listens on";
-        let remedy = "is that a loop? name the endpoint of your handler";
+        let problem = "is the address of the gateway itself";
+        let remedy = "this looks like a loop; set the URL of your endpoint";
         Contradiction::warning(ConfigKey::Route(index, "to"), problem, remedy)
     })
 }
 
-/// Whether a request to `url` would arrive at `listen`, as far as can be told without looking up names.
+/// Whether a request to `url` would arrive at `listen`, as far as known without DNS.
 fn leads_to(url: &EndpointUrl, listen: SocketAddr) -> bool {
     let own = listen.ip().to_canonical();
     let arrives =
@@ -212,20 +218,20 @@ fn out_of_reach(config: &Config) -> Vec<Contradiction> {
         !addresses.is_empty() && addresses.iter().all(|address| !rule.permits(*address))
     };
     each(config, refused, |index, route| {
-        let problem = format!("is {}, an address that [network] does not allow", route.to.origin());
-        let remedy = "add it to network.allow, or set network.private = true; while the gateway \
-                      listens beyond loopback, private addresses are not allowed by default";
+        let problem = format!("is {}, which [network] does not allow", route.to.origin());
+        let remedy = "add it to network.allow, or set network.private = true; private addresses \
+                      are allowed by default only while the gateway listens on loopback";
         Contradiction::error(ConfigKey::Route(index, "to"), problem, remedy).moot_with("network")
     })
 }
 
 fn overruled_networks(config: &Config) -> Vec<Contradiction> {
     let warning = |(allowed, denied)| {
-        let problem = format!("has {allowed}, which network.deny denies with {denied}");
+        let problem = format!("contains {allowed}, which network.deny denies with {denied}");
         Contradiction::warning(
             ConfigKey::Key("network.allow"),
             problem,
-            "take it off one of the lists",
+            "remove it from one of the lists",
         )
     };
     config.network.overruled().map(warning).collect()
@@ -236,8 +242,8 @@ fn too_much_at_a_time(config: &Config) -> Vec<Contradiction> {
     if total <= CONCURRENCY_MOST {
         return Vec::new();
     }
-    let problem = format!("allows {total} deliveries at a time in all routes together");
-    let remedy = format!("lower it to {CONCURRENCY_MOST} or less in all");
+    let problem = format!("brings the total of all routes to {total} concurrent deliveries");
+    let remedy = format!("lower the total to {CONCURRENCY_MOST} or less");
     let largest = (0..config.routes.len()).max_by_key(|index| config.routes[*index].concurrency);
     let place = ConfigKey::Route(largest.unwrap_or(0), "concurrency");
     vec![Contradiction::warning(place, problem, remedy)]
@@ -250,13 +256,12 @@ fn small_store(config: &Config) -> Vec<Contradiction> {
         return Vec::new();
     };
     let (most, body) = (size::format(most), size::format(body));
-    let problem =
-        format!("is {most}, hardly room for one body of server.max_body, which is {body}");
-    let remedy = "raise it or lower server.max_body";
+    let problem = format!("is {most}, barely enough for one body of server.max_body ({body})");
+    let remedy = "raise it, or lower server.max_body";
     vec![Contradiction::warning(ConfigKey::Key("store.max_size"), problem, remedy)]
 }
 
-/// Pairs of elements with the same key, each later one with the first that is like it.
+/// Pairs of elements with the same key: each later one with the first.
 fn twins<'c, T, K: PartialEq + ?Sized + 'c>(
     list: &'c [T],
     key: impl Fn(&'c T) -> &'c K,
@@ -276,7 +281,7 @@ fn each(
     routes.filter(|(_, route)| odd(route)).map(|(index, route)| say(index, route)).collect()
 }
 
-/// The addresses of a URL whose host is an address, or this machine by its usual name.
+/// The addresses of a URL whose host is an address or `localhost`.
 fn addresses(url: &EndpointUrl) -> Vec<IpAddr> {
     let (host, _) = host_and_port(url);
     if host.eq_ignore_ascii_case("localhost") {

@@ -20,9 +20,9 @@ static UNITS: [(&str, u128); 7] = [
 /// Units that may come next.
 type Units = &'static [(&'static str, u128)];
 
-const REMEDY: &str = r#"write it like "30s", "5m", "1h30m" or "250ms""#;
+const REMEDY: &str = r#"use a form such as "30s", "5m", "1h30m" or "250ms""#;
 
-/// Reads a duration: whole numbers with a unit each, the largest unit first.
+/// Parses a duration: whole numbers, each with a unit, largest unit first.
 ///
 /// # Errors
 ///
@@ -30,16 +30,16 @@ const REMEDY: &str = r#"write it like "30s", "5m", "1h30m" or "250ms""#;
 pub fn parse(text: &str) -> Result<Duration, InvalidValue> {
     let mut rest = text.trim();
     if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
-        let remedy = format!("write \"{rest}s\" for seconds or \"{rest}ms\" for milliseconds");
+        let remedy = format!("use \"{rest}s\" for seconds or \"{rest}ms\" for milliseconds");
         return Err(InvalidValue::new(format!("is {rest:?}, which has no unit"), remedy));
     }
     let (mut nanos, mut units): (u128, Units) = (0, &UNITS);
     loop {
-        let (part, smaller, after) = part(rest, units).ok_or_else(|| no_duration(text))?;
-        nanos = nanos.checked_add(part).ok_or_else(|| no_duration(text))?;
+        let (part, smaller, after) = part(rest, units).ok_or_else(|| not_a_duration(text))?;
+        nanos = nanos.checked_add(part).ok_or_else(|| not_a_duration(text))?;
         (units, rest) = (smaller, after.trim_start());
         if rest.is_empty() {
-            return from_nanos(nanos).ok_or_else(|| no_duration(text));
+            return from_nanos(nanos).ok_or_else(|| not_a_duration(text));
         }
     }
 }
@@ -63,17 +63,17 @@ fn from_nanos(nanos: u128) -> Option<Duration> {
     Some(Duration::new(seconds, rest))
 }
 
-fn no_duration(text: &str) -> InvalidValue {
+fn not_a_duration(text: &str) -> InvalidValue {
     InvalidValue::not_a("duration", text, REMEDY)
 }
 
-/// Writes a duration exactly, so that [`parse`] reads the same one: `"1h30m"`.
+/// Formats a duration exactly, so that [`parse`] returns the same: `"1h30m"`.
 pub fn format(duration: Duration) -> String {
     let text: String = parts(duration).map(|(count, unit)| format!("{count}{unit}")).collect();
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// Writes a duration for people who look at it: `"3d4h"`, `"1m30s"`, `"2.4s"`, `"12ms"`.
+/// Formats a duration approximately: `"3d4h"`, `"1m30s"`, `"2.4s"`, `"12ms"`.
 pub fn rough(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     match nanos {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         check("30s", 30_000, "30s");
         check("5m", 300_000, "5m");
         check("1h30m", 5_400_000, "1h30m");
@@ -133,16 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn a_number_alone_is_refused_with_a_hint() {
+    fn a_number_without_a_unit_is_rejected_with_a_hint() {
         let invalid = parse("30").unwrap_err();
         assert_eq!(
             invalid.to_string(),
-            r#"is "30", which has no unit; write "30s" for seconds or "30ms" for milliseconds"#
+            r#"is "30", which has no unit; use "30s" for seconds or "30ms" for milliseconds"#
         );
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         let huge = "99999999999999999999s";
         for text in
             ["", " ", "s", "30 minutes", "1.5h", "-1s", "30m1h", "1s1s", "1h30", huge, "5µs", "５s"]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn rough_durations_have_what_matters() {
+    fn rough_durations_have_a_sensible_precision() {
         for (duration, expected) in [
             (Duration::ZERO, "0s"),
             (Duration::from_nanos(999), "999ns"),
@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[0-9a-z .µ]{0,24}|\\PC{0,24}") {
+        fn no_text_panics(text in "[0-9a-z .µ]{0,24}|\\PC{0,24}") {
             if let Ok(duration) = parse(&text) {
                 prop_assert_eq!(parse(&format(duration)), Ok(duration));
             }

@@ -1,4 +1,4 @@
-//! Values the way people write them: `"1h30m"`, `"16MiB"`, `"100/s"`.
+//! Parses and formats durations, sizes and rates: `"1h30m"`, `"16MiB"`, `"100/s"`.
 //!
 //! ```
 //! use bezoar_gateway::config::human::{duration, size};

@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
 use crate::config::InvalidValue;
 
-/// How many in how long: `"100/s"`, `"5/m"`, `"1000/h"`.
+/// A number per time unit: `"100/s"`, `"5/m"`, `"1000/h"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     count: NonZeroU32,
@@ -18,12 +18,12 @@ const UNITS: [(&str, Duration); 3] = [
 ];
 
 impl Rate {
-    /// How many.
+    /// The number.
     pub const fn count(&self) -> NonZeroU32 {
         self.count
     }
 
-    /// In how long.
+    /// The time unit.
     pub const fn per(&self) -> Duration {
         self.unit.1
     }
@@ -33,20 +33,20 @@ impl FromStr for Rate {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        let no_rate = || {
+        let not_a_rate = || {
             InvalidValue::not_a(
                 "rate",
                 text,
-                r#"write it like "100/s", "5/m" or "1000/h", at least 1"#,
+                r#"use a form such as "100/s", "5/m" or "1000/h", at least 1"#,
             )
         };
-        let (count, unit) = text.split_once('/').ok_or_else(no_rate)?;
-        let unit = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(no_rate)?;
+        let (count, unit) = text.split_once('/').ok_or_else(not_a_rate)?;
+        let unit = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(not_a_rate)?;
         let digits = count.trim();
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(no_rate());
+            return Err(not_a_rate());
         }
-        Ok(Self { count: digits.parse().map_err(|_| no_rate())?, unit: *unit })
+        Ok(Self { count: digits.parse().map_err(|_| not_a_rate())?, unit: *unit })
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read_as_people_write_them() {
+    fn rates_are_parsed() {
         for (text, count, seconds, shown) in [
             ("100/s", 100, 1, "100/s"),
             ("5 / m", 5, 60, "5/m"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused() {
+    fn invalid_rates_are_rejected() {
         for text in
             ["", "100", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "5/min", "5/s/s", "9999999999/s"]
         {

@@ -16,9 +16,9 @@ const UNITS: [(&str, u64); 10] = [
     ("B", 1),
 ];
 
-const REMEDY: &str = r#"write it like "16MiB", "64KiB" or "10GB""#;
+const REMEDY: &str = r#"use a form such as "16MiB", "64KiB" or "10GB""#;
 
-/// Reads a size in bytes: a whole number and a unit.
+/// Parses a size in bytes: a whole number and a unit.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Result<u64, InvalidValue> {
     let end = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
     let (count, unit) = (&trimmed[..end], trimmed[end..].trim_start());
     if unit.is_empty() && !count.is_empty() {
-        let remedy = format!("write \"{count}MiB\", or \"{count}B\" for bytes");
+        let remedy = format!("use \"{count}MiB\", or \"{count}B\" for bytes");
         return Err(InvalidValue::new(format!("is {trimmed:?}, which has no unit"), remedy));
     }
     let bytes = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes);
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<u64, InvalidValue> {
         .ok_or_else(|| InvalidValue::not_a("size", text, REMEDY))
 }
 
-/// Writes a size exactly, in the largest unit that divides it: `"16MiB"`.
+/// Formats a size exactly, in the largest unit that divides it: `"16MiB"`.
 pub fn format(bytes: u64) -> String {
     let fits = |unit: &&(&str, u64)| bytes >= unit.1 && bytes.is_multiple_of(unit.1);
     match UNITS.iter().find(fits) {
@@ -49,7 +49,7 @@ pub fn format(bytes: u64) -> String {
     }
 }
 
-/// Writes a size for people who look at it, in units of 1024: `"1.4GiB"`.
+/// Formats a size approximately, in units of 1024: `"1.4GiB"`.
 pub fn rough(bytes: u64) -> String {
     let of_1024 = |unit: &&(&str, u64)| unit.1.is_power_of_two() && bytes >= unit.1;
     let Some((name, unit)) = UNITS.iter().find(of_1024) else { return format!("{bytes}B") };
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_are_parsed() {
         check("16MiB", 16 << 20, "16MiB");
         check("64 KiB", 65_536, "64KiB");
         check("10GB", 10_000_000_000, "10GB");
@@ -86,16 +86,16 @@ mod tests {
     }
 
     #[test]
-    fn a_number_alone_is_refused_with_a_hint() {
+    fn a_number_without_a_unit_is_rejected_with_a_hint() {
         let invalid = parse("16").unwrap_err();
         assert_eq!(
             invalid.to_string(),
-            r#"is "16", which has no unit; write "16MiB", or "16B" for bytes"#
+            r#"is "16", which has no unit; use "16MiB", or "16B" for bytes"#
         );
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_rejected() {
         for text in ["", "MiB", "1.5GiB", "-1B", "16mb", "16M", "16Mb", "99999999TiB", "１MiB"] {
             let invalid = parse(text).unwrap_err();
             assert!(invalid.remedy.contains("16MiB"), "{text}: {invalid}");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn rough_sizes_have_what_matters() {
+    fn rough_sizes_have_a_sensible_precision() {
         for (bytes, expected) in [
             (0, "0B"),
             (1_023, "1023B"),
@@ -125,7 +125,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[0-9A-Za-z .]{0,24}|\\PC{0,24}") {
+        fn no_text_panics(text in "[0-9A-Za-z .]{0,24}|\\PC{0,24}") {
             if let Ok(bytes) = parse(&text) {
                 prop_assert_eq!(parse(&format(bytes)), Ok(bytes));
             }

@@ -1,4 +1,4 @@
-//! `[dead_letters]`: what may be done with what was set aside, and how long it is kept.
+//! `[dead_letters]`: what may be done with dead letters, and how long they are kept.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::config::reader::{Section, SectionReader};
 /// What may be done with dead letters, and how long they are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLettersConfig {
-    /// How long they are kept; for ever if not set.
+    /// How long they are kept; forever if not set.
     pub keep: Option<Duration>,
-    /// How long before they are removed somebody is warned.
+    /// How long before they expire the log warns of it.
     pub warn: Duration,
     /// The queues whose dead letters may be edited.
     pub editable: Vec<QueueName>,
-    /// Whether somebody else must approve an edit.
+    /// Whether a second person must approve an edit.
     pub approval: bool,
 }
 
@@ -29,7 +29,7 @@ impl DeadLettersConfig {
         }
     }
 
-    /// How long they are kept, if not for ever.
+    /// How long they are kept; `None` means forever.
     pub fn retention(&self) -> Option<Retention> {
         self.keep.map(|keep| Retention { keep, warn: self.warn })
     }

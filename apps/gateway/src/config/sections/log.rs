@@ -1,4 +1,4 @@
-//! `[log]`: what is logged, and how.
+//! `[log]`: what is logged, and in which format.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::config::{
     values::{Parsed, text},
 };
 
-/// What is logged, and how.
+/// What is logged, and in which format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// For people or for programs.
+    /// Text or JSON.
     pub format: LogFormat,
-    /// The least level that is logged.
+    /// The minimum level that is logged.
     pub level: LogLevel,
-    /// Levels for parts, instead of `level`.
+    /// Levels by module, instead of `level`.
     pub filter: Option<LogFilter>,
 }
 
@@ -30,41 +30,41 @@ impl LogConfig {
         }
     }
 
-    /// What an `EnvFilter` of `tracing-subscriber` is made of.
+    /// The directives for an `EnvFilter` of `tracing-subscriber`.
     pub fn directives(&self) -> &str {
         self.filter.as_ref().map_or(self.level.as_str(), LogFilter::as_str)
     }
 }
 
 choice! {
-    /// How lines of the log look.
+    /// The format of log lines.
     LogFormat {
-        /// For people.
+        /// Text for people.
         Text = "text",
-        /// For programs: one JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }
 
 choice! {
-    /// The least level that is logged.
+    /// The minimum level that is logged.
     LogLevel {
         /// Nothing.
         Off = "off",
-        /// What needs somebody.
+        /// Errors that need attention.
         Error = "error",
-        /// What may need somebody.
+        /// Warnings that may need attention.
         Warn = "warn",
-        /// What happened.
+        /// Notable events.
         Info = "info",
-        /// How it happened.
+        /// Details for debugging.
         Debug = "debug",
         /// Every step.
         Trace = "trace",
     }
 }
 
-/// Levels for parts: `info,bezoar=debug`.
+/// Levels by module: `info,bezoar=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter(Box<str>);
 
@@ -88,7 +88,7 @@ impl Parsed for LogFilter {
             return Ok(Self(text.into()));
         }
         let remedy = format!(
-            "write levels and parts like \"info,bezoar=debug\"; levels are {}",
+            "use levels and modules such as \"info,bezoar=debug\"; levels are {}",
             LogLevel::NAMES.join(", ")
         );
         Err(InvalidValue::not_a("filter", text, remedy))
@@ -99,7 +99,7 @@ impl Parsed for LogFilter {
     }
 }
 
-/// A level, or a part and its level.
+/// A level, or a module and its level.
 fn is_directive(text: &str) -> bool {
     let usual = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let (part, level) = text.split_once('=').unwrap_or(("_", text));
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_levels_and_parts() {
+    fn filters_are_levels_and_modules() {
         let parse = |text: &str| LogFilter::parse(&Kind::Filter, &Value::Text(text.to_owned()));
         for good in ["info", "warn,bezoar=debug", "info, hyper::client=off"] {
             assert_eq!(parse(good).unwrap().as_str(), good);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_takes_the_place_of_the_level() {
+    fn a_filter_overrides_the_level() {
         let filter = Some(LogFilter("warn".into()));
         let mut log = LogConfig { format: LogFormat::Text, level: LogLevel::Info, filter };
         assert_eq!(log.directives(), "warn");

@@ -1,4 +1,4 @@
-//! The sections of the file, each with its type and how it is read.
+//! The sections of the file: their types and how they are read.
 
 mod dead_letters;
 mod log;

@@ -29,7 +29,7 @@ pub struct NetworkConfig {
 /// Whether private addresses are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrivateAddresses {
-    /// While the gateway itself listens on loopback.
+    /// Only while the gateway listens on loopback.
     Auto,
     /// Yes.
     Allowed,
@@ -47,7 +47,7 @@ impl NetworkConfig {
         }
     }
 
-    /// What may be dialled by a gateway that is reached as `server` says.
+    /// The rule for a gateway that listens as `server` says.
     pub fn rule(&self, server: &ServerConfig) -> endpoint::NetworkRule {
         let private = match self.private {
             PrivateAddresses::Auto => server.is_on_loopback(),
@@ -62,7 +62,7 @@ impl NetworkConfig {
         endpoint::NetworkRule { allow: self.allow.clone(), deny: self.deny.clone(), unlisted }
     }
 
-    /// What is on both lists, and so denied: the allowed network and the denied one that it lies in.
+    /// Networks on both lists, which are denied: the allowed one and the denied one that contains it.
     pub(in crate::config) fn overruled(&self) -> impl Iterator<Item = (&Cidr, &Cidr)> {
         let within = |allowed: &Cidr| self.deny.iter().find(|denied| covers(denied, allowed));
         self.allow.iter().filter_map(move |allowed| Some((allowed, within(allowed)?)))
@@ -74,7 +74,7 @@ fn covers(outer: &Cidr, inner: &Cidr) -> bool {
     outer_prefix <= inner_prefix && first.is_some_and(|first| outer.contains(first))
 }
 
-/// First address and length of the prefix, from how the network is written.
+/// The first address and the prefix length, from the text form.
 fn parts(network: &Cidr) -> (Option<IpAddr>, Option<u8>) {
     let text = network.to_string();
     let (first, prefix) = text.split_once('/').unwrap_or((&text, ""));
@@ -88,7 +88,7 @@ impl Parsed for PrivateAddresses {
             Value::Boolean(false) => Ok(Self::Refused),
             Value::Text(text) if text == "auto" => Ok(Self::Auto),
             Value::Text(text) => {
-                let remedy = format!("write {}", kind.expected());
+                let remedy = format!("expected {}", kind.expected());
                 Err(InvalidValue::new(format!("is {}", quoted(text)), remedy))
             }
             other => Err(InvalidValue::new(format!("is {}", other.kind()), kind.expected())),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_allowed_while_only_this_machine_reaches_us() {
+    fn private_addresses_are_allowed_while_listening_on_loopback() {
         check(PrivateAddresses::Auto, "127.0.0.1:1", Unlisted::Any);
         check(PrivateAddresses::Auto, "0.0.0.0:1", Unlisted::Public);
         check(PrivateAddresses::Allowed, "0.0.0.0:1", Unlisted::Any);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_as_a_whole_is_overruled() {
+    fn a_network_within_a_denied_one_is_overruled() {
         let check = |allow: &str, deny: &str, expected: bool| {
             let list = |text: &str| vec![text.parse().unwrap()];
             let network = NetworkConfig {

@@ -1,4 +1,4 @@
-//! `[[queue]]`: a queue that exists without a route, or is more than a route says.
+//! `[[queue]]`: a queue without a route, or with settings of its own.
 
 use bezoar::QueueName;
 
@@ -7,21 +7,21 @@ use crate::config::{
     reader::{Section, SectionReader},
 };
 
-/// A queue that exists without a route, or is more than a route says.
+/// A queue without a route, or with settings of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Its name.
     pub name: QueueName,
-    /// What becomes of its dead letters, if it is a broker's.
+    /// What happens to its dead letters on the broker.
     pub watch: Watch,
 }
 
 choice! {
-    /// What becomes of dead letters that are on a broker.
+    /// What happens to dead letters on a broker.
     Watch {
         /// They are taken into the catalogue.
         Take = "take",
-        /// They stay there and are counted.
+        /// They stay on the broker and are counted.
         Count = "count",
     }
 }

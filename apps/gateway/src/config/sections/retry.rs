@@ -71,7 +71,7 @@ fn table(
     let max: Duration = reader.or(section, "max", base.cap());
     let jitter: f64 = reader.or(section, "jitter", factor(base.jitter()));
     if first > max {
-        let problem = format!("is {}, above max, which is {}", first.shown(), max.shown());
+        let problem = format!("is {}, more than max ({})", first.shown(), max.shown());
         reader.refuse(section, "first", InvalidValue::new(problem, "raise max or lower first"));
         return None;
     }

@@ -1,4 +1,4 @@
-//! `[[route]]`: from a queue to an endpoint.
+//! `[[route]]`: a route from a queue to an endpoint.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -17,45 +17,45 @@ use crate::{
     endpoint::{EndpointUrl, ExtraHeaders, SigningSecret},
 };
 
-/// From a queue to an endpoint.
+/// A route from a queue to an endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteConfig {
-    /// Its name, which stays the same over reloads.
+    /// Its name, which identifies it across reloads.
     pub name: Name,
     /// The queue.
     pub from: QueueName,
-    /// Where messages are posted to.
+    /// The URL that messages are posted to.
     pub to: EndpointUrl,
-    /// How long the endpoint may take, its reply included.
+    /// How long the endpoint may take, including its reply.
     pub timeout: Duration,
-    /// How many messages are delivered at a time.
+    /// The maximum number of concurrent deliveries.
     pub concurrency: u32,
-    /// How many messages are delivered at most.
+    /// The maximum delivery rate.
     pub rate: Option<Rate>,
-    /// How often a failed delivery is repeated at once before the attempt counts as failed.
+    /// How many times a failed try is repeated immediately before the attempt counts as failed.
     pub immediate_retries: u32,
-    /// Whether and when a failed message is tried again.
+    /// Whether and when failed messages are retried.
     pub retry: RetryPolicy,
     /// The longest `Retry-After` that is honoured.
     pub max_retry_after: Duration,
-    /// For how long a message is leased.
+    /// How long a message is leased.
     pub lease: Duration,
-    /// How often a message may be handed out without an outcome before it is set aside.
+    /// How many times a message may be delivered without an outcome before it is dead-lettered.
     pub max_deliveries: u32,
-    /// When the endpoint is left alone; never, if none.
+    /// When deliveries are suspended; `None` turns the breaker off.
     pub breaker: Option<BreakerOptions>,
-    /// How often and how long a message may fail through no fault of its own.
+    /// How often and how long a message may fail without using up a retry.
     pub uncounted: UncountedPolicy,
-    /// How a broker's messages are set aside, if it was said.
+    /// How messages on a broker are dead-lettered, if it is set.
     pub dead_letter: Option<DeadLetterMode>,
-    /// Whether messages wait until the route is resumed.
+    /// Whether the route starts paused.
     pub paused: bool,
     secrets: Vec<Secret>,
     headers: Vec<(String, Secret)>,
 }
 
 choice! {
-    /// How a broker's messages are set aside.
+    /// How messages on a broker are dead-lettered.
     DeadLetterMode {
         /// Published, with reason and history.
         Publish = "publish",
@@ -64,7 +64,7 @@ choice! {
     }
 }
 
-/// What is read of a route, and missing where it was refused.
+/// Returns `None` if a required key is missing or invalid.
 impl RouteConfig {
     pub(in crate::config) fn read(
         reader: &mut SectionReader<'_>,
@@ -110,7 +110,7 @@ impl RouteConfig {
         })
     }
 
-    /// With what requests are signed.
+    /// The secrets that sign requests.
     pub fn signing_secrets(&self) -> Vec<SigningSecret> {
         self.secrets.iter().filter_map(|secret| secret.reveal().parse().ok()).collect()
     }
@@ -128,7 +128,7 @@ impl RouteConfig {
 /// The first and the longest pause.
 type Pauses = (Duration, Duration);
 
-/// When the breaker opens, if it does, and the pauses, which failures that use up no retry share.
+/// The breaker's options, and the pauses, which also apply to failures that use up no retry.
 fn breaker(
     reader: &mut SectionReader<'_>,
     section: &Section<'_>,
@@ -138,7 +138,7 @@ fn breaker(
     let longest_pause: Duration = reader.or_default(section, "max_pause");
     if first_pause > longest_pause {
         let (first, longest) = (duration::format(first_pause), duration::format(longest_pause));
-        let problem = format!("is {first}, above max_pause, which is {longest}");
+        let problem = format!("is {first}, more than max_pause ({longest})");
         reader.refuse(
             section,
             "pause",
@@ -153,7 +153,7 @@ fn breaker(
     (breaker, (first_pause, longest_pause))
 }
 
-/// How many secrets may sign at a time.
+/// The maximum number of signing secrets.
 const SECRETS_LIMIT: usize = 8;
 
 fn secrets(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<Secret> {
@@ -162,8 +162,7 @@ fn secrets(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<Secret>
     match &node.value {
         Value::List(list) if list.len() > SECRETS_LIMIT => {
             let problem = format!("has {} secrets", list.len());
-            let invalid =
-                InvalidValue::new(problem, format!("at most {SECRETS_LIMIT} are accepted"));
+            let invalid = InvalidValue::new(problem, format!("the maximum is {SECRETS_LIMIT}"));
             reader.refuse(section, "secret", invalid);
             Vec::new()
         }
@@ -176,7 +175,7 @@ fn secrets(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<Secret>
     }
 }
 
-/// The least key of Standard Webhooks, in characters of base64: 24 bytes.
+/// The shortest key of Standard Webhooks, 24 bytes, in base64 characters.
 const KEY_LEAST_CHARS: usize = 32;
 
 fn signing(
@@ -186,9 +185,9 @@ fn signing(
     node: &Node,
 ) -> Option<Secret> {
     let secret = reader.resolved(path, node, Warn::Always)?;
-    let remedy = "write whsec_ and the base64 of 24 to 64 random bytes";
+    let remedy = "use whsec_ followed by 24 to 64 random bytes in base64";
     let problem = match secret.reveal().strip_prefix("whsec_") {
-        None => Some("does not begin with whsec_".to_owned()),
+        None => Some("does not start with whsec_".to_owned()),
         Some(key) if key.len() < KEY_LEAST_CHARS => Some("is shorter than 24 bytes".to_owned()),
         Some(_) => secret.reveal().parse::<SigningSecret>().err().map(|invalid| invalid.problem),
     };
@@ -197,7 +196,7 @@ fn signing(
     None
 }
 
-/// How many headers may be added.
+/// The maximum number of additional headers.
 const HEADERS_LIMIT: usize = 64;
 
 fn headers(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<(String, Secret)> {
@@ -205,7 +204,7 @@ fn headers(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<(String
     let Some(table) = within.content() else { return Vec::new() };
     if table.len() > HEADERS_LIMIT {
         let problem = format!("has {} headers", table.len());
-        let invalid = InvalidValue::new(problem, format!("at most {HEADERS_LIMIT} are accepted"));
+        let invalid = InvalidValue::new(problem, format!("the maximum is {HEADERS_LIMIT}"));
         reader.refuse(section, "headers", invalid);
         return Vec::new();
     }
@@ -223,14 +222,14 @@ fn headers(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<(String
 
 fn header(name: &str, value: &Secret, earlier: &[(String, Secret)]) -> Result<(), InvalidValue> {
     if earlier.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-        return Err(InvalidValue::new("is there twice, in other case", "leave one out"));
+        return Err(InvalidValue::new("is set twice, in different case", "remove one of them"));
     }
     ExtraHeaders::default()
         .insert(name, value.reveal())
         .map_err(|invalid| InvalidValue::new(invalid.problem, "use another name or value"))
 }
 
-/// Whether the value of such a header is likely to be a secret.
+/// Whether the value of this header is likely to be a secret.
 fn is_sensitive(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["auth", "token", "key", "secret", "cookie", "password", "session", "credential"]
@@ -243,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_that_are_likely_secret_are_known() {
+    fn headers_that_are_likely_secret_are_recognized() {
         for (name, expected) in
             [("Authorization", true), ("X-API-Key", true), ("Cookie", true), ("X-Tenant", false)]
         {
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_gateway_are_refused() {
+    fn headers_of_the_gateway_are_rejected() {
         let value = Secret::new("CANARY".to_owned()).unwrap();
         assert!(header("x-tenant", &value, &[]).is_ok());
         for name in ["content-length", "Bezoar-Id", "a b", ""] {

@@ -1,19 +1,19 @@
-//! `[server]`: how the gateway is reached.
+//! `[server]`: how the gateway listens.
 
 use std::{net::SocketAddr, time::Duration};
 
 use crate::config::reader::{Section, SectionReader};
 
-/// How the gateway is reached.
+/// How the gateway listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Address and port of the HTTP API.
     pub listen: SocketAddr,
-    /// The largest body of a message that is accepted.
+    /// The maximum size of a message body.
     pub max_body_bytes: u64,
-    /// How many requests are accepted at a time.
+    /// The maximum number of concurrent requests that send messages.
     pub max_in_flight: u32,
-    /// How long deliveries under way may take to finish when the gateway stops.
+    /// How long deliveries in progress may take to finish when the gateway stops.
     pub drain: Duration,
 }
 
@@ -27,7 +27,7 @@ impl ServerConfig {
         }
     }
 
-    /// Whether only this machine can reach it.
+    /// Whether it is reachable from this machine only.
     pub fn is_on_loopback(&self) -> bool {
         self.listen.ip().to_canonical().is_loopback()
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_what_only_this_machine_reaches() {
+    fn loopback_addresses_are_recognized() {
         for (listen, expected) in [
             ("127.0.0.1:1", true),
             ("127.9.9.9:1", true),

@@ -1,4 +1,4 @@
-//! `[store]`: where messages are kept.
+//! `[store]`: where messages are stored.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,11 @@ use crate::config::{
     values::{Parsed, text},
 };
 
-/// Where messages are kept: an SQLite file.
+/// Where messages are stored: an SQLite file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     file: StoreFile,
-    /// How large it may grow before new messages are refused.
+    /// The maximum size, beyond which new messages are refused.
     pub max_size_bytes: Option<u64>,
 }
 
@@ -36,30 +36,31 @@ impl StoreConfig {
     }
 }
 
-/// A file that is named as `sqlite:PATH`.
+/// A file given as `sqlite:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StoreFile(PathBuf);
 
 impl Parsed for StoreFile {
-    /// What was written is in no message: it may hold a password.
+    /// The text is not quoted in errors: it may contain a password.
     fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
         let scheme = text.split(':').next().filter(|scheme| scheme.len() < text.len());
-        let known = "sqlite:PATH is known, for example sqlite:bezoar-data/bezoar.db";
+        let known = "use sqlite:PATH, for example sqlite:bezoar-data/bezoar.db";
         match scheme {
             _ if text.contains(char::is_control) => {
-                Err(InvalidValue::new("has a control character in it", known))
+                Err(InvalidValue::new("contains a control character", known))
             }
             Some("sqlite") => bezoar::sqlite::Options::from_url(text)
                 .map(|options| Self(options.path))
-                .map_err(|_| InvalidValue::new("names no file", known)),
+                .map_err(|_| InvalidValue::new("has no file path", known)),
             Some("postgres" | "postgresql") => {
-                Err(InvalidValue::new("is a PostgreSQL URL, which is not known so far", known))
+                Err(InvalidValue::new("is a PostgreSQL URL, which is not supported yet", known))
             }
-            Some("memory") => {
-                Err(InvalidValue::new("is in memory, where messages do not last", known))
-            }
-            Some(_) => Err(InvalidValue::new("has a scheme that is not known", known)),
+            Some("memory") => Err(InvalidValue::new(
+                "is an in-memory store, which loses messages at a restart",
+                known,
+            )),
+            Some(_) => Err(InvalidValue::new("has an unknown scheme", known)),
             None => Err(InvalidValue::new("has no scheme", known)),
         }
     }
@@ -85,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn other_stores_are_refused_with_what_is_known_and_without_what_was_written() {
+    fn other_stores_are_rejected_without_quoting_the_url() {
         for (text, part) in [
             ("postgres://u:CANARY@h/db", "PostgreSQL URL"),
-            ("memory:", "in memory"),
-            ("CANARY:x", "a scheme that is not known"),
+            ("memory:", "in-memory"),
+            ("CANARY:x", "an unknown scheme"),
             ("CANARY.db", "no scheme"),
-            ("sqlite:", "no file"),
-            ("sqlite::memory:", "no file"),
+            ("sqlite:", "no file path"),
+            ("sqlite::memory:", "no file path"),
             ("", "no scheme"),
             ("sqlite:a\u{1b}[31m", "control character"),
         ] {

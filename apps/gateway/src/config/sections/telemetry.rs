@@ -8,18 +8,18 @@ use crate::{
     endpoint::EndpointUrl,
 };
 
-/// What is measured, and where it is sent. Each part can be switched off.
+/// What is measured, and where it is sent. Each part can be turned off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TelemetryConfig {
-    /// Where traces and metrics are sent by OTLP over HTTP.
+    /// The collector for traces and metrics, by OTLP over HTTP.
     pub otlp_endpoint: Option<EndpointUrl>,
-    /// The name of this service there.
+    /// The name of this service in traces and metrics.
     pub service_name: Name,
-    /// Whether traces are made.
+    /// Whether traces are recorded.
     pub traces: bool,
-    /// Whether metrics are made, also for `/metrics`.
+    /// Whether metrics are recorded, including `/metrics`.
     pub metrics: bool,
-    /// Whether correlation ids are in the log, and traces go on from callers to endpoints.
+    /// Whether correlation ids are logged, and traces continue from callers to endpoints.
     pub correlation: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `[[token]]`: who may use the API.
+//! `[[token]]`: API tokens.
 
 use bezoar::QueueName;
 
@@ -8,10 +8,10 @@ use crate::config::{
     reader::{Section, SectionReader},
 };
 
-/// Who may use the API.
+/// An API token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenConfig {
-    /// Its name, which the audit log shows.
+    /// Its name, which the audit log records.
     pub name: Name,
     /// What it may do.
     pub role: Role,
@@ -22,7 +22,7 @@ pub struct TokenConfig {
 }
 
 choice! {
-    /// What a token may do. A later one may do all that an earlier one may.
+    /// What a token may do. Each role includes the ones before it.
     Role {
         /// See counts and metadata.
         Viewer = "viewer",
@@ -33,7 +33,7 @@ choice! {
     }
 }
 
-/// The shortest token that is hard to guess.
+/// The minimum length of a token.
 const SECRET_LEAST_CHARS: usize = 16;
 
 impl TokenConfig {
@@ -54,13 +54,14 @@ impl TokenConfig {
 
 fn weakness(secret: &Secret) -> Option<InvalidValue> {
     let text = secret.reveal();
-    let remedy = "make one, for example with `openssl rand -base64 32`";
+    let remedy = "generate one, for example with `openssl rand -base64 32`";
     if text.chars().count() < SECRET_LEAST_CHARS {
-        let problem = format!("has less than {SECRET_LEAST_CHARS} characters and can be guessed");
+        let problem =
+            format!("has fewer than {SECRET_LEAST_CHARS} characters and could be guessed");
         return Some(InvalidValue::new(problem, remedy));
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Some(InvalidValue::new("has other characters than visible ASCII", remedy));
+        return Some(InvalidValue::new("contains characters other than visible ASCII", remedy));
     }
     None
 }
@@ -70,16 +71,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_guessed_or_not_sent_is_refused() {
+    fn weak_tokens_are_rejected() {
         let check = |text: &str| weakness(&Secret::new(text.to_owned()).unwrap());
         assert_eq!(check("0123456789abcdef"), None);
-        assert!(check("0123456789abcde").unwrap().problem.contains("less than 16"));
+        assert!(check("0123456789abcde").unwrap().problem.contains("fewer than 16"));
         assert!(check("0123456789 abcdef").unwrap().problem.contains("visible ASCII"));
         assert!(check(&"ü".repeat(20)).unwrap().problem.contains("visible ASCII"));
     }
 
     #[test]
-    fn roles_are_ordered_by_what_they_may_do() {
+    fn roles_are_ordered() {
         assert!(Role::Viewer < Role::Operator && Role::Operator < Role::Admin);
     }
 }

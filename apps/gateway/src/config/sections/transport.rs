@@ -12,28 +12,28 @@ use crate::config::{
 /// A broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportConfig {
-    /// What its queues begin with.
+    /// The prefix of its queues.
     pub name: Name,
-    /// Where it is, with user and password.
+    /// Its URL, with user and password.
     pub url: Secret,
-    /// Its HTTP API, with user and password.
+    /// The URL of its HTTP API, with user and password.
     pub management_url: Option<Secret>,
-    /// Which queues are made.
+    /// The type of the queues that are created.
     pub queue_type: QueueKind,
-    /// Whether what is missing is made.
+    /// Whether missing queues, exchanges and bindings are created.
     pub provision: bool,
-    /// Certificates of authorities to trust.
+    /// CA certificates to trust.
     pub tls_ca: Option<PathBuf>,
-    /// Our own certificate.
+    /// The client certificate.
     pub tls_certificate: Option<PathBuf>,
-    /// The key of our certificate.
+    /// The private key of the client certificate.
     pub tls_key: Option<PathBuf>,
 }
 
 choice! {
-    /// Which queues are made.
+    /// The type of the queues that are created.
     QueueKind {
-        /// Replicated, with dead-lettering that loses nothing.
+        /// Replicated, with at-least-once dead-lettering.
         Quorum = "quorum",
         /// On one node.
         Classic = "classic",
@@ -73,7 +73,7 @@ impl TransportConfig {
             reader.refuse(
                 section,
                 "tls_key",
-                InvalidValue::new("goes with tls_certificate", remedy),
+                InvalidValue::new("requires tls_certificate, and the other way round", remedy),
             );
         }
         Some(transport)
@@ -108,7 +108,7 @@ fn url(
     schemes: &[&str],
 ) -> Option<SecretUrl> {
     let Some(node) = section.node(name) else {
-        return reader.secret(section, name).and(None); // says that it is missing
+        return reader.secret(section, name).and(None); // reports that it is missing
     };
     let read = |secret: &Secret| SecretUrl::parse(secret.reveal(), schemes);
     let warn = match &node.value {

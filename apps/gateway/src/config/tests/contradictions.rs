@@ -28,26 +28,32 @@ fn warned(text: &str, part: &str) {
 #[test]
 fn names_and_queues_are_not_shared() {
     let twice = [route("a", ""), route("b", "").replace("name = 'b'", "name = 'a'")].concat();
-    refused(&twice, "route[1].name is a, and so is that of route[0]");
+    refused(&twice, "route[1].name is a, the same as route[0].name");
     let shared = [route("a", ""), route("b", "").replace("from = 'b'", "from = 'a'")].concat();
-    refused(&shared, "route[1].from is a, and routes a and b would share its messages");
-    refused("[[queue]]\nname = 'a'\n[[queue]]\nname = 'a'", "queue[1].name is a, which is there");
+    refused(&shared, "route[1].from is a, which is the queue of both route a and route b");
+    refused(
+        "[[queue]]\nname = 'a'\n[[queue]]\nname = 'a'",
+        "queue[1].name is a, which is already defined",
+    );
     let tokens = [token("a", "env:TOKEN"), token("a", "env:OTHER_TOKEN")].concat();
-    refused(&tokens, "token[1].name is a, and so is that of token[0]");
+    refused(&tokens, "token[1].name is a, the same as token[0].name");
 }
 
 #[test]
 fn whoever_can_be_reached_needs_a_token_that_cannot_be_guessed() {
     let open = "[server]\nlisten = '0.0.0.0:8420'\n";
-    refused(open, "server.listen is 0.0.0.0:8420, which others can reach, and there is no token");
+    refused(
+        open,
+        "server.listen is 0.0.0.0:8420, which is reachable from other machines, but no token is configured",
+    );
     assert_eq!(warnings(&format!("{open}{}", token("a", "env:TOKEN"))), [""; 0]);
-    refused(&token("a", "env:WEAK"), "token[0].secret has less than 16 characters");
+    refused(&token("a", "env:WEAK"), "token[0].secret has fewer than 16 characters");
     let tokens = [token("a", "env:TOKEN"), token("b", "env:TOKEN")].concat();
-    refused(&tokens, "token[1].secret is the same as that of token a");
+    refused(&tokens, "token[1].secret is the same as the secret of token a");
     // A token that is wrong is not also missing.
     refused(
         &format!("{open}{}", token("a", "env:NOT_THERE")),
-        "token[0].secret is in env:NOT_THERE",
+        "token[0].secret refers to env:NOT_THERE",
     );
 }
 
@@ -63,11 +69,11 @@ fn positions_hold_when_an_earlier_element_is_refused() {
 
 #[test]
 fn times_that_work_and_may_not_for_long() {
-    warned(&route("a", "lease = '2s'"), "route[0].lease is 2s, which a short pause outlasts");
     warned(
-        &route("a", "timeout = '1m'"),
-        "route[0].timeout is 1m, longer than server.drain, which is 30s",
+        &route("a", "lease = '2s'"),
+        "route[0].lease is 2s, which may expire during a short pause",
     );
+    warned(&route("a", "timeout = '1m'"), "route[0].timeout is 1m, longer than server.drain (30s)");
     warned(&route("a", "retry = { max = '30d', first = '10d' }"), "route[0].retry may wait 33d");
     assert_eq!(
         warnings(&route("a", "lease = '3s'\ntimeout = '30s'")),
@@ -98,7 +104,7 @@ fn a_route_to_ourselves_is_worth_a_warning() {
     ] {
         let found = to(listen, url);
         assert_eq!(
-            found.iter().any(|line| line.contains("is that a loop?")),
+            found.iter().any(|line| line.contains("this looks like a loop")),
             loops,
             "{url} {found:?}"
         );
@@ -111,7 +117,7 @@ fn an_endpoint_that_may_not_be_dialled_is_refused_at_once() {
     let to = |url: &str| route("a", "").replace("http://127.0.0.1:3000/", url);
     for url in ["http://127.0.0.1:3000/", "http://localhost/", "http://10.0.0.1/", "http://[::1]/"]
     {
-        refused(&format!("{open}{}", to(url)), "an address that [network] does not allow");
+        refused(&format!("{open}{}", to(url)), "which [network] does not allow");
         assert_eq!(warnings(&format!("{open}{}[network]\nprivate = true", to(url))), [""; 0]);
         assert_eq!(warnings(&to(url)), [""; 0], "on loopback");
     }
@@ -130,13 +136,13 @@ fn an_endpoint_that_may_not_be_dialled_is_refused_at_once() {
 fn lists_and_limits_that_do_not_go_together() {
     warned(
         "[network]\nallow = ['10.1.0.0/16']\ndeny = ['10.0.0.0/8']",
-        "network.allow has 10.1.0.0/16, which network.deny denies with 10.0.0.0/8",
+        "network.allow contains 10.1.0.0/16, which network.deny denies with 10.0.0.0/8",
     );
     let many = [route("a", "concurrency = 6000"), route("b", "concurrency = 6000")].concat();
-    warned(&many, "allows 12000 deliveries at a time in all routes together");
-    warned("[store]\nmax_size = '20MiB'", "store.max_size is 20MiB, hardly room for one body");
+    warned(&many, "brings the total of all routes to 12000 concurrent deliveries");
+    warned("[store]\nmax_size = '20MiB'", "store.max_size is 20MiB, barely enough for one body");
     let limited = token("a", "env:TOKEN") + "queues = ['gone', 'default']";
-    warned(&limited, "token[0].queues has gone, and there is no such queue");
+    warned(&limited, "token[0].queues contains gone, but there is no such queue");
 }
 
 #[test]
@@ -146,7 +152,7 @@ fn queues_of_brokers_need_their_broker() {
     assert!(warnings(&[hospital, &from("hospital/results")].concat()).is_empty());
     refused(
         &from("hospital/results"),
-        "route[0].from is hospital/results, and there is no transport hospital; \
+        "route[0].from is hospital/results, but there is no transport hospital; \
          add [transports.hospital] with its url",
     );
     let misspelt = [hospital, "[[queue]]\nname = 'hospitl/x'"].concat();
@@ -154,14 +160,20 @@ fn queues_of_brokers_need_their_broker() {
     let broken = hospital.replace("amqp:", "http:");
     refused(
         &[broken, from("hospital/results")].concat(),
-        "transports.hospital.url has another scheme",
+        "transports.hospital.url has an unsupported scheme",
     );
 }
 
 #[test]
 fn what_only_brokers_have_is_for_queues_of_brokers() {
-    refused(&route("a", "dead_letter = 'reject'"), "route[0].dead_letter is for queues of brokers");
-    refused("[[queue]]\nname = 'a'\nwatch = 'count'", "queue[0].watch is for queues of brokers");
+    refused(
+        &route("a", "dead_letter = 'reject'"),
+        "route[0].dead_letter applies only to queues of brokers",
+    );
+    refused(
+        "[[queue]]\nname = 'a'\nwatch = 'count'",
+        "queue[0].watch applies only to queues of brokers",
+    );
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn every_key_that_is_no_table_is_read_and_shown() {
 }
 
 #[test]
-fn what_is_shown_says_where_it_came_from() {
+fn values_are_shown_with_their_origin() {
     let loaded = loaded(DESIGN);
     let lines = show_text(&loaded);
     let line = |key: &str| {
@@ -217,7 +217,7 @@ fn what_is_shown_says_where_it_came_from() {
 }
 
 #[test]
-fn all_problems_come_at_once_in_the_order_of_the_file() {
+fn all_problems_are_reported_in_the_order_of_the_file() {
     let text = r#"
 [server]
 listen = "localhost:8420"
@@ -246,17 +246,17 @@ secret = "env:NOT_THERE"
 "#;
     let found = problems(text);
     let expected = [
-        r#"bezoar.toml:3:10: server.listen is "localhost:8420", which is no address and port; write "127.0.0.1:8420" for this machine, "0.0.0.0:8420" for all"#,
-        "bezoar.toml:4:1: server.max_bdy is no key that is known; did you mean max_body?",
-        "bezoar.toml:7:7: store.url is a PostgreSQL URL, which is not known so far; sqlite:PATH is known, for example sqlite:bezoar-data/bezoar.db",
+        r#"bezoar.toml:3:10: server.listen is "localhost:8420", which is not a valid address and port; use "127.0.0.1:8420" for this machine only, "0.0.0.0:8420" for all networks"#,
+        "bezoar.toml:4:1: server.max_bdy is an unknown key; did you mean max_body?",
+        "bezoar.toml:7:7: store.url is a PostgreSQL URL, which is not supported yet; use sqlite:PATH, for example sqlite:bezoar-data/bezoar.db",
         r#"bezoar.toml:9:1: route[0].to is missing; set a URL such as "https://example.org/results""#,
-        r#"bezoar.toml:10:8: route[0].name is "a b", which is no name; use 1 to 64 letters, digits, `-`, `_` and `.`"#,
-        r#"bezoar.toml:12:11: route[0].timeout is a whole number; write "30s" for seconds or "30ms" for milliseconds"#,
+        r#"bezoar.toml:10:8: route[0].name is "a b", which is not a valid name; use 1 to 64 letters, digits, `-`, `_` and `.`"#,
+        r#"bezoar.toml:12:11: route[0].timeout is a whole number; use "30s" for seconds or "30ms" for milliseconds"#,
         r#"bezoar.toml:13:9: route[0].retry is "job"; did you mean "jobs"?"#,
-        r#"bezoar.toml:18:6: route[1].to has credentials in it, use an authorization header instead; take them out and set headers = { Authorization = "env:NAME" }"#,
-        r#"bezoar.toml:19:9: route[1].lease is "1.5s", which is no duration; write it like "30s", "5m", "1h30m" or "250ms""#,
-        r#"bezoar.toml:24:8: token[0].role is "root"; write "viewer", "operator" or "admin""#,
-        "bezoar.toml:25:10: token[0].secret is in env:NOT_THERE, which is not set; set it where the gateway is started",
+        r#"bezoar.toml:18:6: route[1].to contains credentials; use an authorization header instead; remove them and set headers = { Authorization = "env:NAME" }"#,
+        r#"bezoar.toml:19:9: route[1].lease is "1.5s", which is not a valid duration; use a form such as "30s", "5m", "1h30m" or "250ms""#,
+        r#"bezoar.toml:24:8: token[0].role is "root"; expected "viewer", "operator" or "admin""#,
+        "bezoar.toml:25:10: token[0].secret refers to env:NOT_THERE, which is not set; set it in the gateway's environment",
     ];
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected);
@@ -265,16 +265,16 @@ secret = "env:NOT_THERE"
 }
 
 #[test]
-fn values_that_do_not_go_together_within_a_route_are_refused() {
+fn contradictions_within_a_route_are_rejected() {
     let route = "[[route]]\nname = 'a'\nfrom = 'a'\nto = 'http://h/'\n";
     for (line, part) in [
-        ("retry.first = '1m'", "route[0].retry.first is 1m, above max, which is 30s"),
-        ("breaker.pause = '2m'", "route[0].breaker.pause is 2m, above max_pause, which is 15s"),
-        ("secret = 'env:TOKEN'", "route[0].secret does not begin with whsec_"),
-        ("headers = { X-A = 'a', x-a = 'b' }", "route[0].headers.x-a is there twice"),
+        ("retry.first = '1m'", "route[0].retry.first is 1m, more than max (30s)"),
+        ("breaker.pause = '2m'", "route[0].breaker.pause is 2m, more than max_pause (15s)"),
+        ("secret = 'env:TOKEN'", "route[0].secret does not start with whsec_"),
+        ("headers = { X-A = 'a', x-a = 'b' }", "route[0].headers.x-a is set twice"),
         ("headers = { Host = '' }", "route[0].headers.Host is empty"),
         ("headers = { Content-Length = '1' }", "content-length cannot be set"),
-        ("rate = '0/s'", "route[0].rate is \"0/s\", which is no rate"),
+        ("rate = '0/s'", "route[0].rate is \"0/s\", which is not a valid rate"),
         ("concurrency = 0", "route[0].concurrency is 0; set a whole number from 1 to 10000"),
         (
             "max_deliveries = 99999999999999999999999",
@@ -290,16 +290,16 @@ fn values_that_do_not_go_together_within_a_route_are_refused() {
 }
 
 #[test]
-fn literal_secrets_are_worth_a_warning() {
+fn literal_secrets_give_a_warning() {
     let text = "[[token]]\nname = 'a'\nrole = 'admin'\nsecret = '0123456789abcdef'\n\
                 [[route]]\nname = 'a'\nfrom = 'a'\nto = 'http://h/'\nheaders.Authorization = 'Basic abc'";
     assert_eq!(
         warnings(text),
         [
-            "bezoar.toml:9:25: route[0].headers.Authorization is a secret written into the file; \
-             write env:NAME or file:PATH instead",
-            "bezoar.toml:4:10: token[0].secret is a secret written into the file; \
-             write env:NAME or file:PATH instead",
+            "bezoar.toml:9:25: route[0].headers.Authorization is a secret in plain text; \
+             use env:NAME or file:PATH instead",
+            "bezoar.toml:4:10: token[0].secret is a secret in plain text; \
+             use env:NAME or file:PATH instead",
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! `docs/guide/configuration.md` says of every key what holds.
+//! `docs/guide/configuration.md` documents every key as it is.
 
 use bezoar::{Jitter, RetryPolicy};
 
@@ -18,7 +18,10 @@ fn every_key_in_the_guide_is_known() {
     let rows: Vec<_> = GUIDE.lines().filter(|line| line.ends_with(" |")).collect();
     let known: String = keys().iter().map(entry).collect();
     for row in rows.iter().filter(|row| row.contains("| reload |") || row.contains("| restart |")) {
-        assert!(known.contains(row), "docs/guide/configuration.md has a row of no key:\n{row}");
+        assert!(
+            known.contains(row),
+            "docs/guide/configuration.md has a row for an unknown key:\n{row}"
+        );
     }
 }
 

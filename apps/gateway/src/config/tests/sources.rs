@@ -78,14 +78,14 @@ fn problems_name_the_variable_or_flag() {
     for (origin, part) in [
         ("env BEZOAR_SERVER__LISTN", "did you mean BEZOAR_SERVER__LISTEN?"),
         ("env BEZOAR_SERVER__MAX_IN_FLIGHT", "is \"many\"; set a whole number from 1 to 65536"),
-        ("env BEZOAR_ROUTE__5__TO", "route[5].to has the index 5, and the list has 2"),
-        ("env BEZOAR_ROUTE__0", "route[0] is set as a whole"),
-        ("env BEZOAR_SERVER__LISTEN__PORT", "server.listen.port goes into text"),
+        ("env BEZOAR_ROUTE__5__TO", "route[5].to has the index 5, but the list has 2 elements"),
+        ("env BEZOAR_ROUTE__0", "route[0] is a table and cannot be set directly"),
+        ("env BEZOAR_SERVER__LISTEN__PORT", "server.listen.port is inside a string"),
         ("env BEZOAR_ROUTE__1__NAME", "route[1].from is missing"),
         ("env BEZOAR_ROUTE__1__NAME", "route[1].to is missing"),
-        ("env BEZOAR___X", "is no key that is known"),
-        ("flag server.drain", "server.drain is \"soon\", which is no duration"),
-        ("flag x y", "is no key that is known"),
+        ("env BEZOAR___X", "is an unknown key"),
+        ("flag server.drain", "server.drain is \"soon\", which is not a valid duration"),
+        ("flag x y", "is an unknown key"),
     ] {
         let says = |line: &&String| line.starts_with(origin) && line.contains(part);
         assert!(found.iter().any(|line| says(&line)), "{origin} {part}: {found:#?}");
@@ -101,5 +101,5 @@ fn a_secret_in_a_flag_is_worth_a_warning() {
         ("token[0].secret", "0123456789abcdef"),
     ];
     let loaded = read(&[], &token).unwrap();
-    assert!(loaded.warnings[0].to_string().contains("every process can see"));
+    assert!(loaded.warnings[0].to_string().contains("other processes can see"));
 }

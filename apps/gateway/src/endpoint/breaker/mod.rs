@@ -1,7 +1,10 @@
-//! The breaker of a route: who may call its endpoint, and who is blamed when that fails.
+//! The breaker of a route: when its endpoint may be called, and which failures count against a message.
 //!
-//! All decisions are made by [`Blame`], which is pure. Here are the lock around it, those who wait, the log, and
-//! what routes to the same host tell each other.
+//! [`Blame`] makes all decisions and is pure: it gets the time and a random number, and answers admit, wait or probe.
+//! This module adds what is not pure: a mutex around it, a [`Notify`] that wakes waiting consumers after every change,
+//! the log, and the sharing of "host unreachable" between routes to one origin (`origins.rs`). A consumer calls `admit`
+//! before it fetches, the endpoint calls `enter` before a request; the [`Permit`] must end with an outcome, and returns
+//! a probe to the breaker if it is dropped without one.
 
 mod origins;
 #[cfg(test)]
@@ -40,12 +43,12 @@ struct BreakerShared {
     route: String,
     blame: Mutex<Blame>,
     changed: Notify,
-    /// What routes to the same host share.
+    /// Shared by the routes to the same host.
     origin: Arc<SharedOrigin>,
 }
 
 impl RouteBreaker {
-    /// A closed breaker for a route, which the log names, of one to an origin of its own.
+    /// A closed breaker for a route, whose origin it does not share.
     pub fn new(route: &str, options: BlameOptions) -> Self {
         Self::at(route, options, Arc::default())
     }
@@ -61,16 +64,16 @@ impl RouteBreaker {
         Self(shared)
     }
 
-    /// How it stands, and why.
+    /// Its state, and why.
     pub fn status(&self) -> BreakerStatus {
         self.0.blame().status(now())
     }
 
-    /// Waits until messages may be taken, and says how many of `free`. Dropping the future changes nothing.
+    /// Waits until messages may be fetched; returns how many, at most `free`. Dropping the future changes nothing.
     pub async fn admit(&self, free: NonZeroU32) -> NonZeroU32 {
         loop {
             let mut changed = std::pin::pin!(self.0.changed.notified());
-            changed.as_mut().enable(); // before looking, so that no change is missed
+            changed.as_mut().enable(); // register before checking, so that no change is missed
             let admission = self.0.blame().admit(now());
             match admission {
                 Admission::UpTo(most) => return most.min(free),
@@ -82,17 +85,17 @@ impl RouteBreaker {
         }
     }
 
-    /// Whether a message may be taken now.
+    /// Whether a message may be fetched now.
     pub fn admits(&self) -> bool {
         matches!(self.0.blame().admit(now()), Admission::UpTo(_))
     }
 
-    /// Ends the pause: messages probe the endpoint at once.
+    /// Ends the pause: the endpoint is probed immediately.
     pub fn probe_now(&self) {
         self.0.change(|blame| blame.probe_now(now()));
     }
 
-    /// Whether a call may be made, or how long its message should wait. Nothing changes by asking.
+    /// Whether a call may be made, or how long its message should wait. Changes nothing.
     pub(super) fn check(&self) -> Result<(), Postpone> {
         match self.0.blame().admit(now()) {
             Admission::Wait(time) => Err(Postpone(time)),
@@ -100,7 +103,7 @@ impl RouteBreaker {
         }
     }
 
-    /// Lets a message through, or says how long it should wait.
+    /// Admits a message, or returns how long it should wait.
     pub(crate) fn enter(&self, context: &Context) -> Result<Permit, Postpone> {
         let (message, now) = (facts(context), now());
         let call = self.0.blame().enter(message, now).map_err(Postpone)?;
@@ -113,7 +116,7 @@ impl BreakerShared {
         self.blame.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a change, tells those who wait, and logs what it did to the breaker.
+    /// Applies a change, wakes waiting consumers, and logs state changes.
     fn change<T>(&self, act: impl FnOnce(&mut Blame) -> T) -> T {
         let mut blame = self.blame();
         let before = blame.status(now());
@@ -142,7 +145,7 @@ impl BreakerShared {
                 tracing::info!(route, open_for = ?before.open_for, "breaker closed");
             }
             (HalfOpen, Open) => {
-                tracing::info!(route, code, ?next_probe, "probe failed; the breaker stays open")
+                tracing::info!(route, code, ?next_probe, "probe failed, breaker stays open")
             }
             _ => (),
         }
@@ -161,8 +164,8 @@ impl fmt::Debug for RouteBreaker {
     }
 }
 
-/// Leave to make one call. Dropped without an outcome (shutdown, a lost lease) it gives a probe back, so that
-/// the breaker never waits for a call that nobody makes any more.
+/// Permission for one call. Dropped without an outcome (shutdown, a lost lease) it returns the probe, so that the
+/// breaker never waits for a call that will not be made.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Permit {
@@ -171,9 +174,9 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Notes how the call ended, at `wall`, and says whose fault that is.
+    /// Records the outcome of the call, at `wall`, and returns whether the failure counts.
     pub(crate) fn end(mut self, outcome: CallOutcome, code: &Code, wall: Timestamp) -> Judgement {
-        let (call, key, started) = self.call.take().expect("it is taken here and in drop only");
+        let (call, key, started) = self.call.take().expect("it is taken only here and in drop");
         let (at, chance) = (Moment { now: now(), wall }, chance());
         let judgement = self.shared.change(|blame| blame.leave(call, outcome, code, at, chance));
         match outcome {
@@ -198,7 +201,7 @@ impl fmt::Debug for BreakerShared {
     }
 }
 
-/// What the ledger says of a message.
+/// The facts about a message from its ledger.
 fn facts(context: &Context) -> MessageFacts {
     let (message, ledger) = (&context.message, &context.message.ledger);
     let mut hasher = DefaultHasher::new();

@@ -1,5 +1,5 @@
-//! What routes to the same scheme, host and port tell each other: that nothing could be sent there, and that
-//! something could again. Everything else is each route's own.
+//! What routes to the same scheme, host and port share: whether a connection can be made. Everything else belongs to
+//! each route alone.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use bezoar::{Code, blame::BlameOptions};
 
 use super::{BreakerShared, RouteBreaker, chance, now};
 
-/// Makes breakers, and knows which belong to the same origin.
+/// Creates breakers, and connects those of the same origin.
 #[derive(Debug, Default)]
 pub struct Origins(Mutex<HashMap<String, Weak<SharedOrigin>>>);
 
@@ -34,7 +34,7 @@ impl Origins {
 /// The breakers of routes to one origin.
 #[derive(Default)]
 pub(super) struct SharedOrigin {
-    /// Whether the last that was heard is that nothing could be sent: spares all others the list.
+    /// Whether the last call could not be sent; avoids locking the list while all is well.
     unreachable: AtomicBool,
     routes: Mutex<Vec<Weak<BreakerShared>>>,
 }

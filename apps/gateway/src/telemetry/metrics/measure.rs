@@ -1,4 +1,4 @@
-//! Measures each try.
+//! A tower layer that measures each try.
 
 use std::{
     pin::Pin,
@@ -10,10 +10,10 @@ use tower::{Layer, Service};
 
 use super::{RouteMetrics, measured_try::MeasuredTry};
 
-/// Measures how long tries take and how many run.
+/// Measures the duration and number of tries.
 ///
-/// It belongs next to the endpoint, inside of whatever may hold a message back, so that only real tries
-/// are measured.
+/// It belongs directly around the endpoint, inside everything that may hold a message back, so that only real tries are
+/// measured.
 #[derive(Debug, Clone)]
 pub struct MeasureLayer {
     route: RouteMetrics,
@@ -34,7 +34,7 @@ impl<S> Layer<S> for MeasureLayer {
     }
 }
 
-/// What [`MeasureLayer`] makes of a service.
+/// The service of [`MeasureLayer`].
 #[derive(Debug, Clone)]
 pub struct Measure<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! What is measured of one try.
+//! The measurements of one try.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::RouteMetrics;
 
-/// A try that is running; one that is dropped before it ended was cancelled.
+/// A try in progress; if it is dropped before its end, it was cancelled.
 #[derive(Debug)]
 pub(super) struct MeasuredTry {
     route: RouteMetrics,
@@ -53,7 +53,7 @@ impl Drop for MeasuredTry {
     }
 }
 
-/// How long a message took to get here; of later attempts that says nothing.
+/// The time since acceptance; only meaningful for the first attempt.
 fn age(clock: &dyn Clock, context: &Context) -> Option<Duration> {
     let first = context.attempt == 1 && context.message.ledger.replayed == 0;
     let age = first.then(|| clock.now().duration_since(context.message.time))?;
@@ -67,11 +67,11 @@ enum TryResult {
     Retryable,
     Permanent,
     Cancelled,
-    /// It failed and used up no retry.
+    /// It failed and did not use up a retry.
     Uncounted,
-    /// There was no try, and it has no labels.
+    /// Nothing was tried; it has no labels.
     Postponed,
 }
 
-/// In the order of [`TryResult`], without the last.
+/// In the order of [`TryResult`], except the last.
 pub(super) const RESULTS: [&str; 5] = ["ok", "retryable", "permanent", "cancelled", "uncounted"];

@@ -1,7 +1,7 @@
-//! What is counted and measured: one meter, read by Prometheus and sent to a collector.
+//! Metrics: one meter, read by Prometheus and exported to a collector.
 //!
-//! What happens often costs an atomic addition: counts are kept in `queue.rs` and `route.rs`, and read only
-//! when somebody asks. Only durations go through the SDK, with their labels ready made.
+//! Frequent events cost one atomic addition: counts are kept in `queue.rs` and `route.rs` and read only on export. Only
+//! durations go through the SDK, with prebuilt labels.
 
 mod instruments;
 mod measure;
@@ -39,7 +39,7 @@ pub use route::{BreakerState, RouteMetrics};
 /// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What is counted and measured. Cheap to clone.
+/// The metrics of this process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<MetricsShared>);
 
@@ -66,12 +66,12 @@ impl Metrics {
         Ok(Self::shown(builder, options.clock.clone()))
     }
 
-    /// Only for [`render`](Self::render), without anything else of telemetry: for tests and tools.
+    /// Only for [`render`](Self::render), without the rest of telemetry: for tests and tools.
     pub fn local() -> Self {
         Self::shown(SdkMeterProvider::builder(), Arc::new(SystemClock))
     }
 
-    /// Read by nobody.
+    /// Turned off: recorded and never read.
     pub fn off() -> Self {
         Self::made(SdkMeterProvider::builder(), None, Arc::new(SystemClock))
     }
@@ -98,47 +98,46 @@ impl Metrics {
         Self(Arc::new(MetricsShared { series, histograms, provider, registry, clock }))
     }
 
-    /// Whether anybody can read them; if not, there is no `/metrics`.
+    /// Whether metrics are on; if not, there is no `/metrics`.
     pub fn is_on(&self) -> bool {
         self.0.registry.is_some()
     }
 
-    /// The metrics of a queue that is configured.
+    /// The metrics of a configured queue.
     pub fn queue(&self, name: &str) -> QueueMetrics {
         QueueMetrics { shared: self.0.clone(), series: self.0.series.queues.at(name) }
     }
 
-    /// The metrics for what is not configured, whose name is the caller's and no label.
+    /// The metrics of unknown queues, whose names come from callers and must not become labels.
     pub fn unknown_queue(&self) -> QueueMetrics {
         QueueMetrics { shared: self.0.clone(), series: self.0.series.queues.other() }
     }
 
-    /// The metrics of a route that is configured. What it is doing is shown as long as a handle to it
-    /// exists; what it has done stays.
+    /// The metrics of a configured route. Its gauges are exported as long as a handle exists; its counters stay.
     pub fn route(&self, name: &str) -> RouteMetrics {
         RouteMetrics { shared: self.0.clone(), series: self.0.series.routes.at(name) }
     }
 
-    /// What is known of a queue at present.
+    /// Sets the gauges of a queue.
     pub fn set_queue(&self, name: &str, figures: &QueueGauges) {
         self.0.series.queues.at(name).show(Some(*figures));
     }
 
-    /// Shows no more figures of a queue that is gone.
+    /// Removes the gauges of a queue that no longer exists.
     pub fn forget_queue(&self, name: &str) {
         self.0.series.queues.at(name).show(None);
     }
 
-    /// All of it as text; empty if metrics are off.
+    /// All metrics as text; empty if they are off.
     pub fn render(&self) -> String {
         let Some(registry) = &self.0.registry else { return String::new() };
         let mut text = Vec::new();
-        // Fails only for a family without samples, which are not gathered.
+        // Fails only for a family without samples, which is never gathered.
         let _ = TextEncoder::new().encode(&registry.gather(), &mut text);
         String::from_utf8(text).expect("the encoder writes text")
     }
 
-    /// Sends the last of it. Blocks.
+    /// Exports what is left. Blocks.
     pub(super) fn shutdown(&self) -> OTelSdkResult {
         self.0.provider.shutdown()
     }

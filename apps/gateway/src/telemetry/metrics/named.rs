@@ -1,22 +1,21 @@
-//! Series by name, a bounded number of them.
+//! Series by name, with a limit.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-/// How many names are told apart; a monitoring system pays for each of them.
+/// The maximum number of distinct names; each one costs the monitoring system.
 pub(super) const NAME_LIMIT: usize = 1_000;
-/// The name of all others.
+/// The shared name of all others.
 pub(super) const OTHER: &str = "other";
 
-/// Something with a name for a label.
+/// A series with a name as its label.
 pub(super) trait Named {
     fn new(name: &str) -> Self;
 }
 
-/// Series by name. Names come from the configuration; should there be too many all the same, the later
-/// ones share one series.
+/// Series by name. Names come from the configuration; beyond the limit they share one series.
 #[derive(Debug)]
 pub(super) struct ByName<T> {
     known: RwLock<BTreeMap<String, Arc<T>>>,
@@ -37,12 +36,12 @@ impl<T: Named> ByName<T> {
         known.entry(name.to_owned()).or_insert_with(|| Arc::new(T::new(name))).clone()
     }
 
-    /// The series of all that have none of their own.
+    /// The shared series of all other names.
     pub(super) fn other(&self) -> Arc<T> {
         self.other.get_or_init(|| Arc::new(T::new(OTHER))).clone()
     }
 
-    /// Shows each series, and whether somebody outside holds it.
+    /// Calls `show` with each series, and whether a handle to it exists.
     pub(super) fn each(&self, mut show: impl FnMut(&T, bool)) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         for series in known.values() {
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_all_names_are_one() {
+    fn names_beyond_the_limit_share_one_series() {
         let names = ByName::<String>::default();
         for number in 0..NAME_LIMIT {
             assert_eq!(*names.at(&number.to_string()), number.to_string());

@@ -1,4 +1,4 @@
-//! Counts what a worker tells of.
+//! Counts the events of a worker.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -6,7 +6,7 @@ use bezoar::{Event, Message, Observer, QueueName, TransportError};
 
 use super::RouteMetrics;
 
-/// Counts what becomes of a route's messages, once it is certain.
+/// Counts the outcomes of a route's messages, once they are stored.
 #[derive(Debug, Clone)]
 pub struct RouteObserver(pub(super) RouteMetrics);
 

@@ -24,13 +24,13 @@ pub struct QueueMetrics {
 }
 
 impl QueueMetrics {
-    /// So many messages were stored by one request, which took so long.
+    /// Records a request that stored `count` messages.
     pub fn accepted(&self, count: u64, took: Duration) {
         self.series.accepted.fetch_add(count, Relaxed);
         self.shared.histograms.accepting.record(took.as_secs_f64(), &[]);
     }
 
-    /// So many messages were sent away, for a reason that is a word of ours: `too-large`.
+    /// Records refused messages; the reason is one of our codes, such as `too-large`.
     pub fn refused(&self, count: u64, reason: &'static str) {
         self.series.refused.add(reason, count, &self.shared.series.refusals);
     }
@@ -46,7 +46,7 @@ pub(super) struct QueueSeries {
 }
 
 impl QueueSeries {
-    /// Figures of several queues under one name would be wrong, so the others have none.
+    /// Gauges of several queues under one name would be wrong, so `other` has none.
     pub(super) fn show(&self, figures: Option<QueueGauges>) {
         if !self.is_other {
             *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures;

@@ -1,28 +1,28 @@
-//! What is known of a queue at one moment.
+//! The gauges of a queue.
 
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 
-/// What is known of a queue at one moment. What is unknown is not shown; never as 0.
+/// The gauges of a queue. Unknown values are omitted, never shown as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueGauges {
-    /// Messages that could be delivered now.
+    /// Messages that can be delivered now.
     pub ready: Option<u64>,
-    /// Messages that wait for their time.
+    /// Messages that wait for their delay.
     pub delayed: Option<u64>,
-    /// Messages with a worker.
+    /// Messages that are being delivered.
     pub in_flight: Option<u64>,
-    /// Messages set aside.
+    /// Dead letters.
     pub dead: Option<u64>,
-    /// For how long the oldest ready message could have been delivered.
+    /// How long the oldest ready message has been waiting.
     pub oldest_ready: Option<Duration>,
-    /// For how long the oldest dead letter has been there.
+    /// The age of the oldest dead letter.
     pub oldest_dead: Option<Duration>,
 }
 
 impl QueueGauges {
-    /// The numbers that are known, by state.
+    /// The known counts, by state.
     pub(super) fn messages(&self) -> impl Iterator<Item = (KeyValue, u64)> {
         let by_state = [
             ("ready", self.ready),

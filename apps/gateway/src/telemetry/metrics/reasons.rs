@@ -10,11 +10,11 @@ use std::{
 
 use super::named::OTHER;
 
-/// How many pairs of name and reason are told apart in all; with "other" for each name that is just
-/// below the 2,000 series which the SDK holds of one instrument.
+/// The maximum number of distinct pairs of name and reason; with "other" for each name this stays just below the 2,000
+/// series that the SDK allows per instrument.
 const PAIR_LIMIT: usize = 900;
 
-/// How many pairs there are already, of one instrument.
+/// The number of pairs of one instrument so far.
 #[derive(Debug, Default)]
 pub(super) struct ReasonPairs(AtomicUsize);
 
@@ -25,12 +25,12 @@ impl ReasonPairs {
     }
 }
 
-/// How often each reason was given.
+/// Counts by reason.
 #[derive(Debug, Default)]
 pub(super) struct Reasons(Mutex<BTreeMap<String, u64>>);
 
 impl Reasons {
-    /// Counts a reason; a new one only while there is room.
+    /// Counts a reason; beyond the limit new ones are counted as "other".
     pub(super) fn add(&self, reason: &str, count: u64, pairs: &ReasonPairs) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = counts.contains_key(reason) || (reason != OTHER && pairs.one_more());

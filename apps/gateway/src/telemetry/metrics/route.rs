@@ -14,14 +14,14 @@ use super::{
     reasons::Reasons,
 };
 
-/// How a breaker stands.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Messages pass.
+    /// Messages are delivered.
     Closed = 0,
-    /// A few pass, as probes.
+    /// A few messages probe the endpoint.
     HalfOpen = 1,
-    /// None passes.
+    /// No messages are delivered.
     Open = 2,
 }
 
@@ -33,23 +33,23 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Counts what a worker tells of.
+    /// An observer that counts the worker's events.
     pub fn observer(&self) -> Arc<RouteObserver> {
         Arc::new(RouteObserver(self.clone()))
     }
 
-    /// Whether it takes messages.
+    /// Sets whether it is paused.
     pub fn set_paused(&self, paused: bool) {
         self.series.paused.store(u8::from(paused), Relaxed);
     }
 
-    /// How its breaker stands.
+    /// Sets the state of its breaker.
     pub fn set_breaker(&self, state: BreakerState) {
         self.series.breaker.store(state as u8, Relaxed);
     }
 }
 
-/// In place of a state that nobody told.
+/// Marks a state that was not set yet.
 const UNKNOWN: u8 = u8::MAX;
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl RouteSeries {
         self.known(&self.breaker)
     }
 
-    /// States of several routes under one name would be wrong, so the others have none.
+    /// States of several routes under one name would be wrong, so `other` has none.
     fn known(&self, state: &AtomicU8) -> Option<u8> {
         let state = state.load(Relaxed);
         (state != UNKNOWN && !self.is_other).then_some(state)
@@ -90,7 +90,7 @@ impl RouteSeries {
 impl Named for RouteSeries {
     fn new(name: &str) -> Self {
         let label = KeyValue::new("route", name.to_owned());
-        // Sorted by key, which is where the SDK looks first.
+        // Sorted by key, the order that the SDK looks up fastest.
         let by_result = RESULTS.map(|result| [KeyValue::new("outcome", result), label.clone()]);
         Self {
             label,

@@ -1,4 +1,4 @@
-//! A span around each try.
+//! A tower layer that puts a span around each try.
 
 use std::{
     pin::Pin,
@@ -14,8 +14,8 @@ use super::spans::{attempt_span, ended};
 
 /// Puts each try into a span of its message's trace.
 ///
-/// It belongs next to the endpoint, inside of whatever may hold a message back, so that only real tries
-/// have spans.
+/// It belongs directly around the endpoint, inside everything that may hold a message back, so that only real tries have
+/// spans.
 #[derive(Debug, Clone)]
 pub struct TraceLayer {
     route: Arc<str>,
@@ -36,7 +36,7 @@ impl<S> Layer<S> for TraceLayer {
     }
 }
 
-/// What [`TraceLayer`] makes of a service.
+/// The service of [`TraceLayer`].
 #[derive(Debug, Clone)]
 pub struct TraceService<S> {
     inner: S,
@@ -67,7 +67,7 @@ where
     }
 }
 
-/// Sees to it that a try which is cancelled, by a timeout or a lost lease, is not taken for a good one.
+/// Marks a try that is cancelled, by a timeout or a lost lease, as failed.
 struct SpanEnd(Option<Span>);
 
 impl SpanEnd {
@@ -98,7 +98,7 @@ impl Drop for SpanEnd {
     }
 }
 
-/// The failure's code, or its kind where nobody named it. Never its detail.
+/// The failure's code, or its kind if it has no code. Never its detail.
 fn word(failure: &Failure) -> &str {
     match &failure.code {
         code if *code == Code::UNKNOWN => failure.kind.as_str(),

@@ -1,7 +1,7 @@
 //! One trace from acceptance through every attempt.
 //!
-//! The trace of an accepted message is stored with it as its header [`TRACEPARENT`]; each attempt is a
-//! child of that, whenever and wherever it runs.
+//! The trace of an accepted message is stored in its header [`TRACEPARENT`]; each attempt is a child span, whenever and
+//! wherever it runs.
 
 mod layer;
 mod spans;
@@ -15,11 +15,10 @@ pub use layer::TraceLayer;
 pub use spans::{accept_span, attempt_span, ended};
 pub use traceparent::{Correlation, TRACEPARENT, traceparent};
 
-/// Marks the spans that are sent. They are not written to the log.
+/// Marks the spans that are exported. They are not logged.
 pub(super) const TARGET: &str = "bezoar_trace";
 
-/// Sends our own spans and nothing else: what other crates put into spans and events is theirs, and
-/// may be anything.
+/// Exports our own spans only: spans and events of other crates may contain anything.
 pub(super) fn layer<S>(tracer: SdkTracer) -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,

@@ -1,4 +1,4 @@
-//! The two spans of a message, by OpenTelemetry's conventions for messaging.
+//! The two spans of a message, by OpenTelemetry's messaging conventions.
 
 use bezoar::{Context, Message, Outgoing};
 use opentelemetry::trace::TraceContextExt;
@@ -10,7 +10,7 @@ use super::{
     traceparent::{parse, stored},
 };
 
-/// Accepting messages for a queue, as a part of the caller's trace if there is one.
+/// The span of accepting messages, part of the caller's trace if there is one.
 pub fn accept_span(queue: &str, batch: &[Outgoing], incoming: Option<&str>) -> Span {
     let single = match batch {
         [one] => Some(&one.message),
@@ -36,7 +36,7 @@ pub fn accept_span(queue: &str, batch: &[Outgoing], incoming: Option<&str>) -> S
     span
 }
 
-/// One try to deliver a message, as a part of the trace that was stored with it.
+/// The span of one try to deliver a message, part of the trace that was stored with it.
 pub fn attempt_span(route: &str, context: &Context) -> Span {
     let (queue, message) = (context.queue.as_str(), &*context.message);
     let span = info_span!(
@@ -63,7 +63,7 @@ pub fn attempt_span(route: &str, context: &Context) -> Span {
     span
 }
 
-/// Records how the work of a span ended: well, or with a safe word for what went wrong.
+/// Records how a span ended: successfully, or with an error code that is safe to show.
 pub fn ended(span: &Span, outcome: Result<(), &str>) {
     match outcome {
         Ok(()) => span.record("otel.status_code", "OK"),
@@ -81,7 +81,7 @@ fn continue_from(span: &Span, parent: Option<&str>) {
     }
     if let Some(parent) = parent.and_then(parse) {
         let parent = opentelemetry::Context::new().with_remote_span_context(parent);
-        // Fails only where no traces are sent, and then there is nothing to continue.
+        // Fails only if traces are off, and then there is nothing to continue.
         let _ = span.set_parent(parent);
     }
 }

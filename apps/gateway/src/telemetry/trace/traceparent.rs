@@ -1,18 +1,18 @@
-//! The text by which a trace goes from program to program: W3C trace context, version 00.
+//! Propagates traces between programs: W3C trace context, version 00.
 
 use bezoar::{Context, CorrelationIds};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The header with that text, in requests and in messages.
+/// The header, in requests and in messages.
 pub const TRACEPARENT: &str = "traceparent";
 
 /// `00-` 32 digits `-` 16 digits `-` 2 digits.
 const LENGTH_BYTES: usize = 55;
 
-/// What is passed on from `span`: its own place in its trace. Where it is not traced, what came in goes
-/// on unchanged, so that others can follow a message through us; unless it is garbage.
+/// The `traceparent` to pass on from `span`. If it is not traced, a valid incoming one is passed on unchanged, so that
+/// others can follow a message through the gateway.
 pub fn traceparent(span: &Span, incoming: Option<&str>) -> Option<String> {
     let context = span.context();
     let span = context.span();
@@ -22,18 +22,18 @@ pub fn traceparent(span: &Span, incoming: Option<&str>) -> Option<String> {
     }
 }
 
-/// Whether traces go across our borders, taken from callers and told to endpoints, and correlation ids into the log.
+/// Whether traces continue from callers to endpoints, and correlation ids are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Correlation {
     /// They do.
     #[default]
     On,
-    /// They do not. Within the gateway a message's trace is still one.
+    /// They do not. Within the gateway a message still has one trace.
     Off,
 }
 
 impl Correlation {
-    /// Whether correlation ids are in the log.
+    /// Whether correlation ids are logged.
     pub fn ids(self) -> CorrelationIds {
         match self {
             Self::On => CorrelationIds::Shown,
@@ -41,12 +41,12 @@ impl Correlation {
         }
     }
 
-    /// What a caller said, if we listen.
+    /// The caller's trace, if it is to be continued.
     pub fn incoming(self, said: Option<&str>) -> Option<&str> {
         said.filter(|_| self == Self::On)
     }
 
-    /// What an endpoint is told about a try. To be asked within the try, whose span is the current one.
+    /// The `traceparent` for the endpoint. Call it within the try, whose span is then the current one.
     pub fn outgoing(self, context: &Context) -> Option<String> {
         match self {
             Self::On => traceparent(&Span::current(), stored(context)),
@@ -55,12 +55,12 @@ impl Correlation {
     }
 }
 
-/// What was stored with the message.
+/// The `traceparent` that was stored with the message.
 pub(super) fn stored(context: &Context) -> Option<&str> {
     context.message.headers.get(TRACEPARENT).map(|value| value.reveal().as_str())
 }
 
-/// Exactly what the standard says for version 00; anything else is nobody's trace.
+/// Parses exactly the form of version 00; anything else is ignored.
 pub(super) fn parse(text: &str) -> Option<SpanContext> {
     let bytes = text.as_bytes();
     let hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -95,11 +95,11 @@ mod tests {
     const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_traceparent_is_read_and_written_the_same() {
+    fn a_traceparent_survives_the_round_trip() {
         assert_eq!(format(&parse(GOOD).unwrap()), GOOD);
         let unsampled = GOOD.replace("-01", "-00");
         assert_eq!(format(&parse(&unsampled).unwrap()), unsampled);
-        // Flags that we do not know are accepted and not passed on as ours.
+        // Unknown flags are accepted but not passed on.
         assert_eq!(format(&parse(&GOOD.replace("-01", "-ff")).unwrap()), GOOD);
     }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_traced_the_callers_trace_goes_on_unchanged() {
+    fn without_tracing_the_callers_trace_is_passed_on_unchanged() {
         let strange_flags = GOOD.replace("-01", "-ff");
         let passed = traceparent(&Span::none(), Some(&strange_flags));
         assert_eq!(passed, Some(strange_flags));
@@ -127,12 +127,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,80}") {
+        fn no_text_panics(text in "\\PC{0,80}") {
             prop_assert!(parse(&text).is_none());
         }
 
         #[test]
-        fn what_is_accepted_comes_out_as_it_went_in(trace in 1u128.., span in 1u64.., sampled: bool) {
+        fn accepted_values_survive_the_round_trip(trace in 1u128.., span in 1u64.., sampled: bool) {
             let text = format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled));
             prop_assert_eq!(format(&parse(&text).unwrap()), text);
         }

@@ -1,6 +1,6 @@
-//! The instruments: their names, units, and where their values come from.
+//! The instruments: their names, units and data sources.
 //!
-//! Names are OpenTelemetry's; for Prometheus dots become underscores, and unit and `_total` are added:
+//! Names follow OpenTelemetry; for Prometheus dots become underscores, and unit and `_total` are appended:
 //! `bezoar.delivery.duration` is `bezoar_delivery_duration_seconds`.
 
 mod queues;
@@ -36,18 +36,18 @@ pub(super) struct Series {
 /// Everything that is measured.
 #[derive(Debug)]
 pub(super) struct Histograms {
-    /// Of a request that brings messages.
+    /// The duration of requests that send messages.
     pub(super) accepting: Histogram<f64>,
-    /// From acceptance to the endpoint.
+    /// The time from acceptance to the first attempt.
     pub(super) reaching: Histogram<f64>,
-    /// Of one try.
+    /// The duration of a try.
     pub(super) delivering: Histogram<f64>,
 }
 
 const MESSAGES_IN_QUEUE: &str = "bezoar.queue.messages";
 const DELIVERY_DURATION: &str = "bezoar.delivery.duration";
 
-/// Makes all instruments, which read from `series`.
+/// Creates all instruments, which read from `series`.
 pub(super) fn build(
     provider: &SdkMeterProvider,
     series: &Arc<Series>,
@@ -62,7 +62,7 @@ pub(super) fn build(
     histograms(&meter)
 }
 
-/// Room for two instruments with four series a name; the SDK's default is 2,000 series.
+/// Raises the series limit of two instruments with four series per name; the SDK's default is 2,000 series.
 pub(super) fn room(instrument: &Instrument) -> Option<Stream> {
     let four = matches!(instrument.name(), MESSAGES_IN_QUEUE | DELIVERY_DURATION);
     let limit = Stream::builder().with_cardinality_limit(4 * (NAME_LIMIT + 1));
@@ -73,7 +73,7 @@ fn process(meter: &Meter, started: Timestamp) {
     let info = [KeyValue::new("version", env!("CARGO_PKG_VERSION"))];
     let _ = meter
         .u64_observable_gauge("bezoar.build.info")
-        .with_description("Always 1; which version is running")
+        .with_description("Always 1; the label shows the running version")
         .with_callback(move |gauge| gauge.observe(1, &info))
         .build();
     let _ = meter
@@ -93,13 +93,17 @@ fn histograms(meter: &Meter) -> Histograms {
     let minutes = [30.0, 60.0, 300.0];
     let hours = [30.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
     Histograms {
-        accepting: seconds("bezoar.accept.duration", "How long it took to store a request", &[]),
+        accepting: seconds(
+            "bezoar.accept.duration",
+            "Time to store the messages of a request",
+            &[],
+        ),
         reaching: seconds(
             "bezoar.accept_to_endpoint",
-            "From acceptance to the first attempt at the endpoint",
+            "Time from acceptance to the first attempt",
             &hours,
         ),
-        delivering: seconds(DELIVERY_DURATION, "How long a try took, by outcome", &minutes),
+        delivering: seconds(DELIVERY_DURATION, "Duration of a try, by outcome", &minutes),
     }
 }
 

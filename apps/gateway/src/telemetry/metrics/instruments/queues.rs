@@ -1,4 +1,4 @@
-//! What is read of queues.
+//! The instruments of queues.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ pub(super) fn counters(meter: &Meter, series: &Arc<Series>) {
     let all = series.clone();
     let _ = meter
         .u64_observable_counter("bezoar.accepted")
-        .with_description("Messages that were stored")
+        .with_description("Messages accepted and stored")
         .with_callback(move |counter| {
             all.queues.each(|queue, _| count(counter, &queue.accepted, &queue.label));
         })
@@ -18,7 +18,7 @@ pub(super) fn counters(meter: &Meter, series: &Arc<Series>) {
     let all = series.clone();
     let _ = meter
         .u64_observable_counter("bezoar.refused")
-        .with_description("Messages that were sent away, by reason")
+        .with_description("Messages refused, by reason")
         .with_callback(move |counter| {
             all.queues.each(|queue, _| count_reasons(counter, &queue.refused, &queue.label));
         })
@@ -29,7 +29,7 @@ pub(super) fn gauges(meter: &Meter, series: &Arc<Series>) {
     let all = series.clone();
     let _ = meter
         .u64_observable_gauge(MESSAGES_IN_QUEUE)
-        .with_description("Messages in a queue, by state; what is unknown is not shown")
+        .with_description("Messages in a queue, by state; unknown values are omitted")
         .with_callback(move |gauge| {
             all.queues.each(|queue, _| {
                 let Some(figures) = queue.figures() else { return };
@@ -39,9 +39,9 @@ pub(super) fn gauges(meter: &Meter, series: &Arc<Series>) {
             });
         })
         .build();
-    let text = "For how long the oldest ready message could have been delivered";
+    let text = "How long the oldest ready message has been waiting";
     age(meter, series, ("bezoar.queue.oldest_ready", text), |it| it.oldest_ready);
-    let text = "For how long the oldest dead letter has been there";
+    let text = "Age of the oldest dead letter";
     age(meter, series, ("bezoar.queue.oldest_dead", text), |it| it.oldest_dead);
 }
 

@@ -48,7 +48,7 @@ enum Command {
     Replay(replay::Arguments),
     /// List replays and discards; start, pause, resume or cancel one
     Replays(replays::Arguments),
-    /// Create a new version with a different body or headers; the original is kept
+    /// Create a new version; without flags, opens the body in your editor. The original is kept
     Edit(edit::Arguments),
     /// Approve an edited version that someone else created
     Approve(approve::Arguments),

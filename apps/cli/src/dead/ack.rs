@@ -12,7 +12,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The cause, as `bezoar dead causes` shows it
+    /// Id of the cause, as shown by `bezoar dead causes`
     #[arg(value_parser = filter::cause)]
     cause: CauseId,
     /// Note for others

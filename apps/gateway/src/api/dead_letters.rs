@@ -1,4 +1,4 @@
-//! Dead letters: seen without what is sensitive, revealed with a reason, edited.
+//! `/v1/dead-letters`: listed without sensitive content, revealed with a reason, edited.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{app::App, config::Role};
 
-/// The rows of a page, unless told otherwise, and at most.
+/// The default and the maximum page size.
 const PAGE: (u32, u32) = (100, 1_000);
 
 pub(super) async fn list(
@@ -40,7 +40,7 @@ pub(super) async fn list(
     })))
 }
 
-/// Which page, and what is left of the query.
+/// Splits the query into paging and filter parameters.
 fn paged(query: QueryPairs) -> Result<(ListRequest, Vec<(String, String)>), Problem> {
     let (paging, rest): (Vec<_>, Vec<_>) =
         filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit" || name == "after");
@@ -62,7 +62,7 @@ pub(super) async fn show(
     Ok(Json(views::record(&seen(&app, &caller, &id, Role::Viewer).await?)))
 }
 
-/// A dead letter that the caller may see; another is as good as none.
+/// A dead letter that the caller may see; others are reported as not found.
 async fn seen(
     app: &App,
     caller: &Caller,
@@ -102,7 +102,7 @@ fn only_the_body() -> Vec<Part> {
     vec![Part::Body]
 }
 
-/// What is sensitive, after the audit log says who looked and why.
+/// Reveals sensitive content, after the audit log has recorded who asked and why.
 pub(super) async fn reveal(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -112,7 +112,7 @@ pub(super) async fn reveal(
     let record = seen(&app, &caller, &id, Role::Operator).await?;
     let reason = input::reason(&wanted.reason)?;
     if wanted.what.is_empty() {
-        return Err(Problem::bad_request("what is some of body, headers, details"));
+        return Err(Problem::bad_request("what must be a list of body, headers, details"));
     }
     let words: Vec<_> = wanted.what.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
     let target = format!("dead letter {}: {}", record.entry.id, words.join(", "));
@@ -159,7 +159,7 @@ pub(super) struct EditInput {
     headers: BTreeMap<String, Option<String>>,
 }
 
-/// A new version; the original stays.
+/// Creates a new version; the original is kept.
 pub(super) async fn edit(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -180,9 +180,10 @@ pub(super) async fn edit(
 impl EditInput {
     fn edit(self) -> Result<Edit, Problem> {
         let body = self.body_base64.map(|text| STANDARD.decode(text)).transpose();
-        let body = body.map_err(|_| Problem::bad_request("body_base64 is no base64"))?;
+        let body = body.map_err(|_| Problem::bad_request("body_base64 is not valid base64"))?;
         let patch = self.patch.map(serde_json::from_value).transpose();
-        let patch = patch.map_err(|_| Problem::bad_request("patch is no JSON patch (RFC 6902)"))?;
+        let patch =
+            patch.map_err(|_| Problem::bad_request("patch is not a JSON patch (RFC 6902)"))?;
         let headers = self.headers.into_iter().collect();
         Ok(Edit { body: body.map(Into::into), patch, headers })
     }
@@ -194,7 +195,7 @@ pub(super) struct Approval {
     reason: String,
 }
 
-/// Somebody else's leave for an edited version.
+/// Approves an edited version that someone else created.
 pub(super) async fn approve(
     State(app): State<Arc<App>>,
     caller: Caller,

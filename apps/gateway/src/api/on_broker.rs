@@ -1,4 +1,4 @@
-//! Dead letters that stay on their broker: all of a queue's sent back, or removed, there.
+//! Replays or discards all dead letters of a queue that stay on its broker.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub(super) struct ReplayInput {
 #[serde(deny_unknown_fields)]
 pub(super) struct DiscardInput {
     reason: String,
-    /// How many are to be removed: whoever does not know has not looked.
+    /// The expected number, required to protect against mistakes.
     expect: u64,
 }
 
-/// Sends all of them back to where they came from.
+/// Replays all of them on the broker.
 pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -39,7 +39,7 @@ pub(super) async fn replay(
     Ok(Json(json!({ "replayed": done })))
 }
 
-/// Removes all of them for good.
+/// Discards all of them on the broker.
 pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -50,7 +50,10 @@ pub(super) async fn discard(
     let reason = input::reason(&wanted.reason)?;
     let found = broker.depth(&queue).await?.dead.unwrap_or_default();
     if found != wanted.expect {
-        let detail = format!("there are {found} on the broker, not {}; look again", wanted.expect);
+        let detail = format!(
+            "found {found} dead letters on the broker, expected {}; check again",
+            wanted.expect
+        );
         let problem = Problem::new(StatusCode::CONFLICT, "unexpected", detail);
         return Err(problem.with("expected", wanted.expect).with("found", found));
     }
@@ -73,14 +76,14 @@ fn find(
             "dead letters of this queue do not stay on its broker, they are taken in as they come"
         }
         Some(broker) => return Ok((queue, broker.clone())),
-        None => "this queue is on no broker",
+        None => "this queue is not on a broker",
     };
     let detail =
         format!("{elsewhere}; use /v1/replays or /v1/discards, `bezoar dead` without --on-broker");
     Err(Problem::new(StatusCode::CONFLICT, "conflict", detail))
 }
 
-/// Written before it is done.
+/// Records the action before it happens.
 async fn log(
     app: &App,
     caller: &Caller,
@@ -92,12 +95,16 @@ async fn log(
     Ok(app.catalogue().log(&caller.action(verb, target, reason)).await?)
 }
 
-/// In a task of its own, so that a client that goes away does not cut it off in the middle.
+/// Runs in a separate task, so that a client that disconnects does not abort it.
 async fn finish(
     work: impl Future<Output = Result<u64, bezoar::TransportError>> + Send + 'static,
 ) -> Result<u64, Problem> {
     match tokio::spawn(work).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", "it was cut off")),
+        Err(_) => Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "defect",
+            "the operation was aborted by a bug",
+        )),
     }
 }

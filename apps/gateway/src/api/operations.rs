@@ -1,4 +1,4 @@
-//! Replays and discards: planned, run, paused, cancelled, and how far they are.
+//! `/v1/replays` and `/v1/discards`: operations are planned, run, paused, cancelled and listed.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use super::{
 };
 use crate::{app::App, config::Role};
 
-/// How many ids one request may name.
+/// The maximum number of ids in a request.
 const IDS_LIMIT: usize = 10_000;
-/// How many ids are named in the audit log.
+/// The maximum number of ids in an entry of the audit log.
 const NAMED: usize = 100;
-/// The rows of a list of operations, and of one's messages.
+/// The number of rows in a list of operations, and of messages.
 const OPERATIONS: u32 = 100;
 const ITEMS: u32 = 1_000;
-/// The fastest rate that makes a difference.
+/// The maximum rate.
 const RATE_LIMIT: f64 = 1_000_000.0;
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) struct ReplayInput {
     stop_after: Option<u32>,
     #[serde(default)]
     new_ids: bool,
-    /// Only plans; an order starts it.
+    /// Only plans; a command starts it later.
     #[serde(default)]
     plan: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct DiscardInput {
     reason: String,
     ids: Option<Vec<i64>>,
     filter: Option<Map<String, Value>>,
-    /// How many are to be discarded: whoever does not know has not looked.
+    /// The expected number, required to protect against mistakes.
     expect: u64,
 }
 
@@ -70,10 +70,10 @@ pub(super) async fn replay(
     caller.needs(Role::Operator, None)?;
     let reason = input::reason(&wanted.reason)?;
     if wanted.rate.is_some_and(|rate| !(rate > 0.0 && rate <= RATE_LIMIT)) {
-        return Err(Problem::bad_request("rate is so many a second, above 0"));
+        return Err(Problem::bad_request("rate must be a number of messages per second, above 0"));
     }
     if wanted.stop_after == Some(0) {
-        return Err(Problem::bad_request("stop_after is from 1"));
+        return Err(Problem::bad_request("stop_after must be at least 1"));
     }
     let kind = OperationKind::Replay {
         canary: wanted.canary,
@@ -99,7 +99,7 @@ pub(super) async fn discard(
     begin(app, caller, plan, Verb::Discard, reason, false).await
 }
 
-/// Which dead letters; of those that are named, each must be one that the caller may see.
+/// The selection; the caller must be allowed to see every dead letter that is given by id.
 async fn selection(
     app: &App,
     caller: &Caller,
@@ -108,7 +108,7 @@ async fn selection(
 ) -> Result<Selection, Problem> {
     match (ids, filter) {
         (Some(ids), None) if ids.len() > IDS_LIMIT => Err(Problem::bad_request(format!(
-            "{} ids, at most {IDS_LIMIT}; use a filter",
+            "the request has {} ids, the limit is {IDS_LIMIT}; use a filter",
             ids.len()
         ))),
         (Some(ids), None) if !ids.is_empty() => {
@@ -128,11 +128,11 @@ async fn selection(
             app.covers(&filter).await?;
             Ok(Selection::Matching(filter))
         }
-        _ => Err(Problem::bad_request("say which: either ids, or a filter ({} fits all)")),
+        _ => Err(Problem::bad_request("pass either ids or a filter ({} matches all)")),
     }
 }
 
-/// In a task of its own: a client that goes away meanwhile leaves no selection behind that is planned and never run.
+/// Runs in a separate task, so that a client that disconnects does not leave a plan behind that never runs.
 async fn begin(
     app: Arc<App>,
     caller: Caller,
@@ -145,7 +145,8 @@ async fn begin(
         let (status, operation) = run(&app, &caller, &plan, verb, reason, only_plan).await?;
         Ok((status, Json(told(&app, &operation))).into_response())
     });
-    let ended = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ended", "the gateway is ending");
+    let ended =
+        || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ended", "the gateway is stopping");
     begun.await.unwrap_or_else(|_| Err(ended()))
 }
 
@@ -169,7 +170,7 @@ async fn run(
     Ok((StatusCode::ACCEPTED, running))
 }
 
-/// Which dead letters, for the audit log.
+/// Describes the selection for the audit log.
 fn target(plan: &OperationPlan) -> String {
     match &plan.selection {
         Selection::Ids(ids) => {
@@ -213,10 +214,10 @@ pub(super) async fn messages(
     let operation = seen(&app, &caller, &id, Role::Viewer).await?;
     let after = match filter::pairs(query)?.as_slice() {
         [] => 0,
-        [(name, value)] if name == "after" => {
-            value.parse().map_err(|_| Problem::bad_request("after is a place, a whole number"))?
-        }
-        _ => return Err(Problem::bad_request("the only parameter is after, a place")),
+        [(name, value)] if name == "after" => value
+            .parse()
+            .map_err(|_| Problem::bad_request("after must be a position, a whole number"))?,
+        _ => return Err(Problem::bad_request("the only parameter is after, a position")),
     };
     let items = app.catalogue().items(operation.id, after, ITEMS).await?;
     let next = (items.len() == ITEMS as usize).then(|| items.last().map(|item| item.place));
@@ -239,7 +240,7 @@ enum Wanted {
     Cancel,
 }
 
-/// Starts, pauses, goes on with or cancels an operation.
+/// Starts, pauses, resumes or cancels an operation.
 pub(super) async fn command(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -270,7 +271,7 @@ fn told(app: &App, operation: &Operation) -> Value {
     views::operation(operation, waiting)
 }
 
-/// An operation whose every queue the caller may see; another is as good as none.
+/// An operation whose queues the caller may all see; others are reported as not found.
 async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Operation, Problem> {
     caller.needs(role, None)?;
     let id = id.parse().map(OperationId);
@@ -282,7 +283,7 @@ async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Operat
     Ok(operation)
 }
 
-/// One without a message, and so without a queue, is for those who see all.
+/// An operation without messages has no queue, and is visible only to callers who may see all queues.
 fn sees(caller: &Caller, operation: &Operation) -> bool {
     let queues = &operation.queues;
     queues.iter().all(|(queue, _)| caller.sees(queue))

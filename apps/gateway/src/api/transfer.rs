@@ -1,4 +1,4 @@
-//! Dead letters out as lines of JSON, and in again.
+//! `/v1/exports` and `/v1/imports`: dead letters as JSON lines.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use super::{Problem, caller::Caller, filter, input, input::Input};
 use crate::{app::App, config::Role};
 
-/// How many are listed at a time; each is read and sent by itself, so that bodies do not gather.
+/// How many are listed at a time; each is read and sent separately, so that bodies do not accumulate in memory.
 const PAGE: u32 = 200;
 const NDJSON: &str = "application/x-ndjson";
 
@@ -52,7 +52,7 @@ pub(super) async fn export(
     Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
 }
 
-/// What an export goes through: pages of a list, each dead letter read when its turn comes.
+/// The position of an export: a page of ids, whose dead letters are read one by one.
 struct Walk {
     catalogue: Arc<dyn Catalogue>,
     origin: String,
@@ -79,13 +79,12 @@ impl Walk {
         loop {
             if let Some(id) = self.ids.pop() {
                 let record = match self.catalogue.record(id).await {
-                    // Replayed or discarded meanwhile: it is no longer there to be exported.
+                    // It was replayed or discarded in the meantime.
                     Err(CatalogueError::NoDeadLetter(_)) => continue,
                     record => record?,
                 };
-                let line = write_line(&self.origin, &record).map_err(|_| {
-                    Problem::bad_request(format!("dead letter {id} cannot be written"))
-                })?;
+                let line = write_line(&self.origin, &record)
+                    .map_err(|_| Problem::bad_request(format!("cannot export dead letter {id}")))?;
                 return Ok(Some(format!("{line}\n").into()));
             }
             let rows = self.catalogue.list(&self.filter, &self.page).await?;
@@ -102,7 +101,7 @@ pub(super) struct ImportQuery {
     reason: String,
 }
 
-/// Every line or none: a line that is wrong is named, and nothing is imported.
+/// Imports all lines or none: an invalid line is reported with its number.
 pub(super) async fn import(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -110,12 +109,12 @@ pub(super) async fn import(
     request: Request,
 ) -> Result<Json<Value>, Problem> {
     caller.needs(Role::Admin, None)?;
-    let Query(query) =
-        query.map_err(|_| Problem::bad_request("give a reason: ?reason=…, and nothing else"))?;
+    let Query(query) = query
+        .map_err(|_| Problem::bad_request("the only parameter is reason, and it is required"))?;
     let reason = input::reason(&query.reason)?;
     let body = input::read(request, &app).await?;
-    let text =
-        std::str::from_utf8(&body).map_err(|_| Problem::bad_request("the lines are not UTF-8"))?;
+    let text = std::str::from_utf8(&body)
+        .map_err(|_| Problem::bad_request("the request body is not UTF-8"))?;
     let mut records: Vec<(String, DeadLetterRecord)> = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let read = read_line(line).map_err(|error| {
@@ -132,7 +131,7 @@ pub(super) async fn import(
     Ok(Json(json!({ "imported": imported, "known_already": asked as u64 - imported })))
 }
 
-/// Those that are not here: one that this store exported itself, and still has, is known.
+/// Without those that this store exported itself and still has.
 async fn elsewhere(
     app: &App,
     records: Vec<(String, DeadLetterRecord)>,

@@ -15,23 +15,23 @@ use super::{
 /// [`contradictions`](super::contradictions) for values that contradict each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// How the gateway is reached.
+    /// How the gateway listens.
     pub server: ServerConfig,
-    /// Where messages are kept.
+    /// Where messages are stored.
     pub store: StoreConfig,
     /// Brokers.
     pub transports: Vec<TransportConfig>,
     /// Queues without a route, or with settings of their own; `default` if there is no other queue.
     pub queues: Vec<QueueConfig>,
-    /// From queues to endpoints.
+    /// Routes from queues to endpoints.
     pub routes: Vec<RouteConfig>,
     /// Which addresses endpoints may have.
     pub network: NetworkConfig,
-    /// Who may use the API.
+    /// The API tokens.
     pub tokens: Vec<TokenConfig>,
     /// What may be done with dead letters, and how long they are kept.
     pub dead_letters: DeadLettersConfig,
-    /// What is logged, and how.
+    /// What is logged, and in which format.
     pub log: LogConfig,
     /// What is measured, and where it is sent.
     pub telemetry: TelemetryConfig,

@@ -1,4 +1,4 @@
-//! What a reply means: a pure function.
+//! Classifies replies, as a pure function.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::{
     retry_after::retry_after,
 };
 
-/// How much of a reply that is no problem description is kept.
+/// How much of a reply is stored that is not a problem document.
 const TEXT_LIMIT_BYTES: usize = 1024;
 
-/// What became of a request.
+/// The meaning of a reply, or of its absence.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The message is done.
     Done,
-    /// It is not: how the call ended, and the failure if that counts.
+    /// It is not: the outcome of the call, and the failure.
     NotDone(CallOutcome, Failure),
-    /// Its address may not be dialled: nothing may be sent there until somebody has looked.
+    /// The address is not allowed: the route pauses until an operator has looked at it.
     Denied(Code),
 }
 
-/// What a reply means. `Retry-After` counts from `now` and is cut to `most`.
+/// Classifies a reply. `Retry-After` is relative to `now` and limited to `most`.
 pub(super) fn classify(reply: &EndpointReply, now: Timestamp, most: Duration) -> Meaning {
     let Some(kind) = failure_kind(reply.status) else {
         return match &reply.end {
@@ -37,7 +37,7 @@ pub(super) fn classify(reply: &EndpointReply, now: Timestamp, most: Duration) ->
         };
     };
     match &reply.end {
-        // A message is neither done nor given up on the strength of half a reply.
+        // An incomplete reply neither completes a message nor dead-letters it.
         End::Broken(error) if !kind.is_retryable() => {
             Meaning::NotDone(CallOutcome::Failed, error.failure())
         }
@@ -61,7 +61,7 @@ fn not_done(kind: FailureKind, reply: &EndpointReply, now: Timestamp, most: Dura
     Meaning::NotDone(outcome, failure)
 }
 
-/// What it means that there is no reply.
+/// Classifies a call without a reply.
 pub(super) fn classify_no_reply(no_reply: &NoReply) -> Meaning {
     use CallErrorKind as Kind;
     let fresh_connection = no_reply.fresh_connection;
@@ -79,7 +79,7 @@ pub(super) fn classify_no_reply(no_reply: &NoReply) -> Meaning {
     Meaning::NotDone(outcome, no_reply.error.failure())
 }
 
-/// What sort of failure a status is; none if it is a success.
+/// The kind of failure of a status; `None` for success.
 fn failure_kind(status: StatusCode) -> Option<FailureKind> {
     Some(match status.as_u16() {
         200..300 => return None,
@@ -87,12 +87,12 @@ fn failure_kind(status: StatusCode) -> Option<FailureKind> {
         404 => FailureKind::NotFound,
         408 | 425 | 429 => FailureKind::Transient,
         0..500 => FailureKind::Permanent,
-        // What is above 599 is to be treated as 500 (RFC 9110, 15).
+        // Statuses above 599 are treated as 500 (RFC 9110, 15).
         500.. => FailureKind::ExternalService,
     })
 }
 
-/// What a status other than success says about message and endpoint.
+/// What a status other than success says about the message and the endpoint.
 fn outcome(status: StatusCode, after: Option<Duration>) -> CallOutcome {
     match status.as_u16() {
         300..400 | 401 | 403 | 404 | 405 => CallOutcome::Misdirected,
@@ -105,7 +105,7 @@ fn outcome(status: StatusCode, after: Option<Duration>) -> CallOutcome {
     }
 }
 
-/// The failure as its status says, and the kind that the endpoint says it is.
+/// The failure according to the status, and the kind that the endpoint specified.
 fn failure(
     kind: FailureKind,
     reply: &EndpointReply,

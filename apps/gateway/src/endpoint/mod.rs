@@ -1,4 +1,4 @@
-//! Delivery of messages to HTTP endpoints.
+//! Delivers messages to HTTP endpoints.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -15,37 +15,36 @@
 //! # Ok(()) }
 //! ```
 //!
-//! **The request** is a POST with the body as it is. `content-type` is the message's, else the route's, else
-//! `application/octet-stream`. `bezoar-id`, `bezoar-type`, `bezoar-correlation-id`, `bezoar-queue`,
-//! `bezoar-attempt` (from 1), `bezoar-redelivered` (`true` or `false`), `traceparent`, and where there is a
-//! secret `webhook-id`, `webhook-timestamp` and `webhook-signature` as of Standard Webhooks. A message's own
-//! headers come as `bezoar-header-NAME`, the first 64 of them and 8 KiB; `bezoar-headers-left-out` says how
-//! many there was no room for. Values of `bezoar-` headers are percent-encoded UTF-8 wherever they are not
-//! plain visible ASCII (and `%` is `%25`), so decoding one always gives the text back; the signature is over
-//! `webhook-id` as it was sent.
+//! **The request** is a POST with the unchanged body. `content-type` is the message's, otherwise the route's, otherwise
+//! `application/octet-stream`. The other headers are `bezoar-id`, `bezoar-type`, `bezoar-correlation-id`,
+//! `bezoar-queue`, `bezoar-attempt` (from 1), `bezoar-redelivered` (`true` or `false`), `traceparent`, and with a secret
+//! `webhook-id`, `webhook-timestamp` and `webhook-signature` as specified by Standard Webhooks. A message's own headers
+//! are sent as `bezoar-header-NAME`, up to 64 and 8 KiB; `bezoar-headers-left-out` counts the rest. Values of `bezoar-`
+//! headers are percent-encoded UTF-8 unless they are visible ASCII (and `%` is `%25`), so that decoding always restores
+//! the text; the signature covers `webhook-id` as sent.
 //!
-//! **The reply**, read to 64 KiB and all of it within the timeout:
+//! **The reply** is read up to 64 KiB, completely within the timeout:
 //!
 //! | reply | message | breaker |
 //! | --- | --- | --- |
 //! | 2xx | done | closes |
-//! | no connection | uses up no retry | evidence |
-//! | 429, 503 with `Retry-After` | uses up no retry, waits as asked | evidence |
-//! | 502, 503, 504, a connection that ends without an answer | uses up no retry, may be suspected | evidence |
-//! | 500 and other 5xx, no whole reply in time, a broken reply | retried | evidence |
-//! | 404 | retried; uses up none once it is the route's fault | evidence |
-//! | 401, 403, 405, 3xx (no redirect is followed) | not retried; waits once it is the route's fault | evidence |
+//! | no connection | uses up no retry | failure |
+//! | 429, 503 with `Retry-After` | uses up no retry, waits as requested | failure |
+//! | 502, 503, 504, connection closed without a reply | uses up no retry, may become suspected | failure |
+//! | 500 and other 5xx, timeout, incomplete reply | retried | failure |
+//! | 404 | retried; uses up no retry once the route is at fault | failure |
+//! | 401, 403, 405, 3xx (redirects are not followed) | not retried; waits once the route is at fault | failure |
 //! | 408, 425 | retried | closes |
-//! | 410 | not retried if anything succeeded before; else the route is to pause | |
-//! | an address that may not be dialled | handed back, the route is to pause | |
+//! | 410 | not retried if anything succeeded before; otherwise the route pauses | |
+//! | an address that is not allowed | released, and the route pauses | |
 //! | other 4xx, 101 | not retried | closes |
 //!
-//! Half a reply is never the last word: where the status says done, give up or gone and the rest does not
-//! come, the message is retried. Who is to blame is decided by [`Blame`](bezoar::blame::Blame): a failure that
-//! uses up no retry is an [`UncountedError`](bezoar::UncountedError). While the breaker is open, messages are
-//! postponed ([`Postpone`](bezoar::Postpone)).
+//! An incomplete reply is never final: if the status means done, give up or gone and the rest is missing, the message is
+//! retried. [`Blame`](bezoar::blame::Blame) decides which failures count: one that uses up no retry is an
+//! [`UncountedError`](bezoar::UncountedError). While the breaker is open, messages are postponed
+//! ([`Postpone`](bezoar::Postpone)).
 //!
-//! A request on a kept connection that ends without an answer is sent once more on a new one, with
+//! A request on a reused connection that gets no reply is sent once more on a new connection, with
 //! `bezoar-redelivered: true`.
 
 mod breaker;

@@ -1,21 +1,21 @@
-//! `application/problem+json` (RFC 9457): what an endpoint says about a failure.
+//! Parses `application/problem+json` (RFC 9457) replies of endpoints.
 
 use bezoar::{Code, Detail, FailureKind};
 use http::{HeaderMap, header::CONTENT_TYPE};
 use serde_json::Value;
 
-/// A problem as an endpoint describes it.
+/// A problem document of an endpoint.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct EndpointProblem {
-    /// Of its `type`, where a safe word can be made of that.
+    /// The code from its `type`, if that yields a valid code.
     pub(super) code: Option<Code>,
     /// Its `title` and `detail`.
     pub(super) text: Option<Detail>,
-    /// Its `kind`, where that is one of the eight.
+    /// Its `kind`, if it is a known one.
     pub(super) kind: Option<FailureKind>,
 }
 
-/// The problem in a reply, if it is one that can be read.
+/// The problem document in a reply, if there is a valid one.
 pub(super) fn problem(headers: &HeaderMap, body: &[u8]) -> Option<EndpointProblem> {
     let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let media_type = content_type.split(';').next()?.trim();
@@ -44,7 +44,7 @@ fn kind(text: &str) -> Option<FailureKind> {
 }
 
 /// The longest end of a type's path that is a code: `https://example.org/problems/out-of-stock` becomes
-/// `problems/out-of-stock`. Host and query are left out, and so is `about:blank`, which says nothing.
+/// `problems/out-of-stock`. Host and query are omitted, and so is `about:blank`, which carries no information.
 fn code(problem_type: &str) -> Option<Code> {
     if problem_type == "about:blank" {
         return None;

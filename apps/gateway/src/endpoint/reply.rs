@@ -1,4 +1,4 @@
-//! A reply, read to a bound and within a time.
+//! Reads a reply, up to a size and time limit.
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
@@ -11,14 +11,14 @@ use super::{CallError, CallErrorKind, cuttable_connection::ConnectionSwitch};
 /// How much of a reply is read.
 pub(super) const REPLY_LIMIT_BYTES: usize = 64 * 1024;
 
-/// What an endpoint said. It cannot be printed: any of it may be personal.
+/// The reply of an endpoint. It has no `Debug`, because it may contain personal data.
 pub(super) struct EndpointReply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// At most [`REPLY_LIMIT_BYTES`]; nothing of a success, which nobody looks at.
+    /// At most [`REPLY_LIMIT_BYTES`]; empty for a success, whose body is ignored.
     pub(super) body: Vec<u8>,
     pub(super) end: End,
-    /// Of the connection that it came by.
+    /// The switch of its connection.
     pub(super) switch: Option<ConnectionSwitch>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct EndpointReply {
 pub(super) enum End {
     /// To its end.
     Complete,
-    /// To the bound. There is more, which nobody wants.
+    /// To the limit. The rest is ignored.
     Bounded,
-    /// Until something went wrong.
+    /// Until an error.
     Broken(CallError),
 }
 
 impl EndpointReply {
-    /// Reads to the end, the bound or the deadline. What is left unread is closed with its connection.
+    /// Reads to the end, the limit or the deadline. An unread rest is discarded with its connection.
     pub(super) async fn read(response: Response<Incoming>, deadline: Instant) -> Self {
         let (head, mut incoming) = response.into_parts();
         let mut body = Vec::new();

@@ -1,4 +1,4 @@
-//! `retry`: whether and when a failed message is tried again.
+//! `retry`: whether and when failed messages are retried.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn is_text(node: &Node) -> bool {
     matches!(node.value, Value::Text(_))
 }
 
-/// The preset that the key `name` of a section names.
+/// The preset in the key `name` of a section.
 fn preset(
     reader: &mut SectionReader<'_>,
     section: &Section<'_>,
@@ -58,7 +58,7 @@ fn find(name: &str) -> Result<RetryPolicy, InvalidValue> {
     found.map(|(_, policy)| *policy).ok_or_else(|| names::no_choice(name, PRESETS))
 }
 
-/// The policy `base`, with the keys that were set instead of its own values.
+/// The policy `base`, with the keys that were set overriding its values.
 fn table(
     reader: &mut SectionReader<'_>,
     section: &Section<'_>,

@@ -8,8 +8,9 @@ use bezoar_core::{
     Destination, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
     QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
     catalogue::{
-        AuditedAction, Catalogue, Filter, ListRequest, Operation, OperationCommand, OperationKind,
-        OperationPlan, OperationState, ReplayIds, Selection, Verb,
+        AuditLog as _, AuditedAction, DeadLetterCatalogue as _, Filter, ListRequest, Operation,
+        OperationCommand, OperationKind, OperationPlan, OperationState, Operations as _, ReplayIds,
+        Selection, Verb,
     },
     millis,
 };

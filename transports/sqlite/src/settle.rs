@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
-    catalogue::{Arrival, Dying, FREE, last_failure, reopen_original},
+    catalogue::{Arrival, Dying, FREE, reopen_original},
     lease::Lease,
     row,
     session::{Claimed, Session},
@@ -63,9 +63,8 @@ impl Session {
                 (counts.failed, counts.released) = (ledger.failed.into(), ledger.released.into());
                 counts.history |= !tries.is_empty();
                 row::record(connection, lease.seq, &message.ledger, tries)?;
-                let last = last_failure(&message.ledger, tries, reason);
                 let place = (name, queue, lease.seq);
-                let dying = Dying { place, message, reason, counts, last };
+                let dying = Dying { place, message, reason, counts, tries };
                 self.insert_dead(connection, &dying, Arrival::Died)?;
                 Ok(true)
             }
@@ -231,8 +230,7 @@ impl Session {
             )?
             .query_row([queue, visible_at, seq], counts)?;
         self.count(queue, -1, 0);
-        let last = last_failure(&message.ledger, &[], reason);
-        let dying = Dying { place: (name, queue, seq), message, reason, counts, last };
+        let dying = Dying { place: (name, queue, seq), message, reason, counts, tries: &[] };
         self.insert_dead(connection, &dying, Arrival::Died).map(drop)
     }
 

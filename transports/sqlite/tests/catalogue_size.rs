@@ -18,8 +18,8 @@ use bezoar_core::{
     MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
     Transport,
     catalogue::{
-        AuditedAction, Catalogue, CauseId, Filter, ListRequest, OperationCommand, OperationKind,
-        OperationPlan, ReplayIds, Selection, Verb,
+        AuditedAction, CauseId, DeadLetterCatalogue, Filter, ListRequest, OperationCommand,
+        OperationKind, OperationPlan, Operations, ReplayIds, Selection, Verb,
     },
     millis,
 };

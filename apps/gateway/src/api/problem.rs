@@ -110,6 +110,7 @@ impl From<CatalogueError> for Problem {
         let text = error.to_string();
         match error {
             CatalogueError::Store(error) => error.into(),
+            CatalogueError::Invalid(invalid) => invalid.into(),
             CatalogueError::NoDeadLetter(_)
             | CatalogueError::NoCause(_)
             | CatalogueError::NoOperation(_) => Self::not_found(text),

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{CauseId, Selection};
-use crate::{DeadLetterId, MessageId, QueueName};
+use super::{CatalogueError, CauseId, Selection};
+use crate::{DeadLetterId, Invalid, MessageId, QueueName};
 
 /// The identity of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,36 @@ pub struct OperationPlan {
     pub selection: Selection,
     /// If the number of those that take part is another, nothing is planned.
     pub expect: Option<u64>,
+}
+
+impl OperationPlan {
+    /// Refuses a plan that no store can carry out.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError::Invalid`] for a rate that is not above 0.
+    pub fn check(&self) -> Result<(), CatalogueError> {
+        match self.kind {
+            OperationKind::Replay { per_second: Some(rate), .. }
+                if !rate.is_finite() || rate <= 0.0 =>
+            {
+                Err(Invalid::new("rate", "is not above 0").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares how many take part with what was expected.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError::Unexpected`] if it is another number.
+    pub fn check_expected(&self, found: u64) -> Result<(), CatalogueError> {
+        match self.expect.filter(|expected| *expected != found) {
+            Some(expected) => Err(CatalogueError::Unexpected { expected, found }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What an operation does.

@@ -1,36 +1,12 @@
 //! The audit log: written in the transaction of what it records, chained by hashes.
 
 use bezoar_core::{
-    ErrorKind, Invalid,
-    catalogue::{AuditEntry, AuditHash, AuditHead, AuditedAction, CatalogueError},
+    catalogue::{AuditEntry, AuditHash, AuditHead, AuditedAction, PAGE_LIMIT},
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::dead_letters::list::PAGE_LIMIT;
-use crate::{error::error, row, session::Session};
-
-/// The longest text of an action or setting.
-const TEXT_LIMIT_BYTES: usize = 4_096;
-
-/// Refuses what is too long to be kept.
-pub(crate) fn check(action: &AuditedAction) -> Result<(), CatalogueError> {
-    check_texts(&[
-        ("actor", &action.actor),
-        ("address", &action.address),
-        ("target", &action.target),
-        ("reason", &action.reason),
-    ])
-}
-
-pub(crate) fn check_texts(texts: &[(&'static str, &str)]) -> Result<(), CatalogueError> {
-    let long = texts.iter().find(|(_, text)| text.len() > TEXT_LIMIT_BYTES);
-    long.map_or(Ok(()), |(field, text)| {
-        let problem =
-            format!("is {} bytes long, at most {TEXT_LIMIT_BYTES} are accepted", text.len());
-        Err(error(ErrorKind::Invalid(Invalid::new(field, problem)), "audit").into())
-    })
-}
+use crate::{row, session::Session};
 
 /// Writes an action to the log, in the transaction that the action is in.
 pub(crate) fn append(

@@ -18,11 +18,12 @@ mod settings;
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterId, ErrorKind, Invalid, Message, MessageId, QueueName, Reason,
+    DeadLetter, DeadLetterId, ErrorKind, Message, MessageId, QueueName, Reason,
     catalogue::{
-        Advance, AuditEntry, AuditHead, AuditedAction, Catalogue, CatalogueError, Cause, CauseId,
-        CauseState, Count, DeadLetterRecord, DeadLetterSummary, Filter, ListRequest, Operation,
-        OperationCommand, OperationId, OperationItem, OperationPlan,
+        Advance, AuditEntry, AuditHead, AuditLog, AuditedAction, BrokerIntake, CHUNK_LIMIT,
+        CatalogueError, Cause, CauseId, CauseState, Count, DeadLetterCatalogue, DeadLetterRecord,
+        DeadLetterSummary, Filter, ListRequest, Operation, OperationCommand, OperationId,
+        OperationItem, OperationPlan, Operations, Settings, check_import, check_text,
     },
 };
 use jiff::Timestamp;
@@ -30,7 +31,7 @@ use rusqlite::Connection;
 
 pub(crate) use causes::cause_grouping::CauseCounts;
 pub(crate) use dead_letters::{
-    arrival::{Arrival, Dying, last_failure},
+    arrival::{Arrival, Dying},
     edit::reopen_original,
 };
 pub(crate) use operations::{
@@ -48,12 +49,6 @@ use crate::{SqliteTransport, error::error, session::Session};
 
 /// What was found or done, or why it was refused; an error of SQLite undoes the transaction.
 pub(crate) type Found<T> = rusqlite::Result<Result<T, CatalogueError>>;
-
-/// How many records, and how many bytes of their bodies, are imported at once.
-const IMPORT_LIMIT: usize = 10_000;
-const IMPORT_LIMIT_BYTES: usize = 64 * 1024 * 1024;
-/// The most that are removed or grouped anew in one transaction.
-const CHUNK_LIMIT: u32 = 10_000;
 
 impl SqliteTransport {
     /// Runs `work` in a transaction. If it refuses, nothing of it is done.
@@ -73,30 +68,12 @@ impl SqliteTransport {
             let id = message.id.clone();
             return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "edit").into());
         }
-        let invalid = |invalid| error(ErrorKind::Invalid(invalid), "edit").into();
-        message.check_headers().map_err(invalid)
-    }
-
-    fn check_import(&self, records: &[(String, DeadLetterRecord)]) -> Result<(), CatalogueError> {
-        let bytes: usize = records.iter().map(|(_, record)| record.message.body.len()).sum();
-        if records.len() > IMPORT_LIMIT || (bytes > IMPORT_LIMIT_BYTES && records.len() > 1) {
-            let problem = format!(
-                "are {} with {bytes} bytes, at most {IMPORT_LIMIT} with {IMPORT_LIMIT_BYTES} are accepted",
-                records.len()
-            );
-            let invalid = ErrorKind::Invalid(Invalid::new("records", problem));
-            return Err(error(invalid, "import").into());
-        }
-        for (stamp, record) in records {
-            audit::check_texts(&[("stamp", stamp)])?;
-            self.check_message(&record.message)?;
-        }
-        Ok(())
+        Ok(message.check_headers()?)
     }
 }
 
 #[async_trait]
-impl Catalogue for SqliteTransport {
+impl DeadLetterCatalogue for SqliteTransport {
     async fn list(
         &self,
         filter: &Filter,
@@ -127,8 +104,8 @@ impl Catalogue for SqliteTransport {
         note: Option<&str>,
         action: &AuditedAction,
     ) -> Result<Cause, CatalogueError> {
-        audit::check(action)?;
-        audit::check_texts(&[("note", note.unwrap_or_default())])?;
+        action.check()?;
+        check_text("note", note.unwrap_or_default())?;
         let (cause, note, action) = (cause.clone(), note.map(str::to_owned), action.clone());
         self.transact("mark", move |session, it| {
             causes::mark(session, it, (&cause, state, note.as_deref()), &action)
@@ -144,12 +121,67 @@ impl Catalogue for SqliteTransport {
         .await
     }
 
+    async fn edit(
+        &self,
+        id: DeadLetterId,
+        edited: Message,
+        needs_approval: bool,
+        action: &AuditedAction,
+    ) -> Result<DeadLetterSummary, CatalogueError> {
+        action.check()?;
+        self.check_message(&edited)?;
+        let (edit, action) = (edit::Edit { id, message: edited, needs_approval }, action.clone());
+        self.transact("edit", move |session, it| edit::edit(session, it, &edit, &action)).await
+    }
+
+    async fn approve(
+        &self,
+        id: DeadLetterId,
+        action: &AuditedAction,
+    ) -> Result<DeadLetterSummary, CatalogueError> {
+        action.check()?;
+        let action = action.clone();
+        self.transact("approve", move |session, it| edit::approve(session, it, id, &action)).await
+    }
+
+    async fn import(
+        &self,
+        records: Vec<(String, DeadLetterRecord)>,
+        action: &AuditedAction,
+    ) -> Result<u64, CatalogueError> {
+        action.check()?;
+        check_import(&records)?;
+        records.iter().try_for_each(|(_, record)| self.check_message(&record.message))?;
+        let action = action.clone();
+        self.transact("import", move |session, it| {
+            import::import(session, it, &records, &action).map(Ok)
+        })
+        .await
+    }
+
+    async fn expire(
+        &self,
+        before: Timestamp,
+        limit: u32,
+        action: &AuditedAction,
+    ) -> Result<u32, CatalogueError> {
+        action.check()?;
+        let (span, action) = ((before.as_millisecond(), limit.min(CHUNK_LIMIT)), action.clone());
+        self.transact("expire", move |session, it| {
+            expire::expire(session, it, span, &action).map(Ok)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Operations for SqliteTransport {
     async fn plan(
         &self,
         plan: &OperationPlan,
         action: &AuditedAction,
     ) -> Result<Operation, CatalogueError> {
-        audit::check(action)?;
+        action.check()?;
         self.freeze(plan, action).await
     }
 
@@ -159,7 +191,7 @@ impl Catalogue for SqliteTransport {
         command: OperationCommand,
         action: &AuditedAction,
     ) -> Result<Operation, CatalogueError> {
-        audit::check(action)?;
+        action.check()?;
         let action = action.clone();
         self.transact("command", move |session, it| {
             operations::command(session, it, (operation, command), &action)
@@ -177,7 +209,7 @@ impl Catalogue for SqliteTransport {
         operation: OperationId,
         reason: &str,
     ) -> Result<Operation, CatalogueError> {
-        audit::check_texts(&[("reason", reason)])?;
+        check_text("reason", reason)?;
         let reason = reason.to_owned();
         self.transact("stop", move |_, it| operations::stop(it, operation, &reason)).await
     }
@@ -202,44 +234,10 @@ impl Catalogue for SqliteTransport {
     ) -> Result<Vec<OperationItem>, CatalogueError> {
         self.read("items", move |it| operations::items(it, operation, after, limit)).await?
     }
+}
 
-    async fn edit(
-        &self,
-        id: DeadLetterId,
-        edited: Message,
-        needs_approval: bool,
-        action: &AuditedAction,
-    ) -> Result<DeadLetterSummary, CatalogueError> {
-        audit::check(action)?;
-        self.check_message(&edited)?;
-        let (edit, action) = (edit::Edit { id, message: edited, needs_approval }, action.clone());
-        self.transact("edit", move |session, it| edit::edit(session, it, &edit, &action)).await
-    }
-
-    async fn approve(
-        &self,
-        id: DeadLetterId,
-        action: &AuditedAction,
-    ) -> Result<DeadLetterSummary, CatalogueError> {
-        audit::check(action)?;
-        let action = action.clone();
-        self.transact("approve", move |session, it| edit::approve(session, it, id, &action)).await
-    }
-
-    async fn import(
-        &self,
-        records: Vec<(String, DeadLetterRecord)>,
-        action: &AuditedAction,
-    ) -> Result<u64, CatalogueError> {
-        audit::check(action)?;
-        self.check_import(&records)?;
-        let action = action.clone();
-        self.transact("import", move |session, it| {
-            import::import(session, it, &records, &action).map(Ok)
-        })
-        .await
-    }
-
+#[async_trait]
+impl BrokerIntake for SqliteTransport {
     async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError> {
         let queue = queue.clone();
         self.transact("adopt", move |session, it| {
@@ -281,23 +279,12 @@ impl Catalogue for SqliteTransport {
         })
         .await
     }
+}
 
-    async fn expire(
-        &self,
-        before: Timestamp,
-        limit: u32,
-        action: &AuditedAction,
-    ) -> Result<u32, CatalogueError> {
-        audit::check(action)?;
-        let (span, action) = ((before.as_millisecond(), limit.min(CHUNK_LIMIT)), action.clone());
-        self.transact("expire", move |session, it| {
-            expire::expire(session, it, span, &action).map(Ok)
-        })
-        .await
-    }
-
+#[async_trait]
+impl AuditLog for SqliteTransport {
     async fn log(&self, action: &AuditedAction) -> Result<(), CatalogueError> {
-        audit::check(action)?;
+        action.check()?;
         let action = action.clone();
         self.transact("log", move |session, it| audit::append(session, it, &action).map(Ok)).await
     }
@@ -309,7 +296,10 @@ impl Catalogue for SqliteTransport {
     ) -> Result<(Vec<AuditEntry>, AuditHead), CatalogueError> {
         Ok(self.read("audit", move |it| audit::read(it, after, limit)).await?)
     }
+}
 
+#[async_trait]
+impl Settings for SqliteTransport {
     async fn setting(&self, name: &str) -> Result<Option<String>, CatalogueError> {
         let name = name.to_owned();
         Ok(self.read("setting", move |it| settings::setting(it, &name)).await?)
@@ -321,8 +311,9 @@ impl Catalogue for SqliteTransport {
         value: Option<&str>,
         action: &AuditedAction,
     ) -> Result<(), CatalogueError> {
-        audit::check(action)?;
-        audit::check_texts(&[("name", name), ("value", value.unwrap_or_default())])?;
+        action.check()?;
+        check_text("name", name)?;
+        check_text("value", value.unwrap_or_default())?;
         let (name, value, action) = (name.to_owned(), value.map(str::to_owned), action.clone());
         self.transact("set", move |session, it| {
             settings::set(session, it, (&name, value.as_deref()), &action).map(Ok)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     Clock, Settlement,
-    catalogue::{Catalogue, DeadLetterRecord, DeadLetterState, Filter, Verb},
+    catalogue::{DeadLetterRecord, DeadLetterState, Filter, Verb},
 };
 
 use super::{census, ward::*};

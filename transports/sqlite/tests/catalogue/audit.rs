@@ -1,8 +1,7 @@
 //! The audit log: written with every action, and harm to it is found.
 
 use bezoar_core::catalogue::{
-    AuditBreak, AuditHead, Catalogue, CauseState, Filter, OperationCommand, OperationKind,
-    Selection, Verb,
+    AuditBreak, AuditHead, CauseState, Filter, OperationCommand, OperationKind, Selection, Verb,
 };
 
 use super::ward::*;

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     DeadLetter, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
-    catalogue::{
-        Catalogue, Filter, ItemState, OperationId, OperationKind, OperationState, ReplayIds,
-    },
+    catalogue::{Filter, ItemState, OperationId, OperationKind, OperationState, ReplayIds},
     millis,
 };
 

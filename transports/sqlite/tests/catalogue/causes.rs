@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     Clock, FailureKind, Reason, Settlement,
-    catalogue::{Catalogue, CatalogueError, CauseId, CauseState, Filter, Verb},
+    catalogue::{CatalogueError, CauseId, CauseState, Filter, Verb},
 };
 
 use super::ward::*;

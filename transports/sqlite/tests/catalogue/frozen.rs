@@ -3,8 +3,8 @@
 use bezoar_core::{
     DeadLetterId, DeadLetterIds, QueueAdmin,
     catalogue::{
-        Catalogue, CatalogueError, DeadLetterState, Filter, ItemState, OperationCommand,
-        OperationKind, OperationPlan, OperationState, ReplayIds, Selection, Verb,
+        CatalogueError, DeadLetterState, Filter, ItemState, OperationCommand, OperationKind,
+        OperationPlan, OperationState, ReplayIds, Selection, Verb,
     },
 };
 

@@ -1,6 +1,6 @@
 //! Nothing sensitive is shown by accident.
 
-use bezoar_core::catalogue::{Catalogue, CauseState, Filter, Verb};
+use bezoar_core::catalogue::{CauseState, Filter, Verb};
 
 use super::ward::*;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     Clock, Code, CorrelationId, DeadLetterId, FailureKind, MessageId, MessageType,
-    catalogue::{Catalogue, CatalogueError, Count, DeadLetterState, Filter, ListRequest, Verb},
+    catalogue::{CatalogueError, Count, DeadLetterState, Filter, ListRequest, Verb},
     millis,
 };
 

@@ -2,7 +2,7 @@
 
 use bezoar_core::{
     FailureKind, QueueAdmin, Settlement,
-    catalogue::{Catalogue, Count, Filter},
+    catalogue::{Count, Filter},
 };
 
 use super::{census, ward::*};

@@ -3,8 +3,8 @@
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
     catalogue::{
-        Catalogue, CatalogueError, Filter, ItemState, Operation, OperationCommand, OperationId,
-        OperationKind, OperationState, ReplayIds, Selection, Verb,
+        CatalogueError, Filter, ItemState, Operation, OperationCommand, OperationId, OperationKind,
+        OperationState, ReplayIds, Selection, Verb,
     },
 };
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     DeadLetterIds, QueueAdmin, Settlement,
-    catalogue::{Catalogue, Filter, ItemState, OperationState},
+    catalogue::{Filter, ItemState, OperationState},
 };
 
 use super::{census, ward::*};

@@ -3,8 +3,7 @@
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
     catalogue::{
-        Catalogue, CauseState, Filter, OperationCommand, OperationKind, OperationPlan,
-        OperationState, Verb,
+        CauseState, Filter, OperationCommand, OperationKind, OperationPlan, OperationState, Verb,
     },
 };
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bezoar_core::{
     Clock, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
     catalogue::{
-        Catalogue, CatalogueError, CauseState, Filter, OperationCommand, OperationKind,
-        OperationPlan, ReplayIds, Selection, Verb,
+        CatalogueError, CauseState, Filter, OperationCommand, OperationKind, OperationPlan,
+        ReplayIds, Selection, Verb,
     },
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};

@@ -3,8 +3,7 @@
 use bezoar_core::{
     Body, DeadLetterId, DeadLetterIds, Message, QueueAdmin, Settlement,
     catalogue::{
-        Catalogue, CatalogueError, DeadLetterState, DeadLetterSummary, Filter, OperationKind,
-        Selection, Verb,
+        CatalogueError, DeadLetterState, DeadLetterSummary, Filter, OperationKind, Selection, Verb,
     },
 };
 

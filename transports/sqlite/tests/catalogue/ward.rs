@@ -2,12 +2,15 @@
 
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
+pub(crate) use bezoar_core::catalogue::{
+    AuditLog as _, BrokerIntake as _, DeadLetterCatalogue as _, Operations as _, Settings as _,
+};
 use bezoar_core::{
     Code, CorrelationId, DeadLetterId, Delivery, FailedTry, Failure, FailureKind, ManualClock,
     Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement,
     SubscribeOptions, Transport,
     catalogue::{
-        Advance, AuditedAction, Catalogue, DeadLetterSummary, Filter, ListRequest, Operation,
+        Advance, AuditedAction, DeadLetterSummary, Filter, ListRequest, Operation,
         OperationCommand, OperationId, OperationItem, OperationKind, OperationPlan, ReplayIds,
         Selection, Verb,
     },

@@ -7,20 +7,10 @@
 
 use std::collections::HashMap;
 
-use bezoar_core::catalogue::{CauseId, FINGERPRINT_VERSION, Fingerprint, StoreKey};
+use bezoar_core::catalogue::{CauseId, FINGERPRINT_VERSION, Fingerprint, HourCounts, StoreKey};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::{
-    catalogue::dead_letters::{arrival, record},
-    session::Session,
-};
-
-const HOUR_MILLIS: i64 = 60 * 60 * 1_000;
-
-/// The number of the hour, since 1970, that a time is in.
-pub(crate) fn hour(millis: i64) -> i64 {
-    millis.div_euclid(HOUR_MILLIS)
-}
+use crate::{catalogue::dead_letters::record, session::Session};
 
 /// What a transaction adds to the counters of causes. Empty between transactions, except for the key.
 #[derive(Debug, Default)]
@@ -147,7 +137,7 @@ impl Added {
                          state = CASE state WHEN 'resolved' THEN 'regressed' ELSE state END
                      WHERE number = ?1",
                 )?
-                .execute([number, hour(now), self.new])?;
+                .execute([number, HourCounts::hour_of(now), self.new])?;
         }
         Ok(())
     }
@@ -210,8 +200,7 @@ pub(crate) fn regroup(
 fn group(session: &mut Session, connection: &Connection, id: i64) -> rusqlite::Result<()> {
     let Some(dead) = record::dead_letter(connection, id, record::NO_BODY)? else { return Ok(()) };
     let ledger = &dead.message.ledger;
-    let last = arrival::last_failure(ledger, &[], &dead.reason);
-    let print = arrival::fingerprint(&dead.queue, &dead.message, &dead.reason, last);
+    let print = Fingerprint::of(&dead.queue, &dead.message, &[], &dead.reason);
     let (number, _) = session.causes.cause(connection, dead.queue_number, &print, dead.at)?;
     connection
         .prepare_cached("UPDATE bezoar_dead SET cause = ?2 WHERE id = ?1")?

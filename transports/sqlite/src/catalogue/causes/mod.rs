@@ -6,7 +6,9 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use bezoar_core::{
     Code, DeadLetterId, FailureKind, MessageType,
-    catalogue::{AuditedAction, CatalogueError, Cause, CauseId, CauseState, Filter},
+    catalogue::{
+        AuditedAction, CatalogueError, Cause, CauseId, CauseState, Filter, HourCounts, PAGE_LIMIT,
+    },
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -14,10 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::{
     catalogue::{
         audit,
-        dead_letters::{
-            filter_walk::Sieve,
-            list::{PAGE_LIMIT, queue_name},
-        },
+        dead_letters::{filter_walk::Sieve, list::queue_name},
     },
     row,
     session::Session,
@@ -103,11 +102,8 @@ fn cause(connection: &Connection, number: i64, now: i64) -> rusqlite::Result<Cau
 fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
     let text = |column| row::text(row, column).map(Option::unwrap_or_default);
     let number = |column| row.get(column).map(|count: i64| count.max(0).unsigned_abs());
-    let (this_hour, last_hour) = match cause_grouping::hour(now) - row.get::<_, i64>(13)? {
-        0 => (number(14)?, number(15)?),
-        1 => (0, number(14)?),
-        _ => (0, 0),
-    };
+    let hours = HourCounts { hour: row.get(13)?, this: number(14)?, last: number(15)? }
+        .seen_in(HourCounts::hour_of(now));
     let state = text(9)?;
     let note = match (row.get(10)?, row.get(11)?, row.get(12)?) {
         (Some(note), Some(who), Some(at)) => Some((note, who, millis(at))),
@@ -123,8 +119,8 @@ fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
         code: Code::new(text(4)?).unwrap_or(Code::UNKNOWN),
         count: number(5)?,
         ever: number(6)?,
-        this_hour,
-        last_hour,
+        this_hour: hours.this,
+        last_hour: hours.last,
         first_seen: millis(row.get(7)?),
         last_seen: millis(row.get(8)?),
         samples: Vec::new(),

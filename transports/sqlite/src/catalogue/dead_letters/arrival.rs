@@ -1,7 +1,7 @@
 //! A message is set aside: its row, its cause, and the outcome of the replay that had sent it.
 
 use bezoar_core::{
-    Code, CorrelationId, FailedTry, FailureKind, Ledger, Message, QueueName, Reason,
+    CorrelationId, FailedTry, Message, QueueName, Reason,
     catalogue::{CauseId, Fingerprint},
 };
 use rusqlite::{Connection, params};
@@ -15,8 +15,8 @@ pub(crate) struct Dying<'a> {
     pub(crate) message: &'a Message,
     pub(crate) reason: &'a Reason,
     pub(crate) counts: Counts,
-    /// See [`last_failure`].
-    pub(crate) last: Option<&'a FailedTry>,
+    /// The failures of the attempt that killed it, which its ledger does not have yet.
+    pub(crate) tries: &'a [FailedTry],
 }
 
 /// Whether something went wrong just now.
@@ -28,32 +28,6 @@ pub(crate) enum Arrival {
     Edited,
 }
 
-/// The failure that a dead letter is grouped by. One from before a replay says nothing of what went wrong
-/// now, and neither does any if workers died.
-pub(crate) fn last_failure<'a>(
-    ledger: &'a Ledger,
-    tries: &'a [FailedTry],
-    reason: &Reason,
-) -> Option<&'a FailedTry> {
-    let of_now = |last: &&FailedTry| {
-        last.generation == ledger.replayed && *reason.code() != Reason::MAX_DELIVERIES
-    };
-    tries.last().or_else(|| ledger.last().filter(of_now))
-}
-
-/// What a dead letter is grouped by.
-pub(crate) fn fingerprint<'a>(
-    queue: &'a QueueName,
-    message: &'a Message,
-    reason: &'a Reason,
-    last: Option<&'a FailedTry>,
-) -> Fingerprint<'a> {
-    let (kind, code): (_, &Code) =
-        last.map_or((FailureKind::Unknown, reason.code()), |last| (last.kind, &last.code));
-    let detail = last.map(|last| &last.detail);
-    Fingerprint { queue, message_type: &message.message_type, kind, code, detail }
-}
-
 impl Session {
     /// Writes the row of a dead letter; its id and its cause.
     pub(crate) fn insert_dead(
@@ -62,8 +36,8 @@ impl Session {
         dying: &Dying<'_>,
         arrival: Arrival,
     ) -> rusqlite::Result<(i64, CauseId)> {
-        let Dying { place: (name, queue, seq), message, reason, counts, last } = dying;
-        let print = fingerprint(name, message, reason, *last);
+        let Dying { place: (name, queue, seq), message, reason, counts, tries } = dying;
+        let print = Fingerprint::of(name, message, tries, reason);
         let now = self.now_millis();
         let (number, cause) = self.causes.cause(connection, *queue, &print, now)?;
         let id = connection

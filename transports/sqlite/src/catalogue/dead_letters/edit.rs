@@ -2,12 +2,12 @@
 
 use bezoar_core::{
     DeadLetterId, Message,
-    catalogue::{AuditedAction, CatalogueError, DeadLetterState, DeadLetterSummary},
+    catalogue::{AuditedAction, CatalogueError, DeadLetterSummary},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
-    arrival::{Arrival, Dying, last_failure},
+    arrival::{Arrival, Dying},
     list::entry,
     record,
 };
@@ -38,17 +38,8 @@ pub(crate) fn edit(
     let (Some(before), Some(dead)) = found else {
         return Ok(Err(CatalogueError::NoDeadLetter(id)));
     };
-    match before.state {
-        DeadLetterState::Taken(operation) => {
-            return Ok(Err(CatalogueError::Taken { id, operation }));
-        }
-        DeadLetterState::Edited => {
-            let why = format!(
-                "dead letter {id} was edited before; edit its latest version, or discard that"
-            );
-            return Ok(Err(CatalogueError::Conflict(why)));
-        }
-        DeadLetterState::Open | DeadLetterState::Unapproved => {}
+    if let Err(refused) = before.check_edit() {
+        return Ok(Err(refused));
     }
     let message = &edit.message;
     let seq = row::insert_message(connection, message)?;
@@ -58,7 +49,7 @@ pub(crate) fn edit(
         message,
         reason: &dead.reason,
         counts: counts(message),
-        last: last_failure(&message.ledger, &[], &dead.reason),
+        tries: &[],
     };
     let (version, _) = session.insert_dead(connection, &dying, Arrival::Edited)?;
     connection
@@ -94,20 +85,11 @@ pub(crate) fn approve(
     let Some(before) = entry(connection, id.0)? else {
         return Ok(Err(CatalogueError::NoDeadLetter(id)));
     };
-    let maker: Option<String> = connection
+    let editor: Option<String> = connection
         .prepare_cached("SELECT edited_by FROM bezoar_dead WHERE id = ?1")?
         .query_row([id.0], |row| row.get(0))?;
-    let why = match (before.state, maker) {
-        (DeadLetterState::Unapproved, Some(maker)) if maker == action.actor => {
-            Some(format!("dead letter {id} was edited by {maker}; somebody else must approve it"))
-        }
-        (DeadLetterState::Unapproved, _) => None,
-        (state, _) => {
-            Some(format!("dead letter {id} is {} and waits for no approval", state.as_str()))
-        }
-    };
-    if let Some(why) = why {
-        return Ok(Err(CatalogueError::Conflict(why)));
+    if let Err(refused) = before.check_approval(&editor.unwrap_or_default(), &action.actor) {
+        return Ok(Err(refused));
     }
     connection
         .prepare_cached("UPDATE bezoar_dead SET unapproved = 0 WHERE id = ?1")?

@@ -60,16 +60,7 @@ impl Sieve {
 
     /// Whether the causes alone decide.
     pub(crate) fn is_of_causes_only(&self) -> bool {
-        let Filter {
-            correlation_id, message_id, since, until, min_attempts, replayed, state, ..
-        } = &self.filter;
-        correlation_id.is_none()
-            && message_id.is_none()
-            && since.is_none()
-            && until.is_none()
-            && min_attempts.is_none()
-            && replayed.is_none()
-            && state.is_none()
+        self.filter.is_of_causes_only()
     }
 
     fn fits(&self, glance: &Glance) -> bool {

@@ -7,7 +7,7 @@ use bezoar_core::{
 use rusqlite::{Connection, params};
 
 use super::{
-    arrival::{Arrival, Dying, last_failure},
+    arrival::{Arrival, Dying},
     edit::counts,
 };
 use crate::{catalogue::audit, row, session::Session};
@@ -45,9 +45,8 @@ fn add(
     let queue = queue(session, connection, &entry.queue)?;
     let seq = row::insert_message(connection, message)?;
     row::insert_ledger(connection, seq, &message.ledger)?;
-    let last = last_failure(&message.ledger, &[], reason);
     let place = (&entry.queue, queue, seq);
-    let dying = Dying { place, message, reason, counts: counts(message), last };
+    let dying = Dying { place, message, reason, counts: counts(message), tries: &[] };
     let (id, _) = session.insert_dead(connection, &dying, Arrival::Died)?;
     // What nobody could replay there nobody can here.
     match entry.state {

@@ -3,20 +3,19 @@
 use std::ops::ControlFlow;
 
 use bezoar_core::{
-    Code, CorrelationId, DeadLetterId, FailureKind, MessageId, MessageType, QueueName, Reason,
+    Code, CorrelationId, DeadLetterId, FailureKind, MessageId, MessageType, QueueName,
     catalogue::{
-        CauseId, Count, DeadLetterState, DeadLetterSummary, Filter, ListRequest, OperationId,
+        CauseId, Count, DeadLetterState, DeadLetterSummary, Filter, Fingerprint, ListRequest,
+        OperationId, PAGE_LIMIT,
     },
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::{arrival, filter_walk::Sieve, record};
+use super::{filter_walk::Sieve, record};
 use crate::catalogue::causes::cause_grouping;
 use crate::row;
 
-/// The longest page.
-pub(crate) const PAGE_LIMIT: u32 = 1_000;
 /// How many rows are looked at to count them.
 const LOOK_LIMIT: u64 = 20_000;
 
@@ -153,9 +152,7 @@ fn group(connection: &Connection, entry: &mut DeadLetterSummary) -> rusqlite::Re
     let Some(dead) = record::dead_letter(connection, entry.id.0, record::NO_BODY)? else {
         return Ok(());
     };
-    let reason: &Reason = &dead.reason;
-    let last = arrival::last_failure(&dead.message.ledger, &[], reason);
-    let print = arrival::fingerprint(&dead.queue, &dead.message, reason, last);
+    let print = Fingerprint::of(&dead.queue, &dead.message, &[], &dead.reason);
     entry.kind = print.kind;
     entry.code = print.code.clone();
     entry.cause = print.cause(&cause_grouping::store_key(connection)?);

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     catalogue::dead_letters::{
-        arrival::{Arrival, Dying, last_failure},
+        arrival::{Arrival, Dying},
         edit::counts,
         import,
     },
@@ -71,8 +71,8 @@ fn add(
     let DeadLetter { message, reason, .. } = letter;
     let seq = row::insert_message(connection, message)?;
     row::insert_ledger(connection, seq, &message.ledger)?;
-    let last = last_failure(&message.ledger, &[], reason);
-    let dying = Dying { place: (name, queue, seq), message, reason, counts: counts(message), last };
+    let dying =
+        Dying { place: (name, queue, seq), message, reason, counts: counts(message), tries: &[] };
     let (dead, cause) = session.insert_dead(connection, &dying, Arrival::Died)?;
     let Some(replay) = message.ledger.replay else { return Ok(()) };
     session.replays.came_back(connection, (replay, &message.id), (dead, &cause))

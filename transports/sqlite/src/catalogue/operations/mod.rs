@@ -9,17 +9,14 @@ use bezoar_core::{
     DeadLetterId, MessageId, QueueName,
     catalogue::{
         AuditedAction, CatalogueError, CauseId, ItemState, Operation, OperationCommand,
-        OperationId, OperationItem, OperationKind, OperationState, ReplayIds,
+        OperationId, OperationItem, OperationKind, OperationState, PAGE_LIMIT, ReplayIds,
     },
     millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{
-    catalogue::{
-        Found, audit,
-        dead_letters::list::{PAGE_LIMIT, queue_name},
-    },
+    catalogue::{Found, audit, dead_letters::list::queue_name},
     row,
     session::Session,
 };

@@ -5,7 +5,7 @@
 //! had taken is free again at once.
 
 use bezoar_core::{
-    DeadLetterId, ErrorKind, Invalid,
+    DeadLetterId,
     catalogue::{
         AuditedAction, CatalogueError, Operation, OperationId, OperationKind, OperationPlan,
         ReplayIds,
@@ -20,7 +20,6 @@ use crate::{
         Found, audit,
         operations::{self, FREE},
     },
-    error::error,
     session::Session,
     writer::Writer,
 };
@@ -38,14 +37,14 @@ impl SqliteTransport {
         plan: &OperationPlan,
         action: &AuditedAction,
     ) -> Result<Operation, CatalogueError> {
-        check(plan)?;
+        plan.check()?;
         self.transact("plan", |session, it| {
             sweep_void(it, session.now_millis(), SWEEP_LIMIT).map(Ok)
         })
         .await?;
         let selection = plan.selection.clone();
         let chosen = self.read("plan", move |connection| choose(connection, &selection)).await??;
-        unexpected(plan.expect, &chosen)?;
+        unexpected(plan, &chosen)?;
         let mut pieces = chosen.ids.chunks(PIECE).peekable();
         let mut ids = pieces.next().unwrap_or_default();
         let mut freezing = None;
@@ -123,20 +122,6 @@ impl Drop for Freezing {
     }
 }
 
-fn check(plan: &OperationPlan) -> Result<(), CatalogueError> {
-    let refuse = |field, problem: &str| {
-        Err(error(ErrorKind::Invalid(Invalid::new(field, problem)), "plan").into())
-    };
-    match &plan.kind {
-        OperationKind::Replay { per_second: Some(rate), .. }
-            if !rate.is_finite() || *rate <= 0.0 =>
-        {
-            refuse("rate", "is not above 0")
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A piece of a selection.
 struct Step {
     /// `None` for the first piece.
@@ -169,7 +154,7 @@ fn take_step(
         return Ok(Err(refusal));
     }
     if step.is_last {
-        return finish(session, connection, id, plan.expect, action);
+        return finish(session, connection, id, plan, action);
     }
     Ok(Ok(id))
 }
@@ -270,7 +255,7 @@ fn finish(
     session: &Session,
     connection: &Connection,
     id: OperationId,
-    expect: Option<u64>,
+    plan: &OperationPlan,
     action: &AuditedAction,
 ) -> Found<OperationId> {
     let total: i64 = connection
@@ -282,8 +267,8 @@ fn finish(
         )?
         .query_row([id.0, session.now_millis()], |row| row.get(0))?;
     let found = total.unsigned_abs();
-    if let Some(expected) = expect.filter(|expected| *expected != found) {
-        return Ok(Err(CatalogueError::Unexpected { expected, found }));
+    if let Err(unexpected) = plan.check_expected(found) {
+        return Ok(Err(unexpected));
     }
     audit::append(session, connection, action)?;
     Ok(Ok(id))

@@ -4,14 +4,11 @@ use std::ops::ControlFlow;
 
 use bezoar_core::{
     DeadLetterId,
-    catalogue::{CatalogueError, Filter, Selection},
+    catalogue::{CatalogueError, Filter, OperationPlan, SELECTION_LIMIT, Selection},
 };
 use rusqlite::Connection;
 
 use crate::catalogue::{Found, dead_letters::filter_walk::Sieve};
-
-/// How many can be chosen at once.
-const PLAN_LIMIT: usize = 10_000_000;
 
 /// What was chosen.
 pub(crate) struct Chosen {
@@ -36,8 +33,8 @@ pub(crate) fn choose(connection: &Connection, selection: &Selection) -> Found<Ch
         Selection::Ids(ids) => named(ids),
         Selection::Matching(filter) => fitting(connection, filter)?,
     };
-    if chosen.ids.len() > PLAN_LIMIT {
-        let why = format!("more than {PLAN_LIMIT} at once; narrow the selection");
+    if chosen.ids.len() > SELECTION_LIMIT {
+        let why = format!("more than {SELECTION_LIMIT} at once; narrow the selection");
         return Ok(Err(CatalogueError::Conflict(why)));
     }
     Ok(Ok(chosen))
@@ -59,19 +56,20 @@ fn fitting(connection: &Connection, filter: &Filter) -> rusqlite::Result<Chosen>
             Some(_) => refused += 1,
             None => {}
         }
-        if ids.len() <= PLAN_LIMIT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if ids.len() <= SELECTION_LIMIT {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     })?;
     ids.sort_unstable();
     Ok(Chosen { ids, refused, missing: Missing::IsRefused })
 }
 
 /// What can be told before anything is taken; named ones may yet be refused.
-pub(crate) fn unexpected(expect: Option<u64>, chosen: &Chosen) -> Result<(), CatalogueError> {
-    let found = chosen.ids.len() as u64;
-    match (expect, chosen.missing) {
-        (Some(expected), Missing::IsRefused) if expected != found => {
-            Err(CatalogueError::Unexpected { expected, found })
-        }
-        _ => Ok(()),
+pub(crate) fn unexpected(plan: &OperationPlan, chosen: &Chosen) -> Result<(), CatalogueError> {
+    match chosen.missing {
+        Missing::IsRefused => plan.check_expected(chosen.ids.len() as u64),
+        Missing::IsAnError => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! A dead letter as a list shows it, and how to choose some.
+//! A dead letter as a list shows it, and everything about one.
 
 use jiff::Timestamp;
 
@@ -70,62 +70,6 @@ impl DeadLetterState {
     }
 }
 
-/// Which dead letters; all that is given must fit.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Filter {
-    /// In one of these queues.
-    pub queues: Option<Vec<QueueName>>,
-    /// Of this type.
-    pub message_type: Option<MessageType>,
-    /// With a last failure of this kind.
-    pub kind: Option<FailureKind>,
-    /// With this code.
-    pub code: Option<Code>,
-    /// Of this cause.
-    pub cause: Option<CauseId>,
-    /// With this correlation id.
-    pub correlation_id: Option<CorrelationId>,
-    /// With this message id.
-    pub message_id: Option<MessageId>,
-    /// Set aside at or after this time.
-    pub since: Option<Timestamp>,
-    /// Set aside before this time.
-    pub until: Option<Timestamp>,
-    /// After at least so many attempts.
-    pub min_attempts: Option<u32>,
-    /// Replayed before, or never.
-    pub replayed: Option<bool>,
-    /// In a state of this name, see [`DeadLetterState::as_str`].
-    pub state: Option<&'static str>,
-}
-
-/// A part of a list, from the latest to the oldest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListRequest {
-    /// Those with a smaller id; from the latest if `None`.
-    pub before: Option<DeadLetterId>,
-    /// At most so many.
-    pub limit: u32,
-}
-
-/// How many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
-    /// So many, or at least so many.
-    pub count: u64,
-    /// Which of the two.
-    pub exact: bool,
-}
-
-/// Some dead letters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
-    /// These. One that is not there is an error.
-    Ids(Vec<DeadLetterId>),
-    /// Those that fit now and wait for somebody.
-    Matching(Filter),
-}
-
 /// Everything about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterRecord {
@@ -139,4 +83,13 @@ pub struct DeadLetterRecord {
     pub lineage: Vec<DeadLetterId>,
     /// The replays that it took part in, the latest last.
     pub operations: Vec<OperationId>,
+}
+
+/// How many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count {
+    /// So many, or at least so many.
+    pub count: u64,
+    /// Which of the two.
+    pub exact: bool,
 }

@@ -1,0 +1,40 @@
+//! Dead letters of brokers, and what becomes of those that are replayed to them.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use super::{CatalogueError, OperationId};
+use crate::{DeadLetter, Message, MessageId, QueueName, Reason};
+
+/// Takes dead letters of brokers into the store, and learns the outcomes of those that go back.
+#[async_trait]
+pub trait BrokerIntake: Debug + Send + Sync + 'static {
+    /// Makes a queue of a broker known here, under a name of its own. What is replayed from it waits in the store's
+    /// queue of that name until somebody sends it to the broker; its outcome is what [`take_in`](Self::take_in) or
+    /// [`completed`](Self::completed) say. Doing it again changes nothing.
+    async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError>;
+
+    /// Adds dead letters of an adopted queue; returns how many were new. One that was taken in within the last 30
+    /// days is recognized by its id and content, and ignored. One that a replay of this catalogue had sent has failed
+    /// again.
+    async fn take_in(
+        &self,
+        queue: &QueueName,
+        letters: Vec<DeadLetter>,
+    ) -> Result<u64, CatalogueError>;
+
+    /// Says why a broker is about to dead-letter messages of an adopted queue by itself, which keeps neither reason
+    /// nor ledger. When such a letter is taken in within 30 days, recognized by its message id, it gets these.
+    async fn announce(
+        &self,
+        queue: &QueueName,
+        dying: Vec<(Message, Reason)>,
+    ) -> Result<(), CatalogueError>;
+
+    /// Says that messages which were replayed to a broker completed there. Those that nobody waits for are ignored.
+    async fn completed(
+        &self,
+        messages: Vec<(OperationId, MessageId)>,
+    ) -> Result<(), CatalogueError>;
+}

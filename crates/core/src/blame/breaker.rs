@@ -1,8 +1,8 @@
-//! The breaker of one route: it opens on evidence from distinct messages, and a sign of life closes it.
+//! The breaker of one route: failures of different messages open it, and a sign of life closes it.
 //!
-//! While it is open there is a pause, then a round of probes with a budget. When the budget is used up and the last
-//! probe has ended without a sign of life, the next pause is twice as long. There are no timeouts: a budget that is left
-//! is used by whoever comes next, and a probe that is given up gives its part of the budget back.
+//! While it is open, a pause is followed by a round of probes with a budget. If the budget is used up and the last probe
+//! has ended without a sign of life, the next pause is twice as long. There are no timeouts: the rest of a budget is
+//! used by the next messages, and an abandoned probe returns its part of the budget.
 
 use std::{
     collections::HashSet,
@@ -15,25 +15,25 @@ use jiff::Timestamp;
 use super::{Admission, CallOutcome, Moment, SOON, recent::Recent};
 use crate::Code;
 
-/// How many messages probe an endpoint in one round.
+/// The number of probes in one round.
 const PROBES: u32 = 5;
-/// No pause is longer, whatever was configured or asked for.
+/// The maximum pause, whatever is configured or requested.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// Of how many messages it is remembered that they were tried in this opening.
+/// How many messages are remembered that were tried in this opening.
 const REMEMBERED: usize = 4_096;
 
-/// Up to how many times make a difference to who goes first.
+/// The number of tries beyond which the order no longer depends on them.
 const MOST_TIMES: u32 = 10;
 
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerOptions {
-    /// How many distinct messages must fail, with no sign of life since the first of them started.
+    /// How many different messages must fail, without a sign of life since the first of them started.
     pub failures: NonZeroU32,
-    /// The first pause; it doubles with every round of probes that fails.
+    /// The first pause; it doubles with every failed round of probes.
     pub first_pause: Duration,
-    /// The longest pause, at most a day, before up to a tenth of it is added by chance, so that gateways which
-    /// lost an endpoint together do not probe it together.
+    /// The longest pause, at most a day. Up to a tenth of it is added at random, so that gateways that lost an endpoint
+    /// at the same time do not probe it at the same time.
     pub longest_pause: Duration,
 }
 
@@ -48,20 +48,20 @@ impl Default for BreakerOptions {
     }
 }
 
-/// What a breaker does at present.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BreakerState {
-    /// Everything may pass.
+    /// Messages are delivered.
     #[default]
     Closed,
-    /// Nothing may pass before the next probe.
+    /// No messages are delivered before the next probe.
     Open,
     /// Probes are running.
     HalfOpen,
 }
 
 impl BreakerState {
-    /// The state as people write it.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -71,22 +71,22 @@ impl BreakerState {
     }
 }
 
-/// How a breaker stands, and why.
+/// The status of a breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BreakerStatus {
-    /// What it does.
+    /// The state.
     pub state: BreakerState,
     /// The code of the latest evidence, while it is not closed.
     pub code: Option<Code>,
     /// How many messages opened it.
     pub messages: usize,
-    /// For how long it has not been closed.
+    /// How long it has been open.
     pub open_for: Duration,
-    /// When the next probe may go out; nothing if it may now.
+    /// The time until the next probe; zero if it may start now.
     pub next_probe: Duration,
 }
 
-/// One failed call, as evidence that the endpoint does not work.
+/// A failed call, as evidence that the endpoint is down.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
     pub(super) key: u64,
@@ -109,10 +109,10 @@ pub(super) struct Breaker {
 #[derive(Debug, Default)]
 struct Gathered {
     messages: HashSet<u64>,
-    /// Those whose credential or URL was refused; also of calls that started before the last sign of life.
+    /// Messages whose credential or URL was refused, including calls that started before the last sign of life.
     misdirected: HashSet<u64>,
     careful: bool,
-    /// Something else than "nothing could be sent" was seen.
+    /// Whether any failure other than "nothing could be sent" occurred.
     was_sent: bool,
     asked: Duration,
 }
@@ -132,7 +132,7 @@ struct Opening {
 #[derive(Debug, Clone, Copy)]
 struct Tried {
     times: u32,
-    /// The round in which it last stood back for others that were tried less often.
+    /// The round in which it last yielded to messages with fewer tries.
     stood_back: u64,
 }
 
@@ -142,7 +142,7 @@ struct Round {
     left: u32,
     running: u32,
     asked: Duration,
-    /// Whether a probe of this round calls for care in the next.
+    /// Whether the next round should use a single probe.
     careful: bool,
 }
 
@@ -156,7 +156,7 @@ impl Breaker {
         Self { options, last_life: None, gathered: Gathered::default(), opening: None, rounds: 0 }
     }
 
-    /// How many may pass; no answer means any number.
+    /// How many messages may pass; `None` means any number.
     pub(super) fn admit(&self, now: Instant) -> Option<Admission> {
         let opening = self.opening.as_ref()?;
         if opening.until > now {
@@ -166,7 +166,7 @@ impl Breaker {
         Some(left.map_or(Admission::WaitForCall, Admission::UpTo))
     }
 
-    /// Lets a message pass, as a probe of a round if the breaker is open, or says how long it should wait.
+    /// Admits a message, as a probe if the breaker is open, or returns how long it should wait.
     pub(super) fn enter(&mut self, key: u64, now: Instant) -> Result<Option<u64>, Duration> {
         let Some(opening) = &mut self.opening else { return Ok(None) };
         if opening.until > now {
@@ -177,7 +177,7 @@ impl Breaker {
             return Err(self.options.map_or(SOON, |options| options.first_pause));
         }
         let tried = opening.tried.get(key).copied();
-        // Those that were tried less often go first, if there are any: they return sooner.
+        // Messages with fewer tries go first, if there are any: they come back sooner.
         if let Some(Tried { times, stood_back }) = tried
             && stood_back < round.number
         {
@@ -198,7 +198,7 @@ impl Breaker {
         self.opening = None;
     }
 
-    /// Notes evidence, and opens if there is enough.
+    /// Records evidence, and opens the breaker if there is enough.
     pub(super) fn note(&mut self, evidence: Evidence<'_>, now: Instant, chance: f64) {
         let Some(options) = self.options else { return };
         let most = options.failures.get() as usize;
@@ -222,13 +222,13 @@ impl Breaker {
         }
     }
 
-    /// Whether enough messages were refused for a wrong credential or URL to blame the route for it.
+    /// Whether enough messages were refused for a wrong credential or URL to blame the route.
     pub(super) fn is_known_misdirected(&self) -> bool {
         let known = self.gathered.misdirected.len();
         self.options.is_some_and(|options| known >= options.failures.get() as usize)
     }
 
-    /// Notes that a probe ended. Unless it was a sign of life, the last one of its round begins the next pause.
+    /// Records the end of a probe. Without a sign of life, the last one of its round starts the next pause.
     pub(super) fn probe_ended(
         &mut self,
         round: u64,
@@ -249,7 +249,7 @@ impl Breaker {
         self.rounds = round + 1;
     }
 
-    /// Notes that a probe was given up: somebody else may take its place.
+    /// Records an abandoned probe: another message may take its place.
     pub(super) fn probe_abandoned(&mut self, round: u64) {
         if let Some(opening) = self.of_round(round) {
             opening.round.running -= 1;
@@ -257,7 +257,7 @@ impl Breaker {
         }
     }
 
-    /// The host can be reached: what only spoke against that is forgotten.
+    /// The host is reachable: evidence that only said otherwise is dropped.
     pub(super) fn reachable(&mut self, now: Instant) {
         if self.gathered.was_sent {
             return;
@@ -286,8 +286,8 @@ impl Breaker {
         }
     }
 
-    /// What started before the last sign of life says nothing about the time since, and a message that had failed
-    /// before it speaks of itself.
+    /// A call that started before the last sign of life says nothing about the time since, and a message that failed
+    /// before it is evidence against itself, not against the endpoint.
     fn is_void(&self, evidence: &Evidence<'_>) -> bool {
         let Some(life) = self.last_life else { return false };
         evidence.started < life.now || evidence.last_failure_at.is_some_and(|at| at < life.wall)

@@ -1,4 +1,4 @@
-//! How many calls may run at a time: halved when the endpoint asks to wait, raised one by one as calls succeed.
+//! The concurrency limit: halved when the endpoint asks to wait, raised by one as calls succeed.
 
 use std::{num::NonZeroU32, time::Instant};
 
@@ -19,13 +19,13 @@ impl Limit {
         self.current
     }
 
-    /// How many more calls may start. Unless the endpoint asked for fewer that is the caller's own business.
+    /// How many more calls may start. Unlimited here unless the endpoint asked for fewer: the caller has its own limit.
     pub(super) fn free(&self, in_flight: u32) -> u32 {
         if self.current == self.most { u32::MAX } else { self.current.saturating_sub(in_flight) }
     }
 
-    /// Calls that were in flight together are one reason, not many: those that started before the limit was
-    /// halved do not halve it again.
+    /// Calls that were in flight at the same time count once: those that started before the limit was halved do not
+    /// halve it again.
     pub(super) fn throttled(&mut self, started: Instant, now: Instant) {
         if self.halved_at.is_none_or(|at| started >= at) {
             self.current = (self.current / 2).max(1);

@@ -1,14 +1,14 @@
-//! Who is to blame for a failed call: the message, or the endpoint. For one route, and by evidence only.
+//! Decides whether the message or the endpoint is to blame for a failed call, for one route and by evidence only.
 //!
-//! How it works. A call [enters](Blame::enter) and [leaves](Blame::leave) with an outcome. Some outcomes speak of
-//! the message and always count (500, a timeout). Some never do (nothing was sent, the endpoint asked to wait).
-//! The others are ambiguous: the neighbours decide. If other messages succeeded since this one failed last, or if
-//! it was the only one in flight, an ambiguous outcome makes the message suspected. Distinct messages that fail
-//! while none succeeds open the breaker, which then lets a few messages through as probes. An answer about a
-//! message is a sign of life: it closes the breaker and clears the evidence.
+//! A call [enters](Blame::enter) and [leaves](Blame::leave) with an outcome. Some outcomes are about the message and
+//! always count (500, a timeout). Some never count (nothing was sent, the endpoint asked to wait). The others are
+//! ambiguous, and other messages decide: if any succeeded since this one last failed, or if it was the only one in
+//! flight, an ambiguous outcome makes the message suspected. Failures of different messages without a success open the
+//! breaker, which then admits a few messages as probes. A response about a message is a sign of life: it closes the
+//! breaker and clears the evidence.
 //!
-//! Everything here is pure and bounded: time and chance are arguments, and what is remembered of messages has a
-//! limit. What was forgotten raises no suspicion.
+//! Everything here is pure and bounded: time and randomness are arguments, and the memory of messages has a limit. A
+//! message that was forgotten does not become suspected.
 
 mod breaker;
 mod limit;
@@ -33,27 +33,27 @@ pub use self::{
 };
 use crate::Code;
 
-/// How long a message waits for a slot, or for messages that were not tried yet.
+/// How long a message waits for a slot, or for messages with fewer tries.
 const SOON: Duration = Duration::from_millis(100);
 
 /// How blame is assigned on a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlameOptions {
-    /// When the endpoint is left alone; never, if none.
+    /// The breaker's options; `None` turns it off.
     pub breaker: Option<BreakerOptions>,
-    /// How many calls the caller makes at a time; fewer are let through while the endpoint asks for that.
+    /// How many concurrent calls the caller makes; fewer are admitted while the endpoint asks to wait.
     pub concurrency: NonZeroU32,
 }
 
 impl Default for BlameOptions {
-    /// A breaker with its defaults, and 16 calls at a time.
+    /// A breaker with its defaults, and 16 concurrent calls.
     fn default() -> Self {
         let concurrency = NonZeroU32::new(16).expect("16 is not 0");
         Self { breaker: Some(BreakerOptions::default()), concurrency }
     }
 }
 
-/// The present, by a clock that never steps back and by the one that ledgers are written with.
+/// A point in time, by the monotonic clock and by the wall clock of ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// By the monotonic clock.
@@ -62,7 +62,7 @@ pub struct Moment {
     pub wall: Timestamp,
 }
 
-/// What is known of a message before it is sent.
+/// What is known about a message before it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageFacts {
     /// A number for the message in its generation.
@@ -73,7 +73,7 @@ pub struct MessageFacts {
     pub timed_out: bool,
 }
 
-/// A call that was let through. It must be given back, by [`Blame::leave`] or [`Blame::abandon`].
+/// An admitted call. It must be passed to [`Blame::leave`] or [`Blame::abandon`].
 #[derive(Debug)]
 #[must_use]
 pub struct Call {
@@ -87,12 +87,12 @@ pub struct Call {
     round: Option<u64>,
 }
 
-/// How many messages may be taken.
+/// How many messages may be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// At most this many.
     UpTo(NonZeroU32),
-    /// None before this has passed, or something changes.
+    /// None until this time has passed, or something changes.
     Wait(Duration),
     /// None until a call ends.
     WaitForCall,
@@ -111,7 +111,7 @@ pub struct Blame {
 }
 
 impl Blame {
-    /// Nothing is known yet.
+    /// Starts without any evidence.
     pub fn new(options: BlameOptions) -> Self {
         Self {
             breaker: Breaker::new(options.breaker),
@@ -124,7 +124,7 @@ impl Blame {
         }
     }
 
-    /// How many messages may be taken now. Nothing changes by asking.
+    /// How many messages may be fetched now. Changes nothing.
     pub fn admit(&self, now: Instant) -> Admission {
         let Some(free) = NonZeroU32::new(self.limit.free(self.in_flight)) else {
             return Admission::WaitForCall;
@@ -136,11 +136,11 @@ impl Blame {
         }
     }
 
-    /// Lets a message through.
+    /// Admits a message.
     ///
     /// # Errors
     ///
-    /// How long it should wait instead.
+    /// How long the message should wait instead.
     pub fn enter(&mut self, message: MessageFacts, now: Instant) -> Result<Call, Duration> {
         if self.limit.free(self.in_flight) == 0 {
             return Err(SOON);
@@ -154,7 +154,7 @@ impl Blame {
         Ok(Call { message, started: now, number: self.entered, alone, round })
     }
 
-    /// Notes how a call ended, and says whose fault that is. `code` is kept for display, `chance` is in [0, 1).
+    /// Records the outcome of a call, and returns whether it counts. `code` is for display, `chance` is in [0, 1).
     pub fn leave(
         &mut self,
         call: Call,
@@ -192,7 +192,7 @@ impl Blame {
         judgement
     }
 
-    /// Gives a call back that ended without an outcome: shutdown, a lost lease.
+    /// Returns a call that ended without an outcome: shutdown, a lost lease.
     pub fn abandon(&mut self, call: Call) {
         self.ended(&call);
         if let Some(round) = call.round {
@@ -200,7 +200,7 @@ impl Blame {
         }
     }
 
-    /// Notes that nothing could be sent to the same host by another route.
+    /// Records that another route could send nothing to the same host.
     pub fn unsent_elsewhere(
         &mut self,
         (key, started): (u64, Instant),
@@ -213,17 +213,17 @@ impl Blame {
         self.breaker.note(evidence, now, chance);
     }
 
-    /// Notes that another route could send to the same host. If nothing else spoke against it, probe at once.
+    /// Records that another route could send to the same host. Probes at once if there is no other evidence.
     pub fn reachable(&mut self, now: Instant) {
         self.breaker.reachable(now);
     }
 
-    /// Ends the pause of an open breaker, so that probes go out at once.
+    /// Ends the pause of an open breaker, so that probes start at once.
     pub fn probe_now(&mut self, now: Instant) {
         self.breaker.probe_now(now);
     }
 
-    /// How the breaker stands, and why.
+    /// The status of the breaker.
     pub fn status(&self, now: Instant) -> BreakerStatus {
         self.breaker.status(now)
     }

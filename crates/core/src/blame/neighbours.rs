@@ -1,11 +1,11 @@
-//! What happened to other messages since one failed last.
+//! The outcomes of other messages since a message last failed.
 
 use super::{CallOutcome, recent::Recent};
 
-/// Of how many messages it is remembered when they failed last.
+/// How many messages are remembered with their last failure.
 const REMEMBERED: usize = 16_384;
 
-/// Counts outcomes, and remembers for each message that failed how far the counts were then.
+/// Counts outcomes, and remembers for each failed message the counts at that time.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     counts: Counts,
@@ -40,9 +40,9 @@ impl Neighbours {
         }
     }
 
-    /// Whether others speak against a message that just failed: since its last failure at least one succeeded,
-    /// and fewer than a quarter of them had an unclear outcome. With half instead of a quarter an endpoint that sheds
-    /// half of its load makes about as many messages suspected as not. Its own outcomes are not among them, because it
+    /// Whether other messages are evidence against one that just failed: since its last failure at least one succeeded,
+    /// and fewer than a quarter of them had an unclear outcome. With half instead of a quarter, an endpoint that sheds
+    /// half of its load would make about every second message suspected. Its own outcomes are not included, because it
     /// had none since.
     pub(super) fn speak_against(&self, key: u64) -> bool {
         let Some(then) = self.at_last_failure.get(key) else { return false };

@@ -1,4 +1,4 @@
-//! A map that remembers the latest entries only.
+//! A map with a limit that forgets its oldest entries.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 pub(super) struct Recent<V> {
     limit: usize,
     entries: HashMap<u64, (u64, V)>,
-    /// Keys in the order in which they were set; an entry set again later has a newer stamp there.
+    /// Keys in the order they were set; an entry that was set again has a newer stamp.
     order: VecDeque<(u64, u64)>,
     stamp: u64,
 }
@@ -25,7 +25,7 @@ impl<V> Recent<V> {
         self.stamp += 1;
         self.entries.insert(key, (self.stamp, value));
         self.order.push_back((key, self.stamp));
-        // Outdated stamps are dropped too, so that the order stays within twice the limit.
+        // Drop outdated stamps too, so that `order` stays within twice the limit.
         while self.entries.len() > self.limit || self.order.len() > 2 * self.limit {
             self.forget_oldest();
         }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_set_over_and_over_takes_no_room() {
+    fn setting_an_entry_repeatedly_takes_no_memory() {
         let mut recent = Recent::new(2);
         for number in 0..1_000 {
             recent.set(1, number);

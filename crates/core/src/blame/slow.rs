@@ -1,4 +1,4 @@
-//! Messages that timed out before use at most half of the slots, so that the others are not held up.
+//! Limits messages that timed out before to half of the slots, so that they do not block the others.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::{MessageFacts, recent::Recent};
 
 /// How long a slow message waits while others go first.
 const LATER: Duration = Duration::from_secs(1);
-/// Of how many messages it is remembered that they waited once.
+/// How many messages are remembered that waited once.
 const REMEMBERED: usize = 1_024;
 
 #[derive(Debug)]
 pub(super) struct SlowSlots {
     running: u32,
-    /// Where there is one slot only, those that waited once.
+    /// With a single slot, the messages that waited once.
     waited: Recent<()>,
 }
 

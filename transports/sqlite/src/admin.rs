@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{
     SqliteTransport,
+    database_files::{BLOCKED_LOG, LOG_WARNING_BYTES},
     error::{error, from_sqlite, no_queue},
     row,
 };
@@ -41,7 +42,15 @@ impl QueueAdmin for SqliteTransport {
             problem: format!("there is no queue {queue:?}"),
             remedy: "provision it".to_owned(),
         };
-        Ok(if found.is_some() { Vec::new() } else { vec![missing] })
+        let bytes = self.files.log_bytes();
+        let large_log = Finding {
+            severity: Severity::Warning,
+            problem: format!("the write-ahead log has {} MiB", bytes / (1024 * 1024)),
+            remedy: BLOCKED_LOG.to_owned(),
+        };
+        let limit = LOG_WARNING_BYTES.min(self.options.max_log_bytes);
+        let findings = [(found.is_none(), missing), (bytes > limit, large_log)];
+        Ok(findings.into_iter().filter_map(|(holds, finding)| holds.then_some(finding)).collect())
     }
 
     async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
@@ -127,10 +136,9 @@ impl SqliteTransport {
         operation: &'static str,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, TransportError> {
-        let (readers, identity, options) =
-            (self.readers.clone(), self.identity, self.options.clone());
+        let (readers, files) = (self.readers.clone(), self.files.clone());
         let read = move || {
-            identity.check(&options.path)?;
+            files.check()?;
             let look = |connection: &mut Connection| {
                 connection.transaction().and_then(|transaction| work(&transaction))
             };

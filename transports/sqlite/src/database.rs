@@ -1,9 +1,9 @@
 //! Opening the file: settings, checks and migrations.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -11,11 +11,15 @@ use std::{
 
 use bezoar_core::{ErrorKind, TransportError, millis};
 use jiff::Timestamp;
-use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{
+    Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior, config::DbConfig,
+};
 
 use crate::{
     Options, Synchronous,
-    error::{error, from_sqlite, is_busy},
+    database_files::beside,
+    error::{breaks_the_connection, error, from_io, from_sqlite, is_busy},
+    wal,
 };
 
 /// One script per version, in order. A released one is never changed.
@@ -40,13 +44,28 @@ pub(crate) fn open(options: &Options) -> Result<Connection, TransportError> {
         return Err(error(ErrorKind::Unusable, "open").with_source(found));
     }
     create(&options.path).map_err(|source| cannot_open(&options.path, &source))?;
-    connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
-        .and_then(|mut connection| migrate(&mut connection).map(|newer| (connection, newer)))
-        .map_err(|source| from_sqlite(&source, "open"))
-        .and_then(|(connection, newer)| match newer {
-            None => Ok(connection),
-            Some(version) => Err(too_new(version)),
-        })
+    let mut connection = connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .map_err(|source| from_sqlite(&source, "open"))?;
+    if let Some(version) = prepare(&mut connection, &options.path)? {
+        return Err(too_new(version));
+    }
+    let checkpointed = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    match checkpointed {
+        Err(source) if breaks_the_connection(&source) => Err(from_sqlite(&source, "open")),
+        _ => Ok(connection), // a disk that is full is no reason to refuse what is there
+    }
+}
+
+/// Makes durable what is in the log, and brings the schema up to date: both before anything is accepted, and
+/// while nobody else can write. `Some` is the version of a database newer than this program.
+fn prepare(connection: &mut Connection, path: &Path) -> Result<Option<i64>, TransportError> {
+    let refused = |source| from_sqlite(&source, "open");
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
+    wal::make_durable(&beside(path, "-wal"))
+        .and_then(|()| sync_folder(path))
+        .map_err(|source| from_io(source, "open"))?;
+    migrate(transaction).map_err(refused)
 }
 
 /// Opens the file for reading only.
@@ -55,6 +74,8 @@ pub(crate) fn open_reader(options: &Options) -> Result<Connection, TransportErro
     connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .and_then(|connection| {
             connection.pragma_update(None, "cache_size", -4_096)?; // KiB; there are several
+            // Only the writer checkpoints: it has looked whether the log is what SQLite wrote.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             connection.pragma_update(None, "query_only", true).map(|()| connection)
         })
         .map_err(|source| from_sqlite(&source, "open"))
@@ -73,6 +94,7 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "cache_size", -16_384)?; // KiB
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?; // the writer does it, once it has answered
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }
@@ -117,50 +139,25 @@ fn check_writable(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Which file this is, whatever its name. SQLite goes on writing into a deleted one, for nobody to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    /// Of the file that is now at `path`.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        Ok(Self { device: found.dev(), inode: found.ino() })
-    }
-
-    /// Whether the file at `path` is still this one. Another would have other numbers for its queues.
-    pub(crate) fn check(self, path: &Path) -> Result<(), TransportError> {
-        if Self::of(path).is_ok_and(|found| found == self) {
-            return Ok(());
-        }
-        let text = format!(
-            "{} was deleted or exchanged under this program; put it back, or restart",
-            path.display()
-        );
-        Err(error(ErrorKind::Unusable, "open").with_source(text))
-    }
-}
-
 /// Makes an empty file that only its owner can read, and makes its name durable: SQLite syncs the file
 /// and not the folder that it is in.
 fn create(path: &Path) -> io::Result<()> {
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match created {
-        Ok(_) => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            OpenOptions::new().read(true).open(parent.unwrap_or(Path::new(".")))?.sync_all()
-        }
+        Ok(_) => sync_folder(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
 }
 
+/// Makes the names of the files beside `path` durable. SQLite tries, and ignores it if that fails.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    OpenOptions::new().read(true).open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Brings the schema up to date; `Some` is the version of a database newer than this program.
-fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<i64>> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+fn migrate(transaction: Transaction<'_>) -> rusqlite::Result<Option<i64>> {
     transaction.execute_batch(
         "CREATE TABLE IF NOT EXISTS bezoar_meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID",
     )?;

@@ -1,7 +1,9 @@
 //! What SQLite says, as the contract says it.
 
+use std::io;
+
 use bezoar_core::{ErrorKind, QueueName, TransportError};
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 pub(crate) const TRANSPORT: &str = "sqlite";
 
@@ -19,10 +21,8 @@ pub(crate) fn from_sqlite(source: &rusqlite::Error, operation: &'static str) -> 
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             (ErrorKind::Unavailable, "another process keeps the database locked; end it, or wait")
         }
-        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => (
-            ErrorKind::Full,
-            "the disk is full or failing; free some space and look at the system's log",
-        ),
+        Some(ErrorCode::DiskFull) => (ErrorKind::Full, NO_ROOM),
+        Some(ErrorCode::SystemIoFailure) => io_failure(source),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => (
             ErrorKind::Unusable,
             "the database or its folder is read-only; make both writable for this user",
@@ -33,11 +33,48 @@ pub(crate) fn from_sqlite(source: &rusqlite::Error, operation: &'static str) -> 
         ),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (
             ErrorKind::Unusable,
-            "the file is damaged or no database; leave it as it is, and restore a backup or use `sqlite3 FILE .recover`",
+            "the file is damaged, cannot be read, or is no database; leave it as it is, and restore a backup or use `sqlite3 FILE .recover`",
         ),
         _ => (ErrorKind::Other, "unexpected"),
     };
     error(kind, operation).with_source(format!("{remedy} ({source})"))
+}
+
+const NO_ROOM: &str =
+    "the disk is full, over quota or failing; free some space and look at the system's log";
+
+/// SQLite does not pass on why the system refused, only what it was asked to do. A write is refused because
+/// there is no room: a quota, a limit on the size of files, a file system that reports a full disk in its own way.
+fn io_failure(source: &rusqlite::Error) -> (ErrorKind, &'static str) {
+    match source.sqlite_error().map(|error| error.extended_code) {
+        Some(
+            ffi::SQLITE_IOERR_READ
+            | ffi::SQLITE_IOERR_SHORT_READ
+            | ffi::SQLITE_IOERR_CORRUPTFS
+            | ffi::SQLITE_IOERR_DATA,
+        ) => (
+            ErrorKind::Unusable,
+            "the disk cannot read the database; look at the system's log, and restore a backup on another disk",
+        ),
+        Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => (
+            ErrorKind::Unavailable,
+            "the disk does not confirm what was written; look at the system's log",
+        ),
+        _ => (ErrorKind::Full, NO_ROOM),
+    }
+}
+
+/// The meaning of an error of a file that this program reads or writes itself.
+pub(crate) fn from_io(source: io::Error, operation: &'static str) -> TransportError {
+    let kind = match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ErrorKind::Full
+        }
+        _ => ErrorKind::Unavailable,
+    };
+    error(kind, operation).with_source(format!(
+        "the write-ahead log cannot be made durable; look at the system's log ({source})"
+    ))
 }
 
 /// Whether another connection is in the way, whatever it was that was tried.
@@ -49,6 +86,13 @@ pub(crate) fn is_busy(source: &rusqlite::Error) -> bool {
 /// without it. A lock or a lost file is nobody's, and what may have been done must not be done again.
 pub(crate) fn may_be_of_one(failed: &TransportError) -> bool {
     matches!(failed.kind, ErrorKind::Other | ErrorKind::Full)
+}
+
+/// Whether a commit that failed like this may be on disk all the same. After a failed write it is not: the
+/// frame that makes it a commit was not written, or not as a whole.
+pub(crate) fn may_be_committed(source: &rusqlite::Error) -> bool {
+    let code = source.sqlite_error().map(|error| error.extended_code);
+    breaks_the_connection(source) && code != Some(ffi::SQLITE_IOERR_WRITE)
 }
 
 /// Whether the connection is to be trusted no more: after a failed write or sync nobody knows what is on disk.

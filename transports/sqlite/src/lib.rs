@@ -22,6 +22,7 @@ mod admin;
 mod catalogue;
 mod checksum;
 mod database;
+mod database_files;
 mod error;
 mod lease;
 mod monotonic_clock;
@@ -32,6 +33,7 @@ mod row;
 mod session;
 mod settle;
 mod transport;
+mod wal;
 mod writer;
 
 pub use options::{Options, Synchronous};

@@ -13,7 +13,11 @@ pub struct Options {
     pub max_message_bytes: usize,
     /// How large the database may grow before messages are refused; as large as the disk allows, if `None`.
     /// What is already accepted can always be worked on.
+    /// A log that a reader keeps from being checkpointed counts too.
     pub max_bytes: Option<u64>,
+    /// How large the write-ahead log may grow while a long read transaction keeps it from being checkpointed,
+    /// before messages are refused.
+    pub max_log_bytes: u64,
     /// How long to wait for another process that is writing; at most a day.
     pub busy_timeout: Duration,
     /// How often to look for what another process has sent; one's own messages wake at once. Not 0.
@@ -46,6 +50,7 @@ impl Options {
             path: path.into(),
             max_message_bytes: 16 * 1024 * 1024,
             max_bytes: None,
+            max_log_bytes: 1024 * 1024 * 1024,
             busy_timeout: Duration::from_secs(5),
             poll: Duration::from_secs(1),
             synchronous: Synchronous::Full,

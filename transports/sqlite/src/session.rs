@@ -27,6 +27,8 @@ pub(crate) struct Session {
     /// Queues in which this transaction made messages ready.
     woken: Vec<QueueName>,
     pub(crate) moved: Moved,
+    /// How many bytes of the log a reader keeps from being used again.
+    pub(crate) blocked_log_bytes: u64,
 }
 
 /// A message that was claimed, and what its row was before, to undo the claim exactly.

@@ -14,8 +14,8 @@ use rusqlite::Connection;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    Options,
-    database::{self, Identity},
+    Options, database,
+    database_files::{BLOCKED_LOG, DatabaseFiles},
     error::{TRANSPORT, error, may_be_of_one, no_queue},
     lease::Lease,
     monotonic_clock::MonotonicClock,
@@ -38,7 +38,7 @@ pub struct SqliteTransport {
     pub(crate) readers: Arc<Readers>,
     pub(crate) writer: Writer,
     pub(crate) options: Arc<Options>,
-    pub(crate) identity: Identity,
+    pub(crate) files: Arc<DatabaseFiles>,
     signals: QueueSignals,
 }
 
@@ -52,13 +52,14 @@ impl SqliteTransport {
     pub fn open(mut options: Options) -> Result<Self, TransportError> {
         let connection = database::open(&options)?;
         options.clock = Arc::new(monotonic_clock(&options, &connection)?);
-        let identity = Identity::of(&options.path)
+        let files = DatabaseFiles::of(&options.path)
             .map_err(|source| database::cannot_open(&options.path, &source))?;
+        let files = Arc::new(files);
         let readers = Arc::new(Readers::open(&options)?);
         let (options, signals) = (Arc::new(options), QueueSignals::default());
-        let writer = Writer::start(connection, identity, options.clone(), signals.clone())
+        let writer = Writer::start(connection, files.clone(), options.clone(), signals.clone())
             .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
-        Ok(Self { readers, writer, options, identity, signals })
+        Ok(Self { readers, writer, options, files, signals })
     }
 
     fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
@@ -77,12 +78,16 @@ impl SqliteTransport {
         queue: &QueueName,
         accepted: Vec<Outgoing>,
     ) -> Result<(), TransportError> {
-        let (name, most) = (queue.clone(), self.options.max_bytes);
+        let (name, options) = (queue.clone(), self.options.clone());
         let bytes = accepted.iter().map(bytes).sum();
         let work = move |session: &mut Session, connection: &Connection| {
             let Some(queue) = session.queue(connection, &name)? else { return Ok(Stored::NoQueue) };
-            if let Some(most) = most
-                && database::used_bytes(connection)? + bytes as u64 > most
+            if session.blocked_log_bytes > options.max_log_bytes {
+                return Ok(Stored::LogFull);
+            }
+            if let Some(most) = options.max_bytes
+                && database::used_bytes(connection)? + session.blocked_log_bytes + bytes as u64
+                    > most
             {
                 return Ok(Stored::Full);
             }
@@ -93,6 +98,7 @@ impl SqliteTransport {
         match stored.wait().await? {
             Stored::Yes => Ok(()),
             Stored::NoQueue => Err(no_queue(queue, "send")),
+            Stored::LogFull => Err(error(ErrorKind::Full, "send").with_source(BLOCKED_LOG)),
             Stored::Full => Err(error(ErrorKind::Full, "send").with_source(
                 "the store has reached its configured size; let messages be done, or raise the limit",
             )),
@@ -105,6 +111,8 @@ impl SqliteTransport {
 enum Stored {
     Yes,
     NoQueue,
+    /// A reader keeps the log from being used again, and it is as large as it may become.
+    LogFull,
     Full,
 }
 

@@ -4,21 +4,25 @@
 //! transaction, and answers them after the commit. A job that SQLite refuses takes the others along
 //! only for a moment: the transaction is rolled back and each job is run again in one of its own.
 //! That costs nothing while all goes well, which savepoints would. What is no job's fault, a lock that
-//! another process holds, is answered to all at once: each would only wait as long again.
+//! another process holds or a disk that fails, is answered to all at once: each would only fail again.
+//!
+//! Between the commit and the answer it looks whether the commit is in the files that others will read
+//! (`database_files.rs`, `wal.rs`). After the answer it checkpoints, so that nobody waits for that.
 
 use std::{sync::Arc, thread, time::Duration};
 
 use bezoar_core::{ErrorKind, TransportError};
-use rusqlite::Connection;
+use rusqlite::{Connection, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    Options,
-    database::{self, Identity},
-    error::{breaks_the_connection, error, from_sqlite, is_busy},
+    Options, database,
+    database_files::{BLOCKED_LOG, DatabaseFiles, LOG_WARNING_BYTES},
+    error::{breaks_the_connection, error, from_sqlite, is_busy, may_be_committed},
     monotonic_clock::ClockJumpDetector,
     queue_signals::QueueSignals,
     session::Session,
+    wal::{self, LogProblem, LogSize, LogWatch},
 };
 
 /// How many jobs wait at most; more senders wait for room.
@@ -27,6 +31,8 @@ const INBOX_LIMIT: usize = 4096;
 const GROUP_LIMIT: usize = 1024;
 /// With how many bytes of messages a transaction takes no further job.
 const GROUP_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+/// With how many frames the log is checkpointed; as many as SQLite does by default.
+const CHECKPOINT_FRAMES: u32 = 1_000;
 
 /// A way to the writer. When the last one is dropped the jobs that wait are done and the database is
 /// closed, which brings the log into the file.
@@ -56,15 +62,24 @@ impl Writer {
     /// Starts the thread on an open database.
     pub(crate) fn start(
         connection: Connection,
-        identity: Identity,
+        files: Arc<DatabaseFiles>,
         options: Arc<Options>,
         signals: QueueSignals,
     ) -> std::io::Result<Self> {
         let (sender, inbox) = mpsc::channel(INBOX_LIMIT);
-        let session = Session::default();
-        let (connection, jumps) = (Some(connection), ClockJumpDetector::default());
-        let writer_loop =
-            WriterLoop { inbox, connection, identity, options, signals, session, jumps };
+        let log = LogWatch::start(&files, &connection)?;
+        let writer_loop = WriterLoop {
+            inbox,
+            connection: Some(connection),
+            files,
+            log,
+            log_size: LogSize::default(),
+            options,
+            signals,
+            session: Session::default(),
+            jumps: ClockJumpDetector::default(),
+            said: Said::default(),
+        };
         let named = thread::Builder::new().name("bezoar-sqlite".to_owned());
         let thread = Some(named.spawn(move || writer_loop.work())?);
         Ok(Self(Arc::new(Handle { inbox: Some(sender), thread })))
@@ -209,17 +224,30 @@ enum TransactionFailure {
     RolledBack(rusqlite::Error),
     /// The commit itself failed: the disk may hold it or not.
     OutcomeUnknown(rusqlite::Error),
+    /// It was committed to files that somebody deleted, replaced or truncated.
+    FilesChanged(TransportError),
+}
+
+/// What was logged and is not logged again until it is over.
+#[derive(Debug, Default)]
+struct Said {
+    files_changed: bool,
+    log_blocked: bool,
 }
 
 struct WriterLoop {
     inbox: mpsc::Receiver<Box<dyn Job>>,
     /// `None` after a failure that it cannot be trusted beyond.
     connection: Option<Connection>,
-    identity: Identity,
+    files: Arc<DatabaseFiles>,
+    log: LogWatch,
+    /// After the last commit or checkpoint.
+    log_size: LogSize,
     options: Arc<Options>,
     signals: QueueSignals,
     session: Session,
     jumps: ClockJumpDetector,
+    said: Said,
 }
 
 impl WriterLoop {
@@ -233,14 +261,122 @@ impl WriterLoop {
     }
 
     fn handle(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
-        if let Err(error) = self.identity.check(&self.options.path).and_then(|()| self.reopen()) {
+        if let Err(error) = self.check_files().and_then(|()| self.reopen()) {
             return jobs.drain(..).for_each(|job| job.answer(Some(error.again())));
         }
+        if self.session.blocked_log_bytes > 0 {
+            self.checkpoint_if_due(); // the reader may be gone
+        }
         match self.transaction(jobs) {
-            Err(TransactionFailure::RolledBack(error)) if jobs.len() > 1 && !is_busy(&error) => {
+            Err(TransactionFailure::RolledBack(error))
+                if jobs.len() > 1 && !is_busy(&error) && !breaks_the_connection(&error) =>
+            {
                 jobs.drain(..).for_each(|job| self.handle(&mut vec![job]));
             }
-            outcome => self.answer(jobs, outcome),
+            outcome => {
+                self.answer(jobs, outcome);
+                self.checkpoint_if_due();
+            }
+        }
+    }
+
+    /// Whether what is written now can be read again. Cheap: the log's content is looked at after the commit.
+    fn check_files(&mut self) -> Result<(), TransportError> {
+        self.check_identities()?;
+        if self.log.has_shrunk() { self.check_log() } else { Ok(()) }
+    }
+
+    fn check_identities(&mut self) -> Result<(), TransportError> {
+        match self.files.check() {
+            Ok(()) => {
+                self.said.files_changed = false;
+                Ok(())
+            }
+            Err(changed) => {
+                if !std::mem::replace(&mut self.said.files_changed, true) {
+                    let problem = std::error::Error::source(&changed).map(ToString::to_string);
+                    tracing::error!(problem, "the files of the database were changed");
+                    self.rescue();
+                }
+                Err(changed)
+            }
+        }
+    }
+
+    /// Whether all that was committed is in the log, or in the database already.
+    fn check_log(&mut self) -> Result<(), TransportError> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        match self.log.check(connection) {
+            Ok(size) => {
+                self.log_size = size;
+                Ok(())
+            }
+            Err(LogProblem::Unknown(source)) => Err(from_sqlite(&source, "open")),
+            Err(LogProblem::Damaged) => {
+                // What it holds now must not get into the database, also not when the connection is closed.
+                let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+                if let Err(error) = connection.set_db_config(no_checkpoint, true) {
+                    tracing::error!(%error, "the damaged log may be brought into the database");
+                }
+                let damaged = self.files.log_is_damaged();
+                self.check_identities().and(Err(damaged))
+            }
+        }
+    }
+
+    /// Brings a log that was deleted or replaced into the database: only this process still has it.
+    fn rescue(&mut self) {
+        let Some(connection) = self.connection.as_ref().filter(|_| self.files.only_log_is_gone())
+        else {
+            return;
+        };
+        if self.log.check(connection).is_err() {
+            return;
+        }
+        match wal::checkpoint(connection, &self.log) {
+            Ok(size) if size.frames == size.checkpointed => {
+                tracing::warn!("everything that was accepted is in the database");
+            }
+            Ok(size) => tracing::error!(
+                frames = size.frames - size.checkpointed,
+                "somebody reads the database, so not all that was accepted could be brought into it yet"
+            ),
+            Err(error) => {
+                tracing::error!(%error, "what was accepted could not be brought into the database");
+            }
+        }
+    }
+
+    /// Checkpoints a log that is long enough, and notices if somebody keeps it from getting shorter.
+    fn checkpoint_if_due(&mut self) {
+        let Some(connection) =
+            self.connection.as_ref().filter(|_| self.log_size.frames >= CHECKPOINT_FRAMES)
+        else {
+            return self.note_blocked_log(0);
+        };
+        match wal::checkpoint(connection, &self.log) {
+            Ok(size) => {
+                self.log_size = size;
+                let is_blocked = size.checkpointed < size.frames;
+                self.note_blocked_log(if is_blocked { size.bytes } else { 0 });
+            }
+            Err(error) if is_busy(&error) => (), // another process does it
+            Err(error) => {
+                tracing::error!(%error, "the log could not be checkpointed; the database will be reopened");
+                self.connection = None;
+            }
+        }
+    }
+
+    fn note_blocked_log(&mut self, bytes: u64) {
+        self.session.blocked_log_bytes = bytes;
+        if bytes == 0 {
+            self.said.log_blocked = false;
+        } else if bytes >= LOG_WARNING_BYTES.min(self.options.max_log_bytes)
+            && !self.said.log_blocked
+        {
+            self.said.log_blocked = true;
+            tracing::warn!(path = %self.options.path.display(), bytes, "{BLOCKED_LOG}");
         }
     }
 
@@ -274,21 +410,26 @@ impl WriterLoop {
         let outcome = run().map_err(TransactionFailure::RolledBack).and_then(|()| {
             let commit = || connection.prepare_cached("COMMIT")?.execute([]);
             commit().map(|_| ()).map_err(|error| {
-                if breaks_the_connection(&error) {
+                if may_be_committed(&error) {
                     TransactionFailure::OutcomeUnknown(error)
                 } else {
                     TransactionFailure::RolledBack(error)
                 }
             })
         });
-        match &outcome {
+        match outcome {
             Ok(()) => {
                 session.committed(&self.signals);
                 self.jumps.note(session.now(), steady);
+                let readable = self.check_identities().and_then(|()| self.check_log());
+                readable.map_err(TransactionFailure::FilesChanged)
             }
-            Err(
-                TransactionFailure::RolledBack(error) | TransactionFailure::OutcomeUnknown(error),
-            ) => {
+            Err(failure) => {
+                let (TransactionFailure::RolledBack(error)
+                | TransactionFailure::OutcomeUnknown(error)) = &failure
+                else {
+                    return Err(failure);
+                };
                 session.rolled_back();
                 let stuck =
                     !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err();
@@ -296,9 +437,9 @@ impl WriterLoop {
                     tracing::error!(%error, "the database failed and will be reopened");
                     self.connection = None;
                 }
+                Err(failure)
             }
         }
-        outcome
     }
 
     fn answer(&self, jobs: &mut Vec<Box<dyn Job>>, outcome: Result<(), TransactionFailure>) {
@@ -312,6 +453,13 @@ impl WriterLoop {
                     error(ErrorKind::OutcomeUnknown, job.operation())
                         .with_source(source.to_string()),
                 ),
+                Err(TransactionFailure::FilesChanged(changed)) => {
+                    let problem = std::error::Error::source(changed).map(ToString::to_string);
+                    Some(
+                        error(ErrorKind::OutcomeUnknown, job.operation())
+                            .with_source(problem.unwrap_or_default()),
+                    )
+                }
             };
             job.answer(error);
         }

@@ -12,6 +12,9 @@ mod faults {
     mod errors;
     mod files;
     mod group_commit;
+    mod io_errors;
+    mod log_files;
+    mod long_readers;
     mod other_processes;
     mod rows;
 

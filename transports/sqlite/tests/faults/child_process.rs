@@ -4,13 +4,14 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write},
     os::unix::fs::MetadataExt,
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
-use bezoar_core::ErrorKind;
+use bezoar_core::{ErrorKind, SubscribeOptions, Transport};
 use bezoar_sqlite::{Options, SqliteTransport};
 
 use super::{send_and_handle::send_and_handle, sql::run, support::*};
@@ -32,6 +33,7 @@ async fn work_on(task: &str) {
         ("open", path) => try_to_open(path),
         ("send_and_handle", path) => send_and_handle_until_told(path).await,
         ("fill", path) => fill_until_refused(path).await,
+        ("obey", path) => obey(path).await,
         _ => panic!("unknown task {task}"),
     }
 }
@@ -70,6 +72,28 @@ async fn fill_until_refused(path: &str) {
     println!("\ndone");
 }
 
+/// Does what each line says, and says after each what became of it.
+async fn obey(path: &str) {
+    let transport = open_transport(Options::new(path)).await;
+    println!("\nready");
+    for order in std::io::stdin().lines().map(Result::unwrap) {
+        let done = match order.split_once(' ').unwrap() {
+            ("send", id) => send(&transport, &message(id, noise(2_000))).await,
+            ("receive", max) => {
+                match transport.subscribe(&queue(), SubscribeOptions::default()).await {
+                    Ok(it) => it.receive(max.parse().unwrap(), Duration::ZERO).await.map(drop),
+                    Err(error) => Err(error),
+                }
+            }
+            _ => panic!("unknown order {order}"),
+        };
+        match done {
+            Ok(()) => println!("\nanswer ok"),
+            Err(error) => println!("\nanswer {:?} {}", error.kind, everything(&error)),
+        }
+    }
+}
+
 /// Sends a message, says whether it was accepted, and returns that.
 async fn send_and_say(transport: &SqliteTransport, id: &str) -> bool {
     let result = send(transport, &message(id, noise(2_000))).await.map_err(|error| error.kind);
@@ -95,6 +119,20 @@ pub(crate) struct Other {
 impl Other {
     pub(crate) fn start(task: &str) -> Self {
         Self::spawn(Command::new(std::env::current_exe().unwrap()), task)
+    }
+
+    /// With these variables in its environment.
+    pub(crate) fn start_with(task: &str, variables: &[(&str, &Path)]) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.envs(variables.iter().copied());
+        Self::spawn(command, task)
+    }
+
+    /// What it says to a line.
+    pub(crate) fn answer_to(&mut self, order: &str) -> String {
+        writeln!(self.input.as_mut().unwrap(), "{order}").unwrap();
+        let mut lines = self.output.as_mut().unwrap().lines().map(Result::unwrap);
+        lines.find_map(|line| line.strip_prefix("answer ").map(str::to_owned)).unwrap()
     }
 
     /// With at most 512 KiB in a file; a program that ignores the signal gets an error.

@@ -1,0 +1,242 @@
+//! The write-ahead log as a file: is what SQLite wrote there really there, and really on disk?
+//!
+//! The log is a header of 32 bytes and frames: 24 bytes, then a page. Header and frames carry the same two
+//! salts; a log that begins again from its start gets new ones. After a power loss SQLite replays the frames
+//! from the first to the first that does not fit, so one frame that is missing loses all that follow it.
+//!
+//! [`LogWatch`] looks after every commit, before anybody is told of it, whether the last frame is in the file
+//! and the frame that was last before is still there. A log that was truncated or overwritten in place fails
+//! that; an ordinary checkpoint, by whatever program, does not: SQLite then says that the log has no frames,
+//! or its frames have the salts of the new header.
+//!
+//! [`make_durable`] deals with a sync that failed before this program started: the kernel then keeps pages
+//! that are not on disk, calls them clean, and never writes them. SQLite reads them, believes them, and
+//! appends to them. Written once more they are dirty again, and the next sync tells the truth.
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use rusqlite::Connection;
+
+use crate::{database_files::DatabaseFiles, error::is_busy};
+
+const HEADER_BYTES: usize = 32;
+const FRAME_HEADER_BYTES: usize = 24;
+/// The first three and a half bytes of every log; the last bit is the byte order of the checksums.
+const MAGIC: u32 = 0x377f_0682;
+/// How much is written back at a time.
+const CHUNK_BYTES: usize = 1024 * 1024;
+/// How often the log is looked at while other programs change it.
+const LOOKS: usize = 100;
+const PAUSE: Duration = Duration::from_millis(1);
+
+type Header = [u8; HEADER_BYTES];
+
+/// How long the log is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LogSize {
+    /// How many frames are in use.
+    pub(crate) frames: u32,
+    /// How many of them are in the database as well.
+    pub(crate) checkpointed: u32,
+    /// How many bytes the frames in use take.
+    pub(crate) bytes: u64,
+}
+
+impl LogSize {
+    fn new(frames: u32, checkpointed: u32, page_bytes: u64) -> Self {
+        let bytes = u64::from(frames) * (page_bytes + FRAME_HEADER_BYTES as u64);
+        Self { frames, checkpointed, bytes }
+    }
+}
+
+/// The log that the writer's connection writes to.
+#[derive(Debug)]
+pub(crate) struct LogWatch {
+    /// The file itself, whatever becomes of its name. SQLite takes no locks on it, so it may be closed.
+    file: File,
+    page_bytes: u64,
+    last: Option<Mark>,
+}
+
+/// What the log was like when it was last looked at.
+struct Mark {
+    header: Header,
+    /// Which frame was the last.
+    number: u32,
+    /// All of it: what is cut off the log is cut off its last frame first.
+    frame: Vec<u8>,
+}
+
+impl fmt::Debug for Mark {
+    /// Without the frame, which is part of messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mark").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with the log.
+#[derive(Debug)]
+pub(crate) enum LogProblem {
+    /// It is not what SQLite wrote.
+    Damaged,
+    /// SQLite could not say how long it is.
+    Unknown(rusqlite::Error),
+}
+
+impl LogWatch {
+    /// Watches the log of an open database.
+    pub(crate) fn start(files: &DatabaseFiles, connection: &Connection) -> io::Result<Self> {
+        let file = File::open(&files.log.path)?;
+        if !files.log.is(&file.metadata()?) {
+            return Err(io::Error::other("the write-ahead log was replaced while it was opened"));
+        }
+        let page_bytes = connection
+            .query_row("PRAGMA page_size", [], |row| row.get::<_, i64>(0))
+            .map_err(io::Error::other)?
+            .unsigned_abs();
+        Ok(Self { file, page_bytes, last: None })
+    }
+
+    /// Whether the log has become shorter than it was: truncated by a checkpoint, or by somebody else.
+    pub(crate) fn has_shrunk(&self) -> bool {
+        let Some(mark) = &self.last else { return false };
+        let end = self.offset(mark.number) + mark.frame.len() as u64;
+        self.file.metadata().map_or(true, |file| file.len() < end)
+    }
+
+    /// Looks whether all that SQLite has committed is in the file.
+    pub(crate) fn check(&mut self, connection: &Connection) -> Result<LogSize, LogProblem> {
+        let mut before = None;
+        for _ in 0..LOOKS {
+            let size = match size(connection, self.page_bytes) {
+                Err(error) if is_busy(&error) => {
+                    thread::sleep(PAUSE); // somebody rebuilds the index of the log
+                    continue;
+                }
+                size => size.map_err(LogProblem::Unknown)?,
+            };
+            let seen = self.look(size.frames);
+            if let Some(mark) = seen.filter(|mark| self.follows(mark)) {
+                self.last = Some(mark);
+                return Ok(size);
+            }
+            if size.frames == 0 {
+                self.last = None; // everything is in the database
+                return Ok(size);
+            }
+            // Another program may have checkpointed, truncated or begun the log anew between the two looks.
+            let looked = (size.frames, self.file.metadata().map(|file| file.len()).ok());
+            if before.replace(looked) == Some(looked) {
+                return Err(LogProblem::Damaged);
+            }
+        }
+        Err(LogProblem::Damaged)
+    }
+
+    /// The header and a frame, if they belong together.
+    fn look(&self, number: u32) -> Option<Mark> {
+        if number == 0 {
+            return None;
+        }
+        let mut header = [0; HEADER_BYTES];
+        let mut frame = vec![0; FRAME_HEADER_BYTES + self.page_bytes as usize];
+        self.file.read_exact_at(&mut header, 0).ok()?;
+        self.file.read_exact_at(&mut frame, self.offset(number)).ok()?;
+        let magic = u32::from_be_bytes(*header.first_chunk()?);
+        let page_bytes = u32::from_be_bytes(*header[8..].first_chunk()?);
+        let is_log = magic & !1 == MAGIC && u64::from(page_bytes) == self.page_bytes;
+        let same_salts = header[16..24] == frame[8..16];
+        (is_log && same_salts).then_some(Mark { header, number, frame })
+    }
+
+    /// Whether the log can have become this since it was last looked at.
+    fn follows(&self, mark: &Mark) -> bool {
+        match &self.last {
+            Some(last) if last.header == mark.header => {
+                let unchanged = |found: Mark| found.frame == last.frame;
+                mark.number >= last.number && self.look(last.number).is_some_and(unchanged)
+            }
+            _ => true, // it began anew, and the salts of its frame say that SQLite did that
+        }
+    }
+
+    fn offset(&self, frame: u32) -> u64 {
+        HEADER_BYTES as u64
+            + u64::from(frame.saturating_sub(1)) * (FRAME_HEADER_BYTES as u64 + self.page_bytes)
+    }
+}
+
+/// How long the log is, without changing anything or waiting for anybody.
+fn size(connection: &Connection, page_bytes: u64) -> rusqlite::Result<LogSize> {
+    run_checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)", page_bytes)
+}
+
+/// Copies into the database what no reader needs in the log, and syncs it.
+pub(crate) fn checkpoint(connection: &Connection, watch: &LogWatch) -> rusqlite::Result<LogSize> {
+    run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)", watch.page_bytes)
+}
+
+fn run_checkpoint(
+    connection: &Connection,
+    pragma: &str,
+    page_bytes: u64,
+) -> rusqlite::Result<LogSize> {
+    connection.prepare_cached(pragma)?.query_row([], |row| {
+        if row.get(0)? && row.get::<_, i64>(1)? < 0 {
+            let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            return Err(rusqlite::Error::SqliteFailure(busy, None)); // it does not know how long it is
+        }
+        let (frames, checkpointed): (i64, i64) = (row.get(1)?, row.get(2)?);
+        Ok(LogSize::new(frames.max(0) as u32, checkpointed.max(0) as u32, page_bytes))
+    })
+}
+
+/// Writes the frames of the log once more where they are, and syncs them.
+///
+/// Only while nobody else can write: the bytes are those that are there, so that readers and a power loss
+/// meanwhile find the same as before.
+pub(crate) fn make_durable(log: &Path) -> io::Result<()> {
+    let file = match OpenOptions::new().read(true).write(true).open(log) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let end = end_of_frames(&file)?;
+    let mut chunk = vec![0; CHUNK_BYTES.min(end as usize)];
+    let mut at = 0;
+    while at < end {
+        let length = chunk.len().min((end - at) as usize);
+        file.read_exact_at(&mut chunk[..length], at)?;
+        file.write_all_at(&chunk[..length], at)?;
+        at += length as u64;
+    }
+    file.sync_data()
+}
+
+/// Where the frames end that SQLite may replay: before the first whose salts are not those of the header.
+fn end_of_frames(file: &File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let mut header = [0; HEADER_BYTES];
+    if length < HEADER_BYTES as u64 {
+        return Ok(length);
+    }
+    file.read_exact_at(&mut header, 0)?;
+    let page_bytes = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    let frame_bytes = u64::from(page_bytes) + FRAME_HEADER_BYTES as u64;
+    let (mut end, mut frame) = (HEADER_BYTES as u64, [0; FRAME_HEADER_BYTES]);
+    while end + frame_bytes <= length {
+        file.read_exact_at(&mut frame, end)?;
+        if frame[8..16] != header[16..24] {
+            break;
+        }
+        end += frame_bytes;
+    }
+    Ok(end)
+}

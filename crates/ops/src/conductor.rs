@@ -1,4 +1,4 @@
-//! Carries replays and discards on, at their rate, from where they were.
+//! Runs replays and discards step by step, at their rate, and resumes them after a restart.
 
 use std::{
     collections::HashMap,
@@ -14,40 +14,40 @@ use tokio::{sync::Notify, time::sleep};
 
 use crate::pace::Pace;
 
-/// How many are done in one transaction; others get their turn in between.
+/// The number of dead letters per transaction; other writes proceed in between.
 const STEP: u32 = 500;
-/// How often outcomes are looked for.
+/// How often outcomes are checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often somebody else's operations are looked for while there are none of ours.
+/// How often to check for operations of other processes while there are none of ours.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long to wait after trouble with the store.
+/// How long to wait after an error of the store.
 const TROUBLE: Duration = Duration::from_secs(2);
-/// How many operations go on at a time; the others wait for their turn.
+/// How many operations run at a time; others wait.
 const AT_ONCE: u32 = 1_000;
 
-/// Carries on every operation that runs. What an operation has done is in the store and nowhere else, so that one
-/// which was cut off goes on where it was: nothing is done twice, nothing is left out.
+/// Runs every active operation. Its progress is in the store and nowhere else, so that an interrupted operation resumes
+/// where it stopped: nothing is done twice, nothing is left out.
 #[derive(Debug)]
 pub struct Conductor {
     catalogue: Arc<dyn Catalogue>,
     woken: Notify,
-    /// Replays whose rest waits for the canary, and since when.
+    /// Replays that wait for their canary, and since when.
     waiting: Mutex<HashMap<OperationId, Instant>>,
 }
 
 impl Conductor {
-    /// A conductor of the operations in a catalogue.
+    /// A conductor for the operations in a catalogue.
     pub fn new(catalogue: Arc<dyn Catalogue>) -> Self {
         Self { catalogue, woken: Notify::new(), waiting: Mutex::default() }
     }
 
-    /// Has it look at once, because somebody gave an order.
+    /// Wakes it up immediately, after a command.
     pub fn wake(&self) {
         self.woken.notify_one();
     }
 
-    /// For how long the rest of a replay has waited for the outcome of its canary, if it does: its messages may
-    /// be delayed because their endpoint is down. Known since this program runs.
+    /// How long a replay has been waiting for its canary, if it does: its messages may be delayed because their endpoint
+    /// is down. Measured since this process started.
     pub fn waiting_for_canary(&self, operation: OperationId) -> Option<Duration> {
         self.waiting().get(&operation).map(Instant::elapsed)
     }
@@ -56,7 +56,7 @@ impl Conductor {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers since when they wait, and forgets all others.
+    /// Remembers since when these wait, and forgets all others.
     fn note_waiting(&self, running: &[Operation]) {
         let waits = |operation: &&Operation| operation.next() == NextStep::AwaitCanary;
         let ids: Vec<_> = running.iter().filter(waits).map(|operation| operation.id).collect();
@@ -67,14 +67,14 @@ impl Conductor {
         }
     }
 
-    /// Goes on until told to stop. To be run once in a program.
+    /// Runs until shutdown. Run it once per process.
     pub async fn run(&self, shutdown: Shutdown) {
         let mut paces = HashMap::new();
         loop {
             let pause = match self.round(&mut paces).await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    tracing::warn!(%error, "replays and discards wait for the store");
+                    tracing::warn!(%error, "replays and discards are waiting for the store");
                     TROUBLE
                 }
             };
@@ -87,7 +87,7 @@ impl Conductor {
         }
     }
 
-    /// A step of each; how long to wait before the next round.
+    /// Runs one step of each operation; returns how long to wait before the next round.
     async fn round(
         &self,
         paces: &mut HashMap<OperationId, Pace>,
@@ -97,9 +97,9 @@ impl Conductor {
         paces.retain(|id, _| running.iter().any(|operation| operation.id == *id));
         let mut pause = IDLE;
         for operation in &running {
-            // One that cannot go on is no reason for the others to wait.
+            // An error of one operation must not stop the others.
             let step = self.step(operation, paces).await.unwrap_or_else(|error| {
-                tracing::warn!(operation = %operation.id, %error, "a replay or discard waits");
+                tracing::warn!(operation = %operation.id, %error, "cannot continue a replay or discard, retrying");
                 TROUBLE
             });
             pause = pause.min(step);
@@ -107,7 +107,7 @@ impl Conductor {
         Ok(pause)
     }
 
-    /// What an operation may do now; how long to wait before it may do more.
+    /// Runs what an operation may do now; returns how long to wait before it may do more.
     async fn step(
         &self,
         operation: &Operation,

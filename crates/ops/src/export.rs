@@ -1,5 +1,5 @@
-//! Dead letters as lines of JSON, and back. A line holds everything, sensitive or not: whoever writes one has
-//! somebody's leave, and an entry in the audit log.
+//! Dead letters as JSON lines, and back. A line contains everything, including sensitive content: the caller must be
+//! authorized and has recorded the export in the audit log.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use bezoar_core::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a line says that it is.
+/// The format identifier of a line.
 const FORM: &str = "bezoar-dead-letter/1";
 
 /// A dead letter could not be written as a line.
@@ -21,20 +21,20 @@ const FORM: &str = "bezoar-dead-letter/1";
 #[error("a dead letter cannot be written as JSON")]
 pub struct ExportError(#[source] serde_json::Error);
 
-/// A line that is no dead letter. What it says is safe to show.
+/// A line is not a valid dead letter. The error text is safe to show.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It is no JSON of this form.
-    #[error("column {0} is not as an export writes it")]
+    /// It is not JSON in this format.
+    #[error("invalid export line at column {0}")]
     Form(usize),
-    /// It is of another version.
-    #[error("it is no line of an export, or of a newer version: \"form\" is not {FORM:?}")]
+    /// It has another version.
+    #[error("not an export line of this version: \"form\" is not {FORM:?}")]
     Version,
-    /// The body is no base64.
-    #[error("the body is no base64")]
+    /// The body is not valid base64.
+    #[error("the body is not valid base64")]
     Body,
-    /// A name or an id is not one.
+    /// A name or an id is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
@@ -43,16 +43,16 @@ pub enum ImportError {
 #[serde(deny_unknown_fields)]
 struct Line {
     form: String,
-    /// Where it comes from, and which one it is there: it is imported once.
+    /// Its store and its id there, by which it is imported only once.
     stamp: String,
     queue: String,
-    /// `edited` and `unapproved` ones are not replayed elsewhere either.
+    /// `edited` and `unapproved` dead letters cannot be replayed elsewhere either.
     state: String,
     at: Timestamp,
     reason: Why,
     message: Envelope,
     ledger: Counts,
-    /// Failures that used up no retry; lines of earlier versions have none.
+    /// Failures that did not use up a retry; missing in lines of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uncounted: Option<Uncounted>,
     history: Vec<Try>,
@@ -112,11 +112,11 @@ struct Try {
     detail: String,
 }
 
-/// A dead letter as a line, without the line's end. `origin` is the store that it comes from.
+/// Writes a dead letter as a line, without the line terminator. `origin` identifies its store.
 ///
 /// # Errors
 ///
-/// [`ExportError`], which does not happen with what a catalogue returns.
+/// [`ExportError`], which never happens for dead letters from a catalogue.
 pub fn write_line(origin: &str, record: &DeadLetterRecord) -> Result<String, ExportError> {
     let DeadLetterRecord { entry, message, reason, .. } = record;
     let line = Line {
@@ -190,11 +190,11 @@ fn written(failed: &FailedTry) -> Try {
     }
 }
 
-/// The stamp and the dead letter of a line. Its id is given when it is imported.
+/// Reads the stamp and the dead letter of a line. The import assigns its id.
 ///
 /// # Errors
 ///
-/// [`ImportError`], without anything of the line in it.
+/// [`ImportError`], which contains nothing of the line.
 pub fn read_line(line: &str) -> Result<(String, DeadLetterRecord), ImportError> {
     let line: Line =
         serde_json::from_str(line).map_err(|error| ImportError::Form(error.column()))?;
@@ -217,7 +217,7 @@ pub fn read_line(line: &str) -> Result<(String, DeadLetterRecord), ImportError> 
     Ok((line.stamp, DeadLetterRecord { entry, message, reason, lineage, operations }))
 }
 
-/// Everybody sees a reason in lists.
+/// Validates a reason, which is shown in lists.
 fn words(text: String) -> Result<String, Invalid> {
     const LIMIT_CHARS: usize = 200;
     if text.chars().count() > LIMIT_CHARS || text.contains(char::is_control) {
@@ -253,7 +253,7 @@ fn read(line: Try) -> Result<FailedTry, ImportError> {
     })
 }
 
-/// What a list shows; the store gives it its id and its cause.
+/// The list entry; the store assigns its id and its cause.
 fn entry(
     message: &Message,
     queue: QueueName,

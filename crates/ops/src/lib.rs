@@ -1,14 +1,14 @@
-//! The operator's side, over the contract of [`bezoar_core::catalogue`]: what goes on by itself once somebody
-//! has asked for it, and the forms in which dead letters travel.
+//! The operator's side, over the contract of [`bezoar_core::catalogue`]: operations that run in the background, and the
+//! formats in which dead letters are edited and exchanged.
 //!
-//! | module | what |
+//! | module | purpose |
 //! | --- | --- |
-//! | `conductor` | carries replays and discards on, at their rate, from where they were |
-//! | `edit` | a new version of a message: another body, other headers, a JSON patch |
-//! | `export` | dead letters as lines of JSON, and back |
-//! | `intake` | takes a broker's dead letters in, and gives them back when they are replayed |
-//! | `reporting` | tells a catalogue what a broker cannot: what became of messages, and why they are rejected |
-//! | `retention` | removes what is too old, after a warning |
+//! | `conductor` | runs replays and discards at their rate, and resumes them after a restart |
+//! | `edit` | new versions of a message: another body, other headers, a JSON patch |
+//! | `export` | dead letters as JSON lines, and back |
+//! | `intake` | takes in a broker's dead letters, and publishes them when they are replayed |
+//! | `reporting` | reports outcomes and reasons to a catalogue that a broker cannot carry |
+//! | `retention` | expires old dead letters, after a warning |
 //!
 //! What an operator does at once, looking, planning, marking, is a method of
 //! [`Catalogue`](bezoar_core::catalogue::Catalogue).

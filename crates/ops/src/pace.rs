@@ -1,21 +1,21 @@
-//! So many a second, and no more.
+//! A rate limiter.
 
 use std::time::{Duration, Instant};
 
-/// How far ahead a rate may run after a pause: as much as it allows in this time, and one at least.
+/// The burst after a pause: what the rate allows in this time, and at least one.
 const BURST: Duration = Duration::from_millis(200);
 
-/// Lets through what a rate allows.
+/// Limits to a rate.
 #[derive(Debug)]
 pub(crate) struct Pace {
     per_second: f64,
-    /// How many may go now; below 0 never.
+    /// How many may go now; never below 0.
     allowed: f64,
     at: Instant,
 }
 
 impl Pace {
-    /// One may go at once.
+    /// Starts with room for one.
     pub(crate) fn new(per_second: f64, now: Instant) -> Self {
         Self { per_second, allowed: 1.0, at: now }
     }
@@ -29,7 +29,7 @@ impl Pace {
         self.allowed as u32
     }
 
-    /// Takes note that so many went.
+    /// Records that this many went.
     pub(crate) fn spent(&mut self, count: u32) {
         self.allowed = (self.allowed - f64::from(count)).max(0.0);
     }

@@ -1,4 +1,4 @@
-//! Tells a catalogue what a broker cannot: that messages which were replayed are done, and why messages are rejected.
+//! Reports to a catalogue what a broker cannot: that replayed messages are done, and why messages are rejected.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use bezoar_core::{
     catalogue::{Catalogue, CatalogueError},
 };
 
-/// A transport whose workers tell a catalogue when a message that was replayed is done, and why one is rejected.
+/// A transport that reports to a catalogue when a replayed message is done, and why a message is rejected.
 ///
-/// The catalogue hears of it before the broker does: who dies in between does the message again, flagged as
-/// redelivered, and nobody waits for an outcome that was lost. Messages that were not replayed cost nothing.
+/// The catalogue is informed before the broker: after a crash in between, the message is processed again, flagged as
+/// redelivered, and no outcome is lost. Messages that were not replayed have no overhead.
 #[derive(Debug, Clone)]
 pub struct Reporting {
     inner: Arc<dyn Transport>,
@@ -21,12 +21,12 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// The same transport, reporting to `catalogue`.
+    /// Wraps a transport to report to `catalogue`.
     pub fn new(inner: Arc<dyn Transport>, catalogue: Arc<dyn Catalogue>) -> Self {
         Self { inner, catalogue, announces: false }
     }
 
-    /// For a transport that sets messages aside without reason and ledger: the catalogue is told before.
+    /// For a transport that dead-letters without reason and ledger: the catalogue stores them before.
     pub fn announcing(self) -> Self {
         Self { announces: true, ..self }
     }
@@ -98,9 +98,9 @@ impl Subscription for Reported {
 
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
         if let Err(error) = self.report(&batch).await {
-            // The messages are settled all the same. A replay may wait for what it was not told, which somebody can
-            // see and cancel; a rejected message has the reason that its broker knows.
-            tracing::warn!(queue = %self.queue, %error, "the catalogue was not told what became of messages");
+            // The messages are settled anyway. A replay may then wait forever, which an operator can see and cancel; a
+            // rejected message has only the broker's reason.
+            tracing::warn!(queue = %self.queue, %error, "outcomes could not be reported to the catalogue");
         }
         self.inner.settle(batch).await
     }

@@ -1,4 +1,4 @@
-//! Removes what is too old, after a warning.
+//! Expires old dead letters, after a warning.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,31 +10,31 @@ use bezoar_runtime::Shutdown;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-/// How often it looks.
+/// How often it checks.
 const EVERY: Duration = Duration::from_secs(10 * 60);
-/// How many are removed in one transaction.
+/// How many dead letters are removed in one transaction.
 const STEP: u32 = 500;
 
-/// How long dead letters are kept, and how long before that somebody is warned.
+/// How long dead letters are kept, and how long before they expire it warns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// What was set aside longer ago than this is removed.
+    /// Dead letters older than this expire.
     pub keep: Duration,
-    /// What will be removed within this time is warned of.
+    /// How long before they expire it warns.
     pub warn: Duration,
 }
 
-/// What one look has shown and done.
+/// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Warned {
-    /// So many will be removed within the time of the warning.
+    /// How many will expire soon.
     pub soon: Count,
-    /// So many were removed now.
+    /// How many were removed now.
     pub removed: u64,
 }
 
 impl Retention {
-    /// Looks again and again until told to stop. What it does is in the log and in the audit log.
+    /// Runs until shutdown. It reports to the log and the audit log.
     pub async fn run(
         &self,
         catalogue: Arc<dyn Catalogue>,
@@ -44,7 +44,7 @@ impl Retention {
         loop {
             match self.look(&*catalogue, clock.now()).await {
                 Ok(warned) => self.tell(warned),
-                Err(error) => tracing::warn!(%error, "retention waits for the store"),
+                Err(error) => tracing::warn!(%error, "cannot expire dead letters, retrying"),
             }
             tokio::select! {
                 biased;
@@ -54,14 +54,14 @@ impl Retention {
         }
     }
 
-    /// Removes what is too old at `now` and was warned of for long enough, and counts what soon will be.
+    /// Removes dead letters that have expired at `now` and were announced long enough, and counts those that will expire soon.
     ///
-    /// What is removed was announced at least [`warn`](Self::warn) before: also if the time to keep was
-    /// shortened, or nobody looked for a while.
+    /// Nothing is removed that was not announced at least [`warn`](Self::warn) before, even if the time was shortened or
+    /// the process was down for a while.
     ///
     /// # Errors
     ///
-    /// Those of the catalogue; what was removed before stays removed.
+    /// Errors of the catalogue; dead letters that were already removed stay removed.
     pub async fn look(
         &self,
         catalogue: &dyn Catalogue,
@@ -106,7 +106,7 @@ impl Retention {
 
     fn tell(&self, warned: Warned) {
         if warned.removed > 0 {
-            tracing::warn!(removed = warned.removed, "dead letters were removed: they are too old");
+            tracing::warn!(removed = warned.removed, "expired dead letters were removed");
         }
         if warned.soon.count > 0 {
             let (soon, exact) = (warned.soon.count, warned.soon.exact);
@@ -114,25 +114,25 @@ impl Retention {
                 soon,
                 exact,
                 within_seconds = self.warn.as_secs(),
-                "dead letters will be removed soon: replay, export or discard them"
+                "dead letters will expire soon: replay, export or discard them"
             );
         }
     }
 }
 
-/// What was announced, kept in the store: whoever comes after a restart must know it.
+/// What was announced, stored so that it survives a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Warnings {
-    /// What was set aside before this was announced long enough ago to be removed.
+    /// Dead letters from before this time were announced long enough ago to be removed.
     allowed: Option<Timestamp>,
-    /// What was set aside before this is announced, and since when.
+    /// Dead letters from before this time are announced, and since when.
     announced: Option<(Timestamp, Timestamp)>,
 }
 
 impl Warnings {
     const SETTING: &str = "retention";
 
-    /// An announcement that is old enough becomes a leave, and the next one begins; whether anything changed.
+    /// An announcement that is old enough takes effect, and the next one starts; returns whether anything changed.
     fn pass(&mut self, now: Timestamp, retention: &Retention) -> bool {
         let old_enough = |since| before(now, retention.warn).is_some_and(|end| since <= end);
         match self.announced {
@@ -175,7 +175,7 @@ fn act(why: &str) -> AuditedAction {
     }
 }
 
-/// The time so long ago, if there was one.
+/// The time this long ago, if it is representable.
 fn before(now: Timestamp, age: Duration) -> Option<Timestamp> {
     now.checked_sub(jiff::SignedDuration::try_from(age).ok()?).ok()
 }

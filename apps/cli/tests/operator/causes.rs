@@ -52,11 +52,11 @@ fn a_cause_is_acknowledged_resolved_and_opened_again() {
 
 #[test]
 fn what_is_no_cause_is_refused_here_and_what_is_unknown_there() {
-    let gateway = Gateway::start(|_, _| problem(404, "not-found", "there is no cause v1:…"));
+    let gateway = Gateway::start(|_, _| problem(404, "not-found", "unknown cause v1:…"));
     assert_eq!(run(bezoar(&gateway).args(["dead", "ack", "7"])).code, 2);
     let both = ["dead", "ack", CAUSE, "--resolved", "--reopen"];
     assert_eq!(run(bezoar(&gateway).args(both)).code, 2);
     assert!(gateway.asked().is_empty());
     let ended = run(bezoar(&gateway).args(["dead", "ack", CAUSE]));
-    assert_eq!((ended.code, ended.words.as_str()), (1, "bezoar: there is no cause v1:…\n"));
+    assert_eq!((ended.code, ended.words.as_str()), (1, "bezoar: unknown cause v1:…\n"));
 }

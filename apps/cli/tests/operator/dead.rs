@@ -128,7 +128,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
 
 #[test]
 fn one_that_is_not_there_is_an_error() {
-    let gateway = Gateway::start(|_, _| problem(404, "not-found", "there is no dead letter 9"));
+    let gateway = Gateway::start(|_, _| problem(404, "not-found", "unknown dead letter 9"));
     let ended = run(bezoar(&gateway).args(["dead", "show", "9"]));
-    assert_eq!((ended.code, ended.words.as_str()), (1, "bezoar: there is no dead letter 9\n"));
+    assert_eq!((ended.code, ended.words.as_str()), (1, "bezoar: unknown dead letter 9\n"));
 }

@@ -26,7 +26,7 @@ fn gateway(count: u64, exact: bool) -> Gateway {
             409,
             json!({
                 "type": "urn:bezoar:problem:unexpected", "status": 409, "found": 1200,
-                "detail": "1200 would take part, not 0",
+                "detail": "found 1200 dead letters, expected 0",
             }),
         ),
         "/v1/replays/8" => Answer::Json(200, discard("ended", 1200)),
@@ -59,7 +59,7 @@ fn without_a_terminal_the_number_must_be_given() {
 
 #[test]
 fn another_number_discards_nothing() {
-    let detail = "7 would take part, not 6; look again before you go on";
+    let detail = "found 7 dead letters, expected 6; check the selection again";
     let gateway = Gateway::start(move |_, _| problem(409, "unexpected", detail));
     let arguments = ["dead", "discard", "--all", "--reason", "r", "--yes", "--expect", "6"];
     let ended = run(bezoar(&gateway).args(arguments));

@@ -166,7 +166,7 @@ fn a_plan_of_nothing_is_not_left_behind() {
 
 #[test]
 fn another_number_than_expected_and_a_lost_answer_are_told() {
-    let detail = "12 would take part, not 2; look again before you go on";
+    let detail = "found 12 dead letters, expected 2; check the selection again";
     let gateway = Gateway::start(move |_, _| problem(409, "unexpected", detail));
     let ended = run(bezoar(&gateway).args(BY_ID).args(["--expect", "2"]));
     assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));

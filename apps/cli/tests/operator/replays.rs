@@ -128,9 +128,8 @@ fn what_was_planned_is_started_and_followed() {
 
 #[test]
 fn one_that_is_not_there_or_has_ended_is_an_error() {
-    let gateway =
-        Gateway::start(|_, _| problem(404, "not-found", "there is no replay or discard 9"));
+    let gateway = Gateway::start(|_, _| problem(404, "not-found", "unknown replay or discard 9"));
     let ended = run(bezoar(&gateway).args(["dead", "replays", "9"]));
-    let words = "bezoar: there is no replay or discard 9\n";
+    let words = "bezoar: unknown replay or discard 9\n";
     assert_eq!((ended.code, ended.words.as_str()), (1, words));
 }

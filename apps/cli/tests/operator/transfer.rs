@@ -100,14 +100,18 @@ fn lines_are_imported_in_chunks_and_sent_again_if_need_be() {
 fn a_wrong_line_is_named_and_what_came_before_is_told() {
     let gateway = Gateway::start(|before, _| match before {
         0 => Answer::Json(200, json!({ "imported": 7, "known_already": 0 })),
-        _ => problem(400, "bad-request", "line 2: the body is no base64; nothing was imported"),
+        _ => problem(
+            400,
+            "bad-request",
+            "line 2: the body is not valid base64; nothing was imported",
+        ),
     });
     let line = format!("\"{}\"\n", "x".repeat(1024 * 1024));
     let ended = run(bezoar(&gateway)
         .args(["dead", "import", "-", "--reason", "r"])
         .write_stdin(line.repeat(14)));
     let expected = "imported 7 dead letters, skipped 0 imported before\nbezoar: in lines 8–14, counted from the \
-                    first of them: line 2: the body is no base64; nothing was imported\n";
+                    first of them: line 2: the body is not valid base64; nothing was imported\n";
     assert_eq!((ended.code, ended.words.as_str()), (1, expected));
     let ended = run(bezoar(&gateway).args(["dead", "import", "/nowhere", "--reason", "r"]));
     assert!(ended.words.contains("cannot open /nowhere"), "{ended:?}");

@@ -1,49 +1,49 @@
-//! Who did what: entries that are chained by their hashes.
+//! The audit log: entries that are chained by their hashes.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-/// What somebody does, from where, to what and why. Safe to show: it holds no body, header value or detail.
+/// An action to record. Safe to show: it contains no body, header value or error detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedAction {
-    /// Who: the name of a token, or of a program.
+    /// The name of a token, or of a program.
     pub actor: String,
-    /// From where: an address.
+    /// The address of the caller.
     pub address: String,
-    /// What they do.
+    /// What is done.
     pub verb: Verb,
-    /// To what, such as `dead letter 7`.
+    /// What it is done to, such as `dead letter 7`.
     pub target: String,
-    /// Why, in their own words.
+    /// The reason, in the actor's own words.
     pub reason: String,
 }
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Looks at a body, header values or error details.
+    /// Reveals a body, header values or error details.
     Reveal,
-    /// Plans, starts, or otherwise steers a replay.
+    /// Plans, starts or otherwise controls a replay.
     Replay,
-    /// Plans, starts, or otherwise steers a removal.
+    /// Plans, starts or otherwise controls a discard.
     Discard,
-    /// Makes a new version.
+    /// Creates a new version.
     Edit,
     /// Approves a new version.
     Approve,
-    /// Takes dead letters out as data.
+    /// Exports dead letters.
     Export,
-    /// Brings dead letters in as data.
+    /// Imports dead letters.
     Import,
     /// Pauses a route.
     Pause,
     /// Resumes a route.
     Resume,
-    /// Says what people think of a cause.
+    /// Marks a cause.
     Mark,
-    /// Removes what is too old.
+    /// Removes expired dead letters.
     Expire,
 }
 
@@ -63,7 +63,7 @@ impl Verb {
         Self::Expire,
     ];
 
-    /// The verb as people write it.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reveal => "reveal",
@@ -81,28 +81,28 @@ impl Verb {
     }
 }
 
-/// A line of the audit log. Its texts are as they were written, so that a changed one can be shown too.
+/// An entry of the audit log. Its texts are not validated, so that a tampered entry can be shown too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Its place, from 1.
+    /// Its number, from 1.
     pub number: u64,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Who.
+    /// The actor.
     pub actor: String,
-    /// From where.
+    /// The address of the actor.
     pub address: String,
-    /// What, see [`Verb::as_str`].
+    /// The name of the verb, see [`Verb::as_str`].
     pub verb: String,
-    /// To what.
+    /// What it was done to.
     pub target: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Of all this and of the entry before.
+    /// The hash of all this and of the previous entry.
     pub hash: AuditHash,
 }
 
-/// What an entry is known by.
+/// The hash of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AuditHash(pub [u8; 32]);
 
@@ -118,26 +118,26 @@ impl fmt::Debug for AuditHash {
     }
 }
 
-/// The end of an audit log: how many entries there are, and the hash of the last. Kept apart from the log, it
-/// tells when entries are missing at the end; kept elsewhere, it tells when all of it was written anew.
+/// The head of an audit log: the number of entries and the hash of the last one. Stored separately from the log, it
+/// reveals missing entries at the end; stored elsewhere, it reveals a log that was rewritten as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditHead {
-    /// How many entries.
+    /// The number of entries.
     pub count: u64,
-    /// The hash of the last.
+    /// The hash of the last entry.
     pub hash: AuditHash,
 }
 
-/// The first entry that is not as it was written.
+/// The first entry that was tampered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AuditBreak {
-    /// The entry that should have this number is not there, or not in its place.
+    /// The entry with this number is missing, or not in its place.
     #[error("entry {0} was removed, or is not in its place")]
     Missing(u64),
-    /// The entry is not what was written.
+    /// The entry was changed.
     #[error("entry {0} was changed")]
     Changed(u64),
-    /// There are more entries than were written.
+    /// The entry was added.
     #[error("entry {0} was added")]
     Added(u64),
 }
@@ -163,11 +163,11 @@ impl AuditHead {
         (entry, head)
     }
 
-    /// The head after an entry that was read back.
+    /// The head after an entry that was read.
     ///
     /// # Errors
     ///
-    /// [`AuditBreak`] if it is not the one that was written after this head.
+    /// [`AuditBreak`] if it is not the entry that was written after this head.
     pub fn follow(&self, entry: &AuditEntry) -> Result<Self, AuditBreak> {
         let number = self.count + 1;
         if entry.number != number {
@@ -179,7 +179,7 @@ impl AuditHead {
         Ok(Self { count: number, hash: entry.hash })
     }
 
-    /// Whether this is where the log ended when it was last written.
+    /// Checks that the log ends here, as it was last written.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl AuditHead {
         }
     }
 
-    /// Every text with its length before it, so that nothing can move from one into the next.
+    /// Hashes every text with its length, so that nothing can move from one text to the next.
     fn hash_of(&self, entry: &AuditEntry) -> AuditHash {
         let mut hasher = Sha256::new();
         hasher.update(self.hash.0);

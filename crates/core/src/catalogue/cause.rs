@@ -1,4 +1,4 @@
-//! Groups of dead letters that failed the same way.
+//! Causes: groups of dead letters that failed the same way.
 
 use jiff::Timestamp;
 
@@ -8,9 +8,9 @@ use crate::{Code, DeadLetterId, FailureKind, MessageType, QueueName};
 /// A group of dead letters that failed the same way. Nothing of it is sensitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// What it is known by.
+    /// Its id.
     pub id: CauseId,
-    /// Where they were set aside.
+    /// The queue of the dead letters.
     pub queue: QueueName,
     /// Their type.
     pub message_type: MessageType,
@@ -18,43 +18,43 @@ pub struct Cause {
     pub kind: FailureKind,
     /// Its code.
     pub code: Code,
-    /// How many are here now.
+    /// How many dead letters it has now.
     pub count: u64,
-    /// How many there ever were.
+    /// How many dead letters it ever had.
     pub ever: u64,
-    /// How many came in the present hour.
+    /// How many were added in the current hour.
     pub this_hour: u64,
-    /// How many came in the hour before.
+    /// How many were added in the previous hour.
     pub last_hour: u64,
-    /// When the first came.
+    /// When the first one was added.
     pub first_seen: Timestamp,
-    /// When the last came.
+    /// When the last one was added.
     pub last_seen: Timestamp,
     /// The latest few.
     pub samples: Vec<DeadLetterId>,
-    /// What people think of it.
+    /// How operators marked it.
     pub state: CauseState,
-    /// What they wrote about it, who, and when.
+    /// A note with its author and time.
     pub note: Option<(String, String, Timestamp)>,
 }
 
 impl Cause {
-    /// A line for people, without anything sensitive.
+    /// A title that contains nothing sensitive.
     pub fn title(&self) -> String {
         format!("{} ({}) of {} in {}", self.code, self.kind, self.message_type, self.queue)
     }
 }
 
-/// What people think of a cause.
+/// How operators marked a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CauseState {
-    /// Nobody has said anything.
+    /// Not marked.
     Open,
-    /// Somebody knows of it.
+    /// Acknowledged: somebody is working on it.
     Acknowledged,
-    /// Somebody has mended it.
+    /// Resolved.
     Resolved,
-    /// It came back after it was mended.
+    /// It occurred again after it was resolved.
     Regressed,
 }
 
@@ -62,7 +62,7 @@ impl CauseState {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Open, Self::Acknowledged, Self::Resolved, Self::Regressed];
 
-    /// The state as people write it.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",

@@ -1,4 +1,4 @@
-//! A frozen selection that is replayed or discarded, piece by piece.
+//! Operations: frozen selections that are replayed or discarded step by step.
 
 use std::fmt;
 
@@ -17,19 +17,19 @@ impl fmt::Display for OperationId {
     }
 }
 
-/// What is to be done with a selection.
+/// A plan: what to do with a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationPlan {
-    /// What.
+    /// What to do.
     pub kind: OperationKind,
-    /// With which.
+    /// The dead letters to do it with.
     pub selection: Selection,
-    /// If the number of those that take part is another, nothing is planned.
+    /// The expected number; if another number is selected, nothing is planned.
     pub expect: Option<u64>,
 }
 
 impl OperationPlan {
-    /// Refuses a plan that no store can carry out.
+    /// Rejects an invalid plan.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl OperationPlan {
         }
     }
 
-    /// Compares how many take part with what was expected.
+    /// Compares the number of selected dead letters with the expected one.
     ///
     /// # Errors
     ///
@@ -63,13 +63,13 @@ impl OperationPlan {
 pub enum OperationKind {
     /// Sends dead letters back to their queues.
     Replay {
-        /// So many go first, and the rest only after all of them completed; 0 for none.
+        /// Replays this many first and continues only if all of them succeed; 0 for no canary.
         canary: u32,
-        /// At most so many a second.
+        /// The maximum number of messages per second.
         per_second: Option<f64>,
-        /// Stops when so many have failed again.
+        /// Stops after this many have failed again.
         stop_after: Option<u32>,
-        /// Which ids they have then.
+        /// Whether messages get new ids.
         ids: ReplayIds,
     },
     /// Removes dead letters for good.
@@ -81,25 +81,25 @@ impl Eq for OperationKind {}
 /// Which ids replayed messages have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayIds {
-    /// Their own: a receiver that deduplicates takes them for what it may have seen.
+    /// The same: a receiver that deduplicates recognizes them.
     #[default]
     Same,
-    /// New ones: a receiver that deduplicates takes them for new messages. The old one is the causation id.
+    /// New ones: a receiver that deduplicates treats them as new messages. The old id becomes the causation id.
     New,
 }
 
-/// An operation, and how far it is.
+/// An operation and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
     /// Its identity.
     pub id: OperationId,
     /// What it does.
     pub kind: OperationKind,
-    /// Where it stands.
+    /// Its state.
     pub state: OperationState,
     /// Who planned it.
     pub actor: String,
-    /// Why they did.
+    /// The reason.
     pub reason: String,
     /// When it was planned.
     pub planned_at: Timestamp,
@@ -107,41 +107,41 @@ pub struct Operation {
     pub ended_at: Option<Timestamp>,
     /// Why it was stopped, if it was.
     pub stopped: Option<String>,
-    /// How many take part.
+    /// How many dead letters are selected.
     pub total: u64,
-    /// How many were asked for and cannot take part.
+    /// How many were requested and could not be selected.
     pub refused: u64,
     /// How many were sent or discarded.
     pub done: u64,
     /// Of those sent, how many completed.
     pub completed: u64,
-    /// Of those sent, how many were set aside again.
+    /// Of those sent, how many were dead-lettered again.
     pub failed: u64,
-    /// Where they go, with how many each.
+    /// The queues, with the number of messages for each.
     pub queues: Vec<(QueueName, u64)>,
 }
 
 impl Operation {
-    /// Sent, and neither completed nor set aside again.
+    /// How many are sent and neither completed nor dead-lettered again.
     pub fn in_flight(&self) -> u64 {
         self.done.saturating_sub(self.completed).saturating_sub(self.failed)
     }
 }
 
-/// Where an operation stands.
+/// The state of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationState {
-    /// Its selection is frozen, and nothing is done yet.
+    /// Its selection is frozen; it has not started.
     Planned,
-    /// It goes on.
+    /// It is running.
     Running,
     /// Somebody paused it.
     Paused,
-    /// It stopped by itself, because too many failed. It can be resumed or cancelled.
+    /// It stopped because too many messages failed. It can be resumed or cancelled.
     Stopped,
-    /// Somebody cancelled it: what was not done is free again.
+    /// Somebody cancelled it; the remaining dead letters are released.
     Cancelled,
-    /// Everything is done; of a replay, every outcome is known.
+    /// Everything is done; for a replay, every outcome is known.
     Ended,
 }
 
@@ -150,7 +150,7 @@ impl OperationState {
     pub const ALL: [Self; 6] =
         [Self::Planned, Self::Running, Self::Paused, Self::Stopped, Self::Cancelled, Self::Ended];
 
-    /// The state as people write it.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
@@ -162,25 +162,25 @@ impl OperationState {
         }
     }
 
-    /// Whether nothing will change any more but outcomes.
+    /// Whether nothing but outcomes will change any more.
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Cancelled | Self::Ended)
     }
 }
 
-/// What somebody wants of an operation.
+/// A command for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationCommand {
-    /// Starts what is planned, and goes on with what was paused or stopped.
+    /// Starts a planned operation, or resumes a paused or stopped one.
     Run,
-    /// Does nothing more until told to.
+    /// Pauses it until it is resumed.
     Pause,
-    /// Does nothing more, and frees what was not done.
+    /// Cancels it and releases the remaining dead letters.
     Cancel,
 }
 
 impl OperationCommand {
-    /// The state that follows, or `None` if the order makes no sense there.
+    /// The next state, or `None` if the command does not apply to the current one.
     pub const fn applied_to(self, state: OperationState) -> Option<OperationState> {
         use OperationState::{Cancelled, Ended, Paused, Planned, Running, Stopped};
         match (self, state) {
@@ -193,54 +193,54 @@ impl OperationCommand {
     }
 }
 
-/// What one step of an operation did.
+/// The result of one step of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advance {
-    /// So many were done now.
+    /// How many were done in this step.
     pub done: u32,
-    /// How the operation stands after that.
+    /// The operation afterwards.
     pub operation: Operation,
 }
 
 /// One message of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationItem {
-    /// Its place in the frozen order, from 1.
+    /// Its position in the frozen order, from 1.
     pub place: u64,
     /// The dead letter that it was.
     pub dead_letter: DeadLetterId,
-    /// The message's id when it was chosen.
+    /// The message id at the time of selection.
     pub message_id: MessageId,
-    /// Where it goes.
+    /// The queue it goes to.
     pub queue: QueueName,
-    /// What became of it.
+    /// Its outcome.
     pub state: ItemState,
 }
 
-/// What became of a message of an operation.
+/// The outcome of a message of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemState {
-    /// Its turn has not come.
+    /// It has not been processed yet.
     Waiting,
     /// It was sent, and is ready, delayed or with a worker.
     InFlight,
     /// It was sent and completed.
     Completed,
-    /// It was sent and set aside again.
+    /// It was sent and dead-lettered again.
     Failed {
-        /// As this dead letter.
+        /// The new dead letter.
         again: DeadLetterId,
-        /// For this cause.
+        /// Its cause.
         cause: CauseId,
     },
-    /// It was removed.
+    /// It was discarded.
     Discarded,
-    /// The operation was cancelled before its turn came.
+    /// The operation was cancelled before it was processed.
     Left,
 }
 
 impl ItemState {
-    /// The state as people write it.
+    /// Its name.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -253,12 +253,12 @@ impl ItemState {
     }
 }
 
-/// What an operation may do next, by its own progress.
+/// What an operation may do next, according to its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// Go on, with at most so many.
+    /// Continue with at most this many.
     Go(u64),
-    /// Wait for the outcomes of those that went first.
+    /// Wait for the outcome of the canary.
     AwaitCanary,
     /// Everything is sent, or as much as may be in flight; wait for outcomes.
     AwaitOutcomes,
@@ -267,7 +267,7 @@ pub enum NextStep {
 }
 
 impl Operation {
-    /// How many may be in flight: who stops after some failures has to hear of them before everything is sent.
+    /// The maximum number in flight: a replay that stops after failures must learn of them before everything is sent.
     fn window(&self) -> Option<u64> {
         let OperationKind::Replay { stop_after, .. } = self.kind else { return None };
         stop_after.map(|most| (u64::from(most) * 4).max(64))

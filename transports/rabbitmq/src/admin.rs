@@ -1,4 +1,4 @@
-//! The operator's side.
+//! `QueueAdmin`: creating, checking and counting queues.
 
 use async_trait::async_trait;
 use bezoar_core::{
@@ -76,7 +76,7 @@ impl QueueAdmin for RabbitTransport {
 }
 
 impl RabbitTransport {
-    /// How many messages a queue beside `queue` has, if it is there.
+    /// How many messages the dead-letter or quarantine queue of `queue` has, if it exists.
     async fn companion_count(
         &self,
         queue: &QueueName,

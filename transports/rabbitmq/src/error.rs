@@ -1,4 +1,4 @@
-//! What lapin and the broker say, as the contract says it.
+//! lapin's errors as errors of the contract, in one `match`.
 
 use std::{io, time::Duration};
 
@@ -9,7 +9,7 @@ use lapin::{
 };
 
 pub(crate) const TRANSPORT: &str = "rabbitmq";
-/// What to do about a part of the topology that is missing.
+/// The remedy for a missing part of the topology.
 pub(crate) const PROVISION: &str = "create it with `bezoar provision`";
 
 pub(crate) fn error(kind: ErrorKind, operation: &'static str) -> TransportError {
@@ -24,16 +24,16 @@ pub(crate) fn unavailable(operation: &'static str, what: &'static str) -> Transp
     error(ErrorKind::Unavailable, operation).with_source(what)
 }
 
-/// How soon to ask again for a queue that does not answer.
+/// The pause before a queue that is down is asked for again.
 pub(crate) const AWAY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The one place where lapin's errors get their meaning. By AMQP code: lapin's own idea of what can be
-/// recovered from takes a missing queue for a passing trouble.
+/// Maps an error of lapin. By AMQP reply code: lapin's own classification takes a missing queue for a recoverable
+/// error.
 pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> TransportError {
     let (kind, remedy) = match source.kind() {
         _ if is_queue_down(source) => (
             ErrorKind::Throttled { retry_after: Some(AWAY_PAUSE) },
-            "the queue is being made just now, or its node is away",
+            "the queue is being created, or its node is down",
         ),
         Lapin::ProtocolError(amqp) => match amqp.kind() {
             AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
@@ -41,14 +41,15 @@ pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> Tran
             }
             AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => (
                 ErrorKind::Unusable,
-                "it exists with other arguments, which cannot be changed; delete it, or configure what it has",
+                "it exists with other arguments, which cannot be changed; delete it, or configure the arguments that it has",
             ),
             AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED) => {
-                (ErrorKind::Unavailable, "another connection has it for itself")
+                (ErrorKind::Unavailable, "another connection uses it exclusively")
             }
-            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => {
-                (ErrorKind::NotAuthorized, "the virtual host is missing or not for this user")
-            }
+            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => (
+                ErrorKind::NotAuthorized,
+                "the virtual host does not exist, or the user has no access to it",
+            ),
             AMQPErrorKind::Hard(
                 AMQPHardError::CONNECTIONFORCED
                 | AMQPHardError::CHANNELERROR
@@ -61,7 +62,7 @@ pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> Tran
         | Lapin::MissingHeartbeatError
         | Lapin::InvalidConnectionState(_)
         | Lapin::InvalidChannelState(..)
-        | Lapin::InvalidChannel(_) => (ErrorKind::Unavailable, "the connection is gone"),
+        | Lapin::InvalidChannel(_) => (ErrorKind::Unavailable, "the connection is lost"),
         Lapin::AuthProviderError(_) => (ErrorKind::NotAuthorized, "check user and password"),
         Lapin::ChannelsLimitReached => {
             (ErrorKind::Unavailable, "the connection has no channel left")
@@ -74,7 +75,7 @@ pub(crate) fn from_lapin(source: &lapin::Error, operation: &'static str) -> Tran
     error(kind, operation).with_source(format!("{remedy} ({source})"))
 }
 
-/// The same while connecting, where most troubles are with the address.
+/// Maps an error of connecting, where most problems are with the address.
 pub(crate) fn while_connecting(
     source: &lapin::Error,
     address: &str,
@@ -84,17 +85,17 @@ pub(crate) fn while_connecting(
         Lapin::IOError(io) => match io.kind() {
             io::ErrorKind::ConnectionRefused => (
                 ErrorKind::Unavailable,
-                "nothing listens there; check host and port, and whether the broker runs",
+                "connection refused; check host and port, and that the broker is running",
             ),
             io::ErrorKind::InvalidData => (
                 ErrorKind::Unusable,
-                "no encrypted connection comes about; check tls_ca, tls_certificate and the host's name, \
-                 and that the port is one for amqps",
+                "TLS handshake failed; check tls_ca, tls_certificate and the host name, and that the port expects TLS \
+                 (amqps)",
             ),
             _ => (
                 ErrorKind::Unavailable,
-                "the connection does not come about; check host and port, that it is a broker, and whether \
-                 it wants amqps or tls_certificate",
+                "connection failed; check host and port, that it is a broker, and whether it expects amqps or \
+                 tls_certificate",
             ),
         },
         Lapin::ProtocolError(amqp)
@@ -104,7 +105,7 @@ pub(crate) fn while_connecting(
         }
         Lapin::ParsingError(_) | Lapin::InvalidProtocolVersion(_) => (
             ErrorKind::Unusable,
-            "this does not speak AMQP 0-9-1; check host and port, and whether it wants amqps",
+            "this does not speak AMQP 0-9-1; check host and port, and whether it expects amqps",
         ),
         _ => {
             let failed = from_lapin(source, operation);
@@ -116,7 +117,7 @@ pub(crate) fn while_connecting(
     error(kind, operation).with_source(format!("{address}: {remedy} ({source})"))
 }
 
-/// Whether the broker says that there is no such queue or exchange.
+/// Whether the broker says that the queue or exchange does not exist.
 pub(crate) fn is_not_found(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
@@ -129,22 +130,22 @@ pub(crate) fn is_access_refused(source: &lapin::Error) -> bool {
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)))
 }
 
-/// Whether the broker knows a queue that does not answer: a queue is there a moment before it works.
+/// Whether the queue exists but does not answer: its node is down, or it is just being created.
 fn is_queue_down(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ProtocolError(amqp)
         if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND))
             && amqp.get_message().as_str().contains("down or inaccessible"))
 }
 
-/// Whether the broker says that somebody else consumes alone.
+/// Whether another consumer has exclusive access.
 pub(crate) fn is_exclusively_consumed(source: &lapin::Error) -> bool {
     is_access_refused(source)
         && matches!(source.kind(), Lapin::ProtocolError(amqp)
             if amqp.get_message().as_str().contains("exclusive"))
 }
 
-/// Whether a new channel fails with what ended an earlier one: lapin numbers channels anew after 2,047, and
-/// keeps the error with the number.
+/// Whether a new channel fails with the error of an earlier one: after 2,047 channels lapin uses their numbers again,
+/// and keeps the error with the number.
 pub(crate) fn is_stale_channel_error(source: &lapin::Error) -> bool {
     source.is_amqp_soft_error()
 }
@@ -154,7 +155,7 @@ pub(crate) fn is_out_of_channels(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ChannelsLimitReached)
 }
 
-/// A trouble with one queue, which may be that it is not there.
+/// Maps an error about one queue, which may be that it does not exist.
 pub(crate) fn for_queue(
     source: &lapin::Error,
     queue: &QueueName,
@@ -167,12 +168,12 @@ pub(crate) fn for_queue(
     }
 }
 
-/// The trouble with a message that lapin cannot read. It ends the connection, each time that it is sent.
+/// The error for a message that lapin cannot parse. It closes the connection every time it is delivered.
 pub(crate) fn unreadable(source: &lapin::Error) -> Option<TransportError> {
     matches!(source.kind(), Lapin::ParsingError(_)).then(|| {
         error(ErrorKind::Unusable, "receive").with_source(
-            "a message of this queue, or of another that shares the connection, has a property or a header \
-             name that is no UTF-8, which cannot be read here; remove it with another client",
+            "a message of this queue, or of another queue on the same connection, has a property or header name that \
+             is not UTF-8 and cannot be read; remove it with another client",
         )
     })
 }

@@ -1,7 +1,7 @@
-//! Queues on RabbitMQ, by AMQP 0-9-1.
+//! Queues on RabbitMQ, over AMQP 0-9-1.
 //!
-//! What is accepted is confirmed by the broker and was routed. Retries wait in queues with a time to live,
-//! without a plugin and without holding each other up. Messages of other clients are first-class.
+//! An accepted message is confirmed by the broker and in a queue. Retries wait in delay queues, without a plugin and
+//! without blocking each other. Messages of other clients are first-class.
 //!
 //! | where | what |
 //! | --- | --- |
@@ -17,23 +17,22 @@
 //!
 //! # What to know
 //!
-//! - A message that the broker sends again is first counted, in a copy that goes back to its queue. The second
-//!   time it is a suspect and goes to `<queue>.quarantine`, from where one is handed out at a time, beside
-//!   ordinary ones. The broker does not tell what a process had from what was only prefetched for it: these two
-//!   redeliveries count either way, and counting is exact from then on. So a `max_deliveries` of 2 or less may
-//!   dead-letter a message that no handler had.
-//! - A refused settlement keeps its lease: settle the same receipt again, once what the error names is
+//! - A redelivered message is first counted, in a copy that goes back to its queue. The second time it is a suspect and
+//!   goes to `<queue>.quarantine`, from where one message is handed out at a time, alongside ordinary ones. The broker
+//!   cannot tell whether a process had a message or had only prefetched it: these two redeliveries count either way, and
+//!   counting is exact from then on. So a `max_deliveries` of 2 or less may dead-letter a message that no handler had.
+//! - A refused settlement keeps its lease: settle the same receipt again once the problem that the error names is
 //!   repaired. Only after [`OutcomeUnknown`] does the message go back to its queue, a second later.
-//! - Delays are queues of their own, of type quorum even for classic work queues: a classic queue may lose what
-//!   expires while its broker dies. A broker that dies may move such a message twice; the second is not
-//!   flagged as redelivered, because nobody can know.
-//! - Headers of other clients that leave no room in a frame for ours are left out when a message goes on, the
+//! - Delay queues are of type quorum even for classic work queues: a classic queue may lose expired messages if its broker
+//!   dies. A broker that dies may move such a message twice; the second copy is not flagged as redelivered, because
+//!   the broker does not know.
+//! - Headers of other clients that leave no room in a frame for ours are dropped when a message is republished, the
 //!   largest first; `bezoar-dropped-headers` names them.
-//! - A property or header name that is no UTF-8 cannot be read: lapin ends the connection. The queue's worker
-//!   pauses with an error that says so until somebody removes that message.
-//! - lapin logs returned messages, bodies included. Here it cannot: its threads have no subscriber. One of its
-//!   targets remains, `lapin::frames`, which at TRACE shows frames that a broken connection could not send.
-//!   Do not enable TRACE for `lapin` where bodies are confidential.
+//! - lapin cannot parse a property or header name that is not UTF-8, and closes the connection. The worker of the queue
+//!   pauses with an error that says so, until somebody removes the message.
+//! - lapin logs returned messages with their bodies; the transport turns that off. One target remains: `lapin::frames`
+//!   at TRACE shows frames that a broken connection could not send. Do not enable TRACE for `lapin` where bodies are
+//!   confidential.
 //!
 //! [`OutcomeUnknown`]: bezoar_core::ErrorKind::OutcomeUnknown
 //!

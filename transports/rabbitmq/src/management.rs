@@ -1,4 +1,4 @@
-//! What only the HTTP API of the management plugin can tell. Tolerant: fields come and go between versions.
+//! The HTTP API of the management plugin. Tolerant: fields differ between versions.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     error::{error, unavailable},
 };
 
-/// One queue per line, and a page at a time: an unpaged list of a large broker is heavy.
+/// Queues per page: an unpaged list is expensive on a large broker.
 const PAGE: usize = 500;
 
 pub(crate) struct Management {
@@ -42,7 +42,7 @@ impl Management {
         };
         let (user, password) = (decode(base.username()), base.password().map(decode));
         base.set_username("").and_then(|()| base.set_password(None)).map_err(|()| invalid())?;
-        // reqwest is built without a provider of its own; whoever came first is as good.
+        // reqwest is built without a crypto provider; one that is already installed is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().build().map_err(|_| invalid())?;
         let (vhost, timeout) = (options.uri()?.vhost, options.connect_timeout);
@@ -67,7 +67,7 @@ impl Management {
         Ok(names)
     }
 
-    /// A queue, if it is there.
+    /// The description of a queue, if it exists.
     pub(crate) async fn queue(
         &self,
         name: &str,
@@ -76,7 +76,7 @@ impl Management {
         self.get(&format!("api/queues/{}/{}", encoded(&self.vhost), encoded(name)), operation).await
     }
 
-    /// An exchange, if it is there.
+    /// The description of an exchange, if it exists.
     pub(crate) async fn exchange(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl Management {
         Ok(self.get(&format!("api/nodes?columns={columns}"), operation).await?.unwrap_or_default())
     }
 
-    /// The answer; `None` if there is no such thing.
+    /// The JSON answer; `None` if the resource does not exist.
     async fn get(
         &self,
         path: &str,
@@ -126,7 +126,7 @@ impl Management {
             StatusCode::OK => {
                 let bytes = answer.bytes().await.map_err(failed)?;
                 serde_json::from_slice(&bytes).map(Some).map_err(|_| {
-                    unavailable(operation, "the management API did not answer in JSON")
+                    unavailable(operation, "the management API did not answer with JSON")
                 })
             }
             StatusCode::NOT_FOUND => Ok(None),

@@ -1,4 +1,4 @@
-//! Where the broker is and how it is used.
+//! The options of the transport: the broker's address, TLS, queue type, limits and timeouts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,51 +8,51 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::{Pem, connection::address, connection::tls};
 
-/// Where the broker is and how it is used.
+/// Where the broker is, and how to use it.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `amqp://user:password@host:port/vhost`, or `amqps`. Several hosts are separated by commas, and tried in
-    /// turn. `?heartbeat=10` is honoured, in seconds. Hidden, because it holds a password.
+    /// `amqp://user:password@host:port/vhost`, or `amqps`. Several hosts are separated by commas, and tried in turn.
+    /// `?heartbeat=10` sets the heartbeat in seconds. Hidden, because it contains a password.
     pub url: SecretString,
-    /// Who else is trusted to say who the broker is, beside those whom this machine trusts.
+    /// Certificate authorities to trust, in addition to those of this machine.
     pub tls_ca: Option<Pem>,
-    /// Who we are, for a broker that asks for a certificate; the key goes with it.
+    /// The client certificate, for a broker that asks for one; needs `tls_key`.
     pub tls_certificate: Option<Pem>,
-    /// The key of `tls_certificate`, not encrypted.
+    /// The private key of `tls_certificate`, not encrypted.
     pub tls_key: Option<Pem>,
-    /// `http://user:password@host:15672`, for listing queues and for checking bindings; without it neither.
+    /// `http://user:password@host:15672`, the management API. Listing queues and checking bindings need it.
     pub management_url: Option<SecretString>,
-    /// Which queues `provision` makes.
+    /// The type of queues that `provision` creates.
     pub queue_type: QueueType,
-    /// How a message is set aside.
+    /// How a message is dead-lettered.
     pub dead_lettering: DeadLettering,
-    /// The largest body that is accepted. RabbitMQ 4.0 takes 16 MiB unless told otherwise.
+    /// The largest accepted body. RabbitMQ 4.0 accepts 16 MiB by default.
     pub max_message_bytes: usize,
-    /// How long a handler may take, if that is known: `validate` compares it with the broker's patience.
+    /// How long a handler may take, if that is known: `validate` compares it with the broker's consumer timeout.
     pub handler_timeout: Option<Duration>,
-    /// How long to wait for a connection to one host, or for an answer to a request.
+    /// The timeout of connecting to one host, and of each request.
     pub connect_timeout: Duration,
-    /// How long to wait for the broker to confirm what was published, an alarm included.
+    /// How long to wait for a publisher confirm, including the time that an alarm blocks publishers.
     pub confirm_timeout: Duration,
-    /// The longest pause between two tries to connect; the first is 100 ms, each next twice as long.
+    /// The longest pause between two attempts to connect; the first is 100 ms, and each is twice as long as the last.
     pub reconnect_pause: Duration,
-    /// After so long without a `receive`, what was sent ahead goes back to the queue for other consumers.
+    /// After this time without a `receive`, prefetched messages return to the queue for other consumers.
     pub idle: Duration,
-    /// What tells the time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Which queues `provision` makes.
+/// The type of queues that `provision` creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueueType {
-    /// Replicated, and never loses a message between two queues of its own.
+    /// Replicated; moves messages between queues without losing any.
     Quorum,
-    /// On one node. What expires or is rejected moves without a confirmation inside the broker.
+    /// On one node. Expired or rejected messages move inside the broker without a confirm, and may be lost.
     Classic,
 }
 
 impl QueueType {
-    /// The word that the broker uses.
+    /// The value of `x-queue-type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Quorum => "quorum",
@@ -61,22 +61,22 @@ impl QueueType {
     }
 }
 
-/// How a message is set aside.
+/// How a message is dead-lettered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadLettering {
-    /// By a confirmed publish to the dead-letter exchange, with reason and ledger.
+    /// By a confirmed publish to the dead-letter exchange, with its reason and ledger.
     Publish,
-    /// By `basic.reject`: the broker moves it, and neither reason nor ledger goes with it.
+    /// By `basic.reject`: the broker moves the message, without reason and ledger.
     Reject,
 }
 
 impl Options {
-    /// Reads `amqp://…` or `amqps://…`: quorum queues, bodies up to 16 MiB, ten seconds for a connection,
-    /// thirty for a confirmation.
+    /// Parses `amqp://…` or `amqps://…`. Defaults: quorum queues, bodies up to 16 MiB, ten seconds to connect, thirty
+    /// for a confirm.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if it is no such URL. The error does not repeat it.
+    /// [`Invalid`] if it is not such a URL. The error does not repeat it.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         let options = Self {
             url: url.into(),
@@ -102,7 +102,7 @@ impl Options {
         address::parse(self.url.expose_secret())
     }
 
-    /// What all hosts share.
+    /// The address of the first host, for what applies to all of them.
     pub(crate) fn uri(&self) -> Result<AMQPUri, Invalid> {
         Ok(self.uris()?.swap_remove(0))
     }
@@ -110,7 +110,7 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         const BROKER_LIMIT_BYTES: usize = 512 * 1024 * 1024;
         if self.max_message_bytes > BROKER_LIMIT_BYTES {
-            let problem = format!("is above {BROKER_LIMIT_BYTES}, which no broker takes");
+            let problem = format!("is above {BROKER_LIMIT_BYTES}, the limit of RabbitMQ");
             return Err(Invalid::new("max_message_bytes", problem));
         }
         for (field, value) in [
@@ -119,7 +119,7 @@ impl Options {
             ("idle", self.idle),
         ] {
             if value.is_zero() {
-                return Err(Invalid::new(field, "is 0, and nothing is that fast"));
+                return Err(Invalid::new(field, "must not be 0"));
             }
         }
         let encrypted = address::is_encrypted(&self.uri()?);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_by_name() {
+    fn an_unusable_option_is_refused_by_name() {
         let good = || Options::from_url("amqp://localhost").unwrap();
         assert!(good().check().is_ok());
         for (options, field) in [

@@ -1,4 +1,4 @@
-//! Sending, and opening queues.
+//! The transport: sending, subscribing, and the state that all clones share.
 
 use std::{
     collections::HashMap,
@@ -32,43 +32,42 @@ use crate::{
     wire,
 };
 
-/// For how long a queue's ways back from the ladder of delays are taken for granted.
+/// How long the bindings from the delay queues back to a queue are assumed to exist after they were checked.
 const BINDINGS_VALID_FOR: Duration = Duration::from_secs(10);
 
-/// Queues on a RabbitMQ broker. Cheap to clone: all clones share their connections, at most
-/// four.
+/// Queues on a RabbitMQ broker. Cheap to clone: all clones share at most four connections.
 #[derive(Debug, Clone)]
 pub struct RabbitTransport {
     pub(crate) inner: Arc<TransportState>,
 }
 
-/// All but the options is shared with the other ways of using the same connections.
+/// What clones share; those of `dead_lettering` differ only in their options.
 #[derive(Debug, Clone)]
 pub(crate) struct TransportState {
     pub(crate) options: Arc<Options>,
-    /// Never publishes, so that an alarm does not block it.
+    /// Never publishes: an alarm does not block it.
     pub(crate) consuming: Arc<BrokerConnection>,
     pub(crate) publisher: Arc<Publisher>,
-    /// For questions and declarations, whose refusal ends a channel; holds nothing.
+    /// For requests whose refusal closes a channel; holds no leases.
     pub(crate) requests: Arc<BrokerConnection>,
-    /// For dead letters: one that cannot be read ends its connection, and must not end that of work queues.
+    /// For dead letters: one that cannot be parsed closes its connection, which must not be that of work queues.
     pub(crate) dead: Arc<BrokerConnection>,
     pub(crate) management: Option<Arc<Management>>,
-    /// Who we are to the broker.
+    /// The user that we are logged in as.
     pub(crate) user: String,
     pub(crate) ids: Arc<DeadLetterIdGenerator>,
-    /// One look at a dead-letter queue at a time: what one holds another would miss.
+    /// One scan of a dead-letter queue at a time: letters that one holds another would miss.
     pub(crate) dead_turn: Arc<tokio::sync::Mutex<()>>,
     bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
     pairs: Arc<Mutex<Vec<Weak<ConsumerPair>>>>,
 }
 
 impl RabbitTransport {
-    /// Checks the options. The broker is first spoken to when it is needed.
+    /// Checks the options. Connections are opened when they are first needed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for options that cannot be used.
+    /// [`ErrorKind::Invalid`] for unusable options.
     pub fn open(options: Options) -> Result<Self, TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), "open");
         options.check().map_err(invalid)?;
@@ -100,7 +99,7 @@ impl RabbitTransport {
         }
     }
 
-    /// Ends all connections; what is held returns to its queues. The next use connects again.
+    /// Closes all connections; leased messages return to their queues. The next use connects again.
     pub async fn close(&self) {
         self.inner.consuming.close().await;
         self.inner.publisher.close().await;
@@ -165,7 +164,7 @@ impl TransportState {
         }
     }
 
-    /// Publishes what belongs to `queue`, after making sure that what is delayed will find it.
+    /// Publishes messages for `queue`. If any is delayed, first makes sure that it will find its way back.
     pub(crate) async fn publish_to(
         &self,
         queue: &QueueName,
@@ -180,7 +179,7 @@ impl TransportState {
         }
         let outcomes = self.publisher.publish(batch, operation).await;
         if outcomes.iter().any(|it| matches!(it, Ok(Published::NotRouted))) {
-            // Somebody has removed queues: the ways back may be gone with them.
+            // Somebody has deleted queues, and perhaps the bindings with them: check again next time.
             self.bindings_checked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
         }
         outcomes
@@ -221,7 +220,7 @@ impl TransportState {
         Ok(())
     }
 
-    /// How many messages the queue `name` has ready; `queue` is what is not found if it is missing.
+    /// How many messages the queue `name` has ready. If it does not exist, the error names `queue`.
     pub(crate) async fn ready_count(
         &self,
         queue: &QueueName,
@@ -243,7 +242,7 @@ impl TransportState {
         pairs.push(Arc::downgrade(pair));
     }
 
-    /// How many messages of a queue were sent ahead to us and given to nobody.
+    /// How many messages of a queue are prefetched and not handed out.
     pub(crate) fn prefetched_count(&self, queue: &QueueName) -> u64 {
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let pairs: Vec<_> = pairs.iter().filter_map(Weak::upgrade).collect();
@@ -252,12 +251,12 @@ impl TransportState {
     }
 }
 
-/// Gives each dead letter an id that sorts by time.
+/// Generates dead-letter ids that sort by time.
 #[derive(Debug, Default)]
 pub(crate) struct DeadLetterIdGenerator(AtomicI64);
 
 impl DeadLetterIdGenerator {
-    /// Milliseconds, and a random part for what other processes set aside in the same one.
+    /// Milliseconds, and a random part: other processes dead-letter in the same millisecond.
     pub(crate) fn next(&self, now: Timestamp) -> DeadLetterId {
         const RANDOM_BITS: u32 = 21;
         let random = i64::from(rand::random::<u32>() >> (u32::BITS - RANDOM_BITS));
@@ -304,7 +303,7 @@ impl Transport for RabbitTransport {
         };
         let mut outcomes = outcomes.into_iter();
         let sent = |it: Result<(), TransportError>| match it
-            .and_then(|()| outcomes.next().expect("there is one for each accepted"))?
+            .and_then(|()| outcomes.next().expect("one outcome for each accepted message"))?
         {
             Published::Stored => Ok(()),
             Published::NotRouted => Err(not_routed(to)),
@@ -341,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_dead_letters_grow() {
+    fn dead_letter_ids_grow() {
         let ids = DeadLetterIdGenerator::default();
         let given: Vec<_> = [5, 5, 4, 6].map(|time| ids.next(millis(time))).to_vec();
         assert!(given.is_sorted_by(|a, b| a < b), "{given:?}");

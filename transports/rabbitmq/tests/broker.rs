@@ -1,26 +1,26 @@
-//! What the contract cannot ask of every transport: delays to the millisecond, other clients, lost
-//! connections, topology. Against a real broker.
+//! What the contract cannot ask of every transport: exact delays, other clients, lost connections, topology, quarantine.
+//! Against a real broker.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod broker {
-    mod ahead;
     mod alarms;
     mod bad_input;
     mod connections;
-    mod dead;
+    mod dead_letter_feed;
     mod delays;
-    mod doctor;
-    mod foreign;
-    mod give_back;
+    mod other_clients;
+    mod prefetch;
     mod private_broker;
     mod process;
     mod quarantine;
     mod redelivery;
-    mod refused;
+    mod refused_settlements;
     mod repair;
+    mod replay;
     mod support;
     mod tls;
     mod topology;
+    mod topology_check;
     mod vhost;
 }

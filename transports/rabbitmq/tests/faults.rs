@@ -1,15 +1,15 @@
-//! Brokers that are killed, connections that are cut, alarms. Under load, and nothing is lost.
+//! Killed brokers, cut connections and alarms under load: no message is lost.
 //!
-//! Each test starts a broker of its own, so that it harms no other; one at a time, as they are heavy.
+//! Each test starts a private broker; one test at a time, because they are heavy.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod faults {
+    mod broker_kills;
+    mod broker_problems;
     mod checker;
-    mod cuts;
-    mod hasty;
-    mod kills;
+    mod connection_cuts;
     mod load;
     mod server;
-    mod trouble;
+    mod unconfirmed_sender;
 }

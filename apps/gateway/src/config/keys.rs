@@ -117,7 +117,7 @@ static KEYS: &[Key] = &[
     Key::new("transports.*.management_url", Kind::ManagementUrl, "URL of the broker's HTTP API, for information that AMQP does not provide; uses the same user and password if it has none.").restart(),
     Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Type of the queues that are created.").or("quorum").restart(),
     Key::new("transports.*.provision", Kind::Boolean, "Whether missing queues, exchanges and bindings are created; otherwise they are only checked.").or("true").restart(),
-    Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust, in PEM; the system's if not set.").restart(),
+    Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust in addition to the system's, in PEM.").restart(),
     Key::new("transports.*.tls_certificate", Kind::File, "Client certificate, in PEM.").restart(),
     Key::new("transports.*.tls_key", Kind::File, "Private key of the client certificate, in PEM.").restart(),
 

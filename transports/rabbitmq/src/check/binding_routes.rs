@@ -1,8 +1,8 @@
-//! Where bindings lead (pure): whether a message published to an exchange comes to a queue.
+//! Which queues and exchanges a binding leads to, as the broker would route (pure).
 
 use serde_json::Value;
 
-/// Whether a binding takes messages with a key. One by headers is taken to match: it depends on the message.
+/// Whether a binding matches a routing key. Bindings of a headers exchange count as matching: it depends on the message.
 pub(crate) fn leads(exchange_kind: &str, pattern: &str, key: &str) -> bool {
     match exchange_kind {
         "direct" => pattern == key,
@@ -11,7 +11,7 @@ pub(crate) fn leads(exchange_kind: &str, pattern: &str, key: &str) -> bool {
     }
 }
 
-/// Word by word: after each word of the pattern, how much of the key it may have taken.
+/// Word by word: `taken[n]` says whether the pattern so far can match the first `n` words of the key.
 fn matches(pattern: &str, key: &str) -> bool {
     let key: Vec<_> = key.split('.').collect();
     let mut taken = vec![false; key.len() + 1];
@@ -29,13 +29,13 @@ fn matches(pattern: &str, key: &str) -> bool {
     taken[key.len()]
 }
 
-/// What a binding leads to.
+/// The destination of a binding.
 pub(crate) enum BindingTarget {
     Queue(String),
     Exchange(String),
 }
 
-/// The targets of those bindings that take a key.
+/// The destinations of the bindings that match a key.
 pub(crate) fn targets(exchange_kind: &str, bindings: &[Value], key: &str) -> Vec<BindingTarget> {
     let text = |binding: &Value, name: &str| binding[name].as_str().unwrap_or_default().to_owned();
     let led =

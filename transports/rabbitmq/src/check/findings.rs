@@ -1,4 +1,4 @@
-//! What is wrong with a queue that the broker described, and what to do about it (pure).
+//! Findings about a queue as the management API describes it: what is wrong, and the remedy (pure).
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use crate::{QueueType, topology::Queue};
 
-/// How many deliveries a broker must allow at least: it counts those of neighbours when a worker dies.
+/// The lowest delivery limit without a warning: when a worker dies, the broker counts every prefetched message.
 const LEAST_DELIVERIES: i64 = 100;
-/// How long RabbitMQ lets a consumer keep a message unless it is told otherwise.
+/// RabbitMQ's default consumer timeout.
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// The oldest version that is supported.
+/// The oldest supported version.
 const OLDEST: (u32, u32) = (3, 12);
 
 const DELETE_OR_CONFIGURE: &str =
-    "empty and delete it, then provision the queue; or configure what it has";
+    "drain and delete it, then provision the queue; or configure the arguments that it has";
 
 pub(crate) fn finding(
     severity: Severity,
@@ -26,24 +26,24 @@ pub(crate) fn finding(
     Finding { severity, problem: problem.into(), remedy: remedy.into() }
 }
 
-const MISSING: &str = "there is no";
+const MISSING: &str = "does not exist";
 
 pub(crate) fn missing(what: &str, name: &str) -> Finding {
     let remedy = "provision the queue";
-    finding(Severity::Error, format!("{MISSING} {what} {name:?}"), remedy)
+    finding(Severity::Error, format!("{what} {name:?} {MISSING}"), remedy)
 }
 
 pub(crate) fn is_missing(finding: &Finding) -> bool {
-    finding.problem.starts_with(MISSING)
+    finding.problem.ends_with(MISSING)
 }
 
 pub(crate) fn no_delay_topology() -> Finding {
     let problem =
-        "there are no exchanges and queues for delays: no message can be tried again later";
+        "the delay exchanges and queues do not exist: no message can be retried after a delay";
     finding(Severity::Error, problem.to_owned(), "provision the queue")
 }
 
-/// What a queue is for.
+/// What a queue is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueRole {
     Work,
@@ -62,7 +62,7 @@ impl<'a> DescribedQueue<'a> {
         Self { name, role, seen }
     }
 
-    /// Everything that is not as it should be.
+    /// Everything that is wrong with the queue.
     pub(crate) fn findings(&self, wanted: &Queue, handler: Option<Duration>) -> Vec<Finding> {
         let mut findings = self.durability();
         findings.extend(self.argument_differences(wanted));
@@ -75,7 +75,7 @@ impl<'a> DescribedQueue<'a> {
         findings
     }
 
-    /// Exchange and key that its dead letters go to, if it has any.
+    /// The dead-letter exchange and routing key, if there are any.
     pub(crate) fn dead_letter_exchange(&self) -> Option<(String, Option<String>)> {
         let text = |name| self.effective(name).and_then(Value::as_str).map(str::to_owned);
         Some((text("dead-letter-exchange")?, text("dead-letter-routing-key")))
@@ -93,7 +93,7 @@ impl<'a> DescribedQueue<'a> {
         self.seen["effective_policy_definition"].get(name)
     }
 
-    /// An argument wins over a policy, except that the lower of two numbers holds.
+    /// An argument overrides a policy; of two numbers the lower one applies.
     fn effective(&self, name: &str) -> Option<&'a Value> {
         let (argument, policy) = (self.argument(&format!("x-{name}")), self.policy(name));
         match (argument.and_then(Value::as_i64), policy.and_then(Value::as_i64)) {
@@ -102,7 +102,7 @@ impl<'a> DescribedQueue<'a> {
         }
     }
 
-    /// Who says so, for a finding.
+    /// Where a setting comes from: the argument or the policy.
     fn says(&self, name: &str) -> String {
         match (self.argument(&format!("x-{name}")), self.effective(name)) {
             (argument, effective) if argument == effective => format!("argument x-{name}"),
@@ -115,7 +115,7 @@ impl<'a> DescribedQueue<'a> {
         let mut findings = Vec::new();
         if self.seen["durable"] == false {
             let problem =
-                format!("queue {name:?} is not durable: a restart of the broker loses it");
+                format!("queue {name:?} is not durable: it is lost when the broker restarts");
             findings.push(finding(Severity::Error, problem, DELETE_OR_CONFIGURE));
         }
         if self.seen["auto_delete"] == true {
@@ -125,7 +125,7 @@ impl<'a> DescribedQueue<'a> {
         findings
     }
 
-    /// Each argument that is another; provisioning would be refused.
+    /// Each argument that differs; provisioning would be refused.
     fn argument_differences(&self, wanted: &Queue) -> Vec<Finding> {
         let wanted = wanted.arguments.inner();
         let there = self.seen["arguments"].as_object().cloned().unwrap_or_default();
@@ -143,7 +143,7 @@ impl<'a> DescribedQueue<'a> {
         names.into_iter().filter_map(argument_difference).collect()
     }
 
-    /// A queue without a type has the broker's default one, which is told elsewhere.
+    /// A queue without an explicit type has the broker's default type, which the field `type` shows.
     fn is_default(&self, name: &str, there: Option<&Value>, wanted: Option<&Value>) -> bool {
         name == "x-queue-type" && there.is_none() && wanted == self.seen.get("type")
     }
@@ -153,38 +153,38 @@ impl<'a> DescribedQueue<'a> {
             return None;
         }
         let limit = self.effective("delivery-limit").and_then(Value::as_i64);
-        let remedy = "set delivery-limit to 1000000: attempts are counted elsewhere, durably";
+        let remedy = "set delivery-limit to 1000000: Bezoar counts deliveries itself, durably";
         let problem = match limit {
-            None => "has no delivery limit: RabbitMQ 4.0 and later take 20".to_owned(),
+            None => "has no delivery limit: RabbitMQ 4.0 and later default to 20".to_owned(),
             Some(limit) if (0..LEAST_DELIVERIES).contains(&limit) => {
                 format!("has a delivery limit of {limit} by {}", self.says("delivery-limit"))
             }
             Some(_) => return None,
         };
         let problem = format!(
-            "queue {:?} {problem}; over it the broker drops or sets aside by itself, and a worker that \
-             dies takes its neighbours' deliveries along",
+            "queue {:?} {problem}; beyond it the broker drops or dead-letters a message by itself, and a worker that \
+             dies uses up deliveries of every message that it had prefetched",
             self.name
         );
         Some(finding(Severity::Warning, problem, remedy))
     }
 
-    /// Whether what expires or is rejected could be lost on its way.
+    /// Whether expired or rejected messages could be lost on the way to the dead-letter queue.
     fn strategy(&self) -> Option<Finding> {
         let name = self.name;
         if self.dead_letter_exchange().is_none() {
             let problem =
-                format!("queue {name:?} has no dead-letter exchange: what is rejected is lost");
+                format!("queue {name:?} has no dead-letter exchange: rejected messages are lost");
             return Some(finding(Severity::Error, problem, DELETE_OR_CONFIGURE));
         }
         let at_most_once = |why: &str| {
             format!(
-                "queue {name:?} {why}: what expires or is rejected may be lost between its queues"
+                "queue {name:?} {why}: expired or rejected messages may be lost on the way to the dead-letter queue"
             )
         };
         if !self.is_quorum() {
             let (problem, remedy) =
-                (at_most_once("is classic"), "use quorum queues, or set aside by publish");
+                (at_most_once("is classic"), "use quorum queues, or dead-letter by publish");
             return Some(finding(Severity::Note, problem, remedy));
         }
         let is = |name, value: &str| self.effective(name).is_some_and(|it| it == value);
@@ -201,24 +201,28 @@ impl<'a> DescribedQueue<'a> {
         None
     }
 
-    /// What deletes messages, or the queue with them.
+    /// Settings that delete messages, or the queue with them.
     fn message_losses(&self) -> Vec<Finding> {
         let (name, dead) = (self.name, self.role == QueueRole::Dead);
         let losing = [
-            ("expires", Severity::Error, "is deleted when nobody uses it for a while"),
+            ("expires", Severity::Error, "is deleted after a time without use"),
             (
                 "message-ttl",
                 if dead { Severity::Error } else { Severity::Warning },
-                if dead { "loses messages that wait too long" } else { "sets aside what waits" },
+                if dead {
+                    "loses messages that wait too long"
+                } else {
+                    "dead-letters messages that wait too long"
+                },
             ),
-            ("max-length", Severity::Warning, "holds only so many messages"),
-            ("max-length-bytes", Severity::Warning, "holds only so many bytes"),
+            ("max-length", Severity::Warning, "has a maximum length"),
+            ("max-length-bytes", Severity::Warning, "has a maximum size"),
         ];
         let found = losing.into_iter().filter(|(key, ..)| self.effective(key).is_some());
         let describe = |(key, severity, what): (&str, Severity, &str)| {
             let value = shown(self.effective(key));
             let problem = format!("queue {name:?} {what}: {} is {value}", self.says(key));
-            finding(severity, problem, format!("remove {key}, or live with it"))
+            finding(severity, problem, format!("remove {key}, or accept it"))
         };
         found.map(describe).collect()
     }
@@ -226,14 +230,14 @@ impl<'a> DescribedQueue<'a> {
     fn consumer_timeout(&self, handler: Duration) -> Option<Finding> {
         let set = self.effective("consumer-timeout").and_then(Value::as_u64);
         let timeout = set.map_or(CONSUMER_TIMEOUT, Duration::from_millis);
-        // It may lie ahead for as long as another takes.
+        // A prefetched message waits for the one before it: twice the time of a handler.
         if handler * 2 < timeout {
             return None;
         }
-        let whose = if set.is_some() { "its" } else { "the broker's usual" };
+        let whose = if set.is_some() { "its" } else { "the broker's default" };
         let problem = format!(
-            "a handler of queue {:?} may take {handler:?}, as long may the next message wait for it, and {whose} \
-             consumer timeout is {timeout:?}: the broker would take messages away and end the channel",
+            "a handler of queue {:?} may take {handler:?}, a prefetched message waits as long before it starts, and \
+             {whose} consumer timeout is {timeout:?}: the broker would close the channel and redeliver its messages",
             self.name
         );
         let remedy = "shorten the handler's timeout, or raise consumer_timeout on the broker";
@@ -241,7 +245,7 @@ impl<'a> DescribedQueue<'a> {
     }
 }
 
-/// An argument that is another than wanted.
+/// An argument that differs from the one that `provision` would set.
 pub(crate) fn argument_difference(
     queue: &str,
     argument: &str,
@@ -255,13 +259,13 @@ pub(crate) fn argument_difference(
         _ => Severity::Note,
     };
     let problem = format!(
-        "queue {queue:?} has other arguments: {argument} is {there} there, {wanted} is wanted, and \
-         provisioning is refused"
+        "queue {queue:?} has a different argument: {argument} is {there}, expected {wanted}; the broker refuses to \
+         provision it"
     );
     finding(severity, problem, DELETE_OR_CONFIGURE)
 }
 
-/// Which argument the broker says is another: its name, its value there, the one that was wanted.
+/// The argument that the broker refused: its name, its value on the broker, the expected value.
 pub(crate) fn read_refusal(text: &str) -> Option<(String, String, String)> {
     let (_, rest) = text.split_once("inequivalent arg '")?;
     let (argument, rest) = rest.split_once('\'')?;
@@ -270,7 +274,7 @@ pub(crate) fn read_refusal(text: &str) -> Option<(String, String, String)> {
     Some((argument.to_owned(), there.trim_end_matches(['"', ')']).to_owned(), wanted.to_owned()))
 }
 
-/// A broker that is too old.
+/// The broker is too old.
 pub(crate) fn old_version(overview: &Value) -> Option<Finding> {
     let version = overview["rabbitmq_version"].as_str()?;
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -278,11 +282,11 @@ pub(crate) fn old_version(overview: &Value) -> Option<Finding> {
     if (major, minor) >= OLDEST {
         return None;
     }
-    let problem = format!("RabbitMQ {version} is older than 3.12, the oldest that is supported");
+    let problem = format!("RabbitMQ {version} is older than 3.12, the oldest supported version");
     Some(finding(Severity::Note, problem, "upgrade the broker"))
 }
 
-/// Nodes that are short of something, cut off, or down.
+/// Nodes with an alarm, in a network partition, or down.
 pub(crate) fn node_findings(nodes: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in nodes.as_array().into_iter().flatten() {
@@ -290,7 +294,7 @@ pub(crate) fn node_findings(nodes: &Value) -> Vec<Finding> {
         for (alarm, what) in [("mem_alarm", "memory"), ("disk_free_alarm", "disk space")] {
             if node[alarm] == true {
                 let problem =
-                    format!("node {name} is short of {what}: the broker blocks all who publish");
+                    format!("node {name} is low on {what}: the broker blocks all publishers");
                 let remedy = format!("free {what} on the node, or raise its limit");
                 findings.push(finding(Severity::Error, problem, remedy));
             }
@@ -300,8 +304,12 @@ pub(crate) fn node_findings(nodes: &Value) -> Vec<Finding> {
             findings.push(finding(Severity::Warning, problem, "start it"));
         }
         if node["partitions"].as_array().is_some_and(|others| !others.is_empty()) {
-            let problem = format!("node {name} is cut off from others of its cluster");
-            findings.push(finding(Severity::Error, problem, "heal the partition"));
+            let problem = format!("node {name} is partitioned from other nodes of its cluster");
+            findings.push(finding(
+                Severity::Error,
+                problem,
+                "restore the network between the nodes",
+            ));
         }
     }
     findings

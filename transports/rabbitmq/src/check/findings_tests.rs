@@ -11,7 +11,7 @@ fn wanted(role: QueueRole) -> Queue {
     topology.queues.into_iter().find(|queue| queue.name == name).unwrap()
 }
 
-/// A queue as `provision` makes it, and as the broker would describe it.
+/// A queue that `provision` has created, as the management API describes it.
 fn sound(role: QueueRole) -> Value {
     let arguments = wanted(role).arguments;
     let arguments = arguments.into_iter().map(|(name, value)| (name.to_string(), plain(value)));
@@ -88,7 +88,7 @@ fn each_fault_is_found_and_named() {
             QueueRole::Work,
             |it| it["arguments"]["x-dead-letter-routing-key"] = "other".into(),
             Severity::Error,
-            "x-dead-letter-routing-key is \"other\" there, \"q\" is wanted",
+            "x-dead-letter-routing-key is \"other\", expected \"q\"",
         ),
     ];
     for (role, change, severity, words) in cases {
@@ -99,7 +99,7 @@ fn each_fault_is_found_and_named() {
 }
 
 #[test]
-fn a_policy_that_an_argument_outdoes_changes_nothing() {
+fn a_policy_that_an_argument_overrides_changes_nothing() {
     let overridden = findings(QueueRole::Work, |it| {
         it["effective_policy_definition"] = json!({"overflow": "drop-head", "delivery-limit": 2_000_000, "dead-letter-exchange": "x"});
     });
@@ -107,7 +107,7 @@ fn a_policy_that_an_argument_outdoes_changes_nothing() {
 }
 
 #[test]
-fn a_refusal_of_the_broker_is_read() {
+fn the_brokers_refusal_is_parsed() {
     let text = "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': \
                 received none but current is the value '5' of type 'long'";
     let read = read_refusal(text).unwrap();

@@ -1,7 +1,7 @@
-//! The broker check: reads back what is there, and says what is not as it should be.
+//! `validate`: compares the broker with the topology that a queue needs.
 //!
-//! AMQP tells what is missing, and one argument that is another. The management API tells the rest. Who may
-//! not ask it learns from a note what could not be looked at.
+//! AMQP shows what is missing, and the first argument that differs. The management API shows the rest. Without access
+//! to it, a note says what could not be checked.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,11 +23,11 @@ use crate::{
 };
 
 const VALIDATE: &str = "validate";
-/// How many exchanges and queues are followed to see whether dead letters come back.
+/// How many exchanges and queues are followed at most, to find out whether dead letters come back.
 const FOLLOW_LIMIT: usize = 100;
 
 impl RabbitTransport {
-    /// Everything that is not as it should be with a queue and with the broker under it.
+    /// Everything that is wrong with a queue, its topology and its broker.
     pub(crate) async fn check_topology(
         &self,
         queue: &QueueName,
@@ -52,7 +52,7 @@ impl RabbitTransport {
         };
         findings.extend(check.topology(&topology).await?);
         if findings.iter().all(|found| found.severity < Severity::Error) {
-            // Of what is not there, bindings are missing as well, and say nothing more.
+            // The bindings of a missing queue are missing too, which would be noise.
             findings.extend(check.bindings(&topology, &delays).await?);
         }
         findings.extend(check.dead_letter_cycle().await?);
@@ -60,7 +60,7 @@ impl RabbitTransport {
         Ok(findings)
     }
 
-    /// One that was never made is one finding, not one for each of its parts.
+    /// A delay topology that was never created is one finding, not one for each of its parts.
     async fn check_delay_topology(
         &self,
         delays: &Topology,
@@ -90,8 +90,8 @@ impl RabbitTransport {
         finding_from(found, "exchange", name)
     }
 
-    /// Looks whether it is there, and then declares it once more: that changes nothing, and the broker says
-    /// which argument is another.
+    /// Checks that the queue exists, and then declares it again: that changes nothing, and the broker names an argument
+    /// that differs.
     pub(crate) async fn check_queue(
         &self,
         queue: &Queue,
@@ -109,7 +109,7 @@ impl RabbitTransport {
     }
 }
 
-/// What is wrong, if the broker says so; other troubles are errors.
+/// The finding, if the broker refused; other problems are errors.
 fn finding_from(
     found: lapin::Result<()>,
     what: &'static str,
@@ -124,7 +124,7 @@ fn finding_from(
         ErrorKind::Unusable => {
             let text = source.to_string();
             let (argument, there, wanted) = findings::read_refusal(&text)
-                .unwrap_or_else(|| ("something".to_owned(), text, "another value".to_owned()));
+                .unwrap_or_else(|| ("an argument".to_owned(), text, "another value".to_owned()));
             let mut found = findings::argument_difference(name, &argument, &there, &wanted);
             found.problem = found.problem.replacen("queue", what, 1);
             found.severity = Severity::Error;
@@ -140,25 +140,25 @@ fn finding_from(
 
 const NO_ADDRESS: &str = "set management_url";
 
-/// What nobody looked at is not known to be sound.
+/// A note about what could not be checked.
 fn not_checked(what: &str, remedy: &str) -> Finding {
-    finding(Severity::Note, format!("{what} could not be looked at"), remedy)
+    finding(Severity::Note, format!("{what} could not be checked"), remedy)
 }
 
-/// The part that needs the management API.
+/// The part of the check that needs the management API.
 struct TopologyCheck<'a> {
     transport: &'a RabbitTransport,
     management: &'a Management,
     queue: &'a QueueName,
 }
 
-/// What was seen, or a note that the user may not see it.
+/// What the management API answered, or a note that the user may not ask.
 enum Inspected<T> {
     Seen(T),
     Denied(Finding),
 }
 
-/// Not being allowed to look is a note; other troubles are errors.
+/// A missing permission is a note; other problems are errors.
 fn inspect<T>(
     answer: Result<T, TransportError>,
     what: &str,
@@ -174,7 +174,7 @@ fn inspect<T>(
 }
 
 impl TopologyCheck<'_> {
-    /// The queue and its dead-letter queue.
+    /// Findings about the work queue, its dead-letter queue and its quarantine queue.
     async fn topology(&self, topology: &Topology) -> Result<Vec<Finding>, TransportError> {
         let handler = self.transport.inner.options.handler_timeout;
         let mut findings = Vec::new();
@@ -197,7 +197,7 @@ impl TopologyCheck<'_> {
         Ok(findings)
     }
 
-    /// Bindings that are missing.
+    /// Missing bindings.
     async fn bindings(
         &self,
         topology: &Topology,
@@ -221,7 +221,7 @@ impl TopologyCheck<'_> {
         Ok(missing.iter().map(|(queue, lacking)| missing_bindings(queue, lacking)).collect())
     }
 
-    /// Whether what is set aside comes back to the queue by itself, again and again.
+    /// Whether dead letters come back to the queue by themselves.
     async fn dead_letter_cycle(&self) -> Result<Vec<Finding>, TransportError> {
         let mut stops = vec![RouteStop::Queue(self.queue.to_string())];
         let mut been = HashSet::new();
@@ -246,7 +246,7 @@ impl TopologyCheck<'_> {
         Ok(Vec::new())
     }
 
-    /// Where messages go on to from a place when they are set aside there.
+    /// Where the broker sends dead letters from here.
     async fn next(&self, stop: &RouteStop) -> Result<Vec<RouteStop>, TransportError> {
         match stop {
             RouteStop::Queue(name) => {
@@ -254,7 +254,7 @@ impl TopologyCheck<'_> {
                     return Ok(Vec::new());
                 };
                 let dead = DescribedQueue::new(name, QueueRole::Work, &seen).dead_letter_exchange();
-                // Without a key of its own the queue keeps that of the message, which may be any.
+                // Without a dead-letter routing key the queue keeps the key of the message, which is unknown here.
                 Ok(dead
                     .into_iter()
                     .map(|(exchange, key)| RouteStop::Exchange(exchange, key))
@@ -279,7 +279,7 @@ impl TopologyCheck<'_> {
         }
     }
 
-    /// The broker itself.
+    /// Findings about the broker itself.
     async fn broker(&self) -> Result<Vec<Finding>, TransportError> {
         let mut findings = Vec::new();
         match inspect(self.management.overview(VALIDATE).await, "the broker's version")? {
@@ -294,11 +294,11 @@ impl TopologyCheck<'_> {
     }
 }
 
-/// A stop on the way of a dead letter.
+/// A queue or exchange on the route of a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum RouteStop {
     Queue(String),
-    /// With the routing key, where it is known.
+    /// With the routing key, if it is known.
     Exchange(String, Option<String>),
 }
 
@@ -317,14 +317,14 @@ fn is_same(binding: &Binding, there: &serde_json::Value) -> bool {
         && there["routing_key"] == binding.key.as_str()
 }
 
-/// What a queue lacks is one finding.
+/// All missing bindings of a queue are one finding.
 fn missing_bindings(queue: &str, lacking: &[&Binding]) -> Finding {
     let lack = match lacking {
         [Binding { from, key, .. }] => {
-            format!("exchange {from:?} does not lead to queue {queue:?} by key {key:?}")
+            format!("exchange {from:?} is not bound to queue {queue:?} with routing key {key:?}")
         }
-        all => format!("{} exchanges do not lead to queue {queue:?}", all.len()),
+        all => format!("{} exchanges are not bound to queue {queue:?}", all.len()),
     };
-    let problem = format!("{lack}: what goes there is stuck or lost");
+    let problem = format!("{lack}: messages get stuck or lost");
     finding(Severity::Error, problem, "provision the queue")
 }

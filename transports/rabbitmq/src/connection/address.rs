@@ -1,10 +1,10 @@
-//! URLs with one host or several (pure).
+//! AMQP URLs with one or more hosts (pure).
 
 use bezoar_core::Invalid;
 use lapin::uri::{AMQPScheme, AMQPUri};
 
-/// One address for each host of `amqp://USER:PASSWORD@HOST:PORT,HOST:PORT/VHOST`, which share the rest. The
-/// error does not repeat the URL: it holds a password.
+/// One address for each host of `amqp://USER:PASSWORD@HOST:PORT,HOST:PORT/VHOST`; the other parts apply to all. The
+/// error does not repeat the URL: it contains a password.
 pub(crate) fn parse(url: &str) -> Result<Vec<AMQPUri>, Invalid> {
     let (scheme, rest) = url.split_once("://").ok_or_else(refused)?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -18,11 +18,11 @@ pub(crate) fn parse(url: &str) -> Result<Vec<AMQPUri>, Invalid> {
 
 fn one(url: &str, host: &str) -> Result<AMQPUri, Invalid> {
     let mut uri: AMQPUri = url.parse().map_err(|_| refused())?;
-    // What it takes for no domain it takes for this machine.
+    // lapin falls back to localhost for a host that it cannot parse as a domain.
     if let Some((address, _)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         uri.authority.host = address.to_owned();
     } else if host.is_empty() || host.starts_with(':') {
-        return Err(Invalid::new("url", "names no host"));
+        return Err(Invalid::new("url", "has no host"));
     }
     if uri.vhost.is_empty() {
         uri.vhost = "/".to_owned();
@@ -35,8 +35,8 @@ pub(crate) fn is_encrypted(uri: &AMQPUri) -> bool {
 }
 
 fn refused() -> Invalid {
-    let expected = "is not amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…; several hosts are \
-                    separated by commas, and what is special in user, password or vhost is percent-encoded";
+    let expected = "is not amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…; separate several hosts by \
+                    commas, and percent-encode special characters in user, password and vhost";
     Invalid::new("url", expected)
 }
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn all_share_user_vhost_and_query() {
+    fn user_vhost_and_query_apply_to_all_hosts() {
         for uri in parse("amqp://m%40e:p%2Fw@a,b/v%2Fw?heartbeat=7").unwrap() {
             assert_eq!(uri.authority.userinfo.username, "m@e");
             assert_eq!(uri.authority.userinfo.password, "p/w");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_repeating_it() {
+    fn an_invalid_url_is_refused_and_not_repeated() {
         for bad in [
             "http://me:CANARY@a",
             "amqp://me:CANARY@",

@@ -1,8 +1,8 @@
-//! Connections whose thread keeps silent.
+//! Turns off lapin's logging, which would show bodies.
 //!
-//! lapin tells the log of every message that a broker returns, with its headers and its body, at WARN, and of
-//! every frame at TRACE. It does so on a thread of its own, one for each connection, on which it also
-//! connects: there nobody listens from then on. What goes wrong is told by the errors that we return.
+//! lapin logs every message that a broker returns at WARN, with headers and body, and every frame at TRACE. It does so
+//! on a thread of its own, one per connection, which also runs our connect function: there we install a subscriber that
+//! ignores everything. What goes wrong is in the errors that we return.
 
 use std::{cell::RefCell, sync::LazyLock};
 
@@ -19,16 +19,15 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-/// A dispatcher of its own, not the empty one: what is first logged on a thread with that is taken for not
-/// wanted on any.
+/// Not `Dispatch::none()`: a callsite that is first used on a thread with that one is disabled on all threads.
 static NO_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber));
 
 thread_local! {
-    /// Ends with its thread.
+    /// Lives as long as its thread.
     static SILENCE: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
 }
 
-/// Connects as lapin does.
+/// Connects, without logging on the connection's thread.
 pub(crate) async fn connect(
     uri: AMQPUri,
     tls: OwnedTLSConfig,
@@ -41,14 +40,14 @@ pub(crate) async fn connect(
     Connection::connector(uri, default_runtime()?, connect, properties).await
 }
 
-/// The thread that runs this has no subscriber any more.
+/// Installs the silent subscriber on the current thread.
 fn silence() {
     SILENCE.with_borrow_mut(|silence| {
         silence.get_or_insert_with(|| set_default(&NO_SUBSCRIBER));
     });
 }
 
-/// Listens to nothing.
+/// Ignores everything.
 struct NoSubscriber;
 
 impl Subscriber for NoSubscriber {

@@ -1,4 +1,4 @@
-//! Whom we trust and who we are, on an encrypted connection.
+//! TLS: trusted certificate authorities, and a client certificate.
 
 use std::{fmt, fs, path::PathBuf};
 
@@ -8,12 +8,12 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::Options;
 
-/// A certificate or a key in PEM. A file is read for each connection, so that a renewed one is found.
+/// A certificate or a key in PEM format. A file is read for each connection, so that a renewed one is used.
 #[derive(Clone)]
 pub enum Pem {
-    /// The text itself. Hidden, because it may be a key.
+    /// The PEM text. Hidden, because it may be a key.
     Text(SecretString),
-    /// A file that holds it.
+    /// The path of a PEM file.
     File(PathBuf),
 }
 
@@ -26,7 +26,7 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// What holds a `-----BEGIN` is the text, anything else is a path.
+/// A text that contains `-----BEGIN` is PEM, anything else is a path.
 impl From<&str> for Pem {
     fn from(text: &str) -> Self {
         match text.contains("-----BEGIN") {
@@ -47,12 +47,12 @@ impl Pem {
         };
         match text.contains("-----BEGIN") {
             true => Ok(text),
-            false => Err(Invalid::new(field, "is not in the format PEM")),
+            false => Err(Invalid::new(field, "is not in PEM format")),
         }
     }
 }
 
-/// What lapin needs to know, read anew.
+/// The TLS configuration for lapin; files are read each time.
 pub(crate) fn configuration(options: &Options) -> Result<OwnedTLSConfig, Invalid> {
     let read = |pem: &Option<Pem>, field| pem.as_ref().map(|pem| pem.read(field)).transpose();
     let certificate = read(&options.tls_certificate, "tls_certificate")?;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_refused_by_name_and_a_key_is_never_shown() {
+    fn an_unusable_option_is_refused_by_name_and_a_key_is_never_shown() {
         let key = || Some(Pem::from("-----BEGIN CANARY"));
         let base = || Options::from_url("amqps://localhost").unwrap();
         assert!(configuration(&base()).is_ok());

@@ -1,9 +1,9 @@
-//! Dead letters on their way to a catalogue elsewhere.
+//! The dead-letter feed: hands the letters of a dead-letter queue to a catalogue.
 //!
-//! A consumer like any other, so that a letter costs the same however many there are, and several catalogues
-//! may share a queue. A letter of ours has its id. One that the broker put there is given one when it is
-//! handed out; if it is flagged as redelivered it may have been taken before, and is first replaced by a copy
-//! that has its id, so that it keeps it from then on.
+//! It is an ordinary consumer, so a letter costs the same however many there are, and several catalogues may share a
+//! queue. A letter that we dead-lettered has an id already. One that the broker dead-lettered gets an id when it is
+//! handed out. If it is flagged as redelivered, a catalogue may have stored it before: it is first replaced by a copy
+//! with an id, which it keeps from then on. A letter stays unacknowledged, and so on the broker, until it is removed.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -32,11 +32,11 @@ use crate::{
     wire::{Raw, origin},
 };
 
-/// How many letters the broker sends ahead. So many can be in hand at once.
+/// The prefetch limit, and so the limit of letters that are handed out and not removed.
 const PREFETCH: u16 = 200;
-/// How long a batch waits for one letter more: a full batch is cheaper to store than many of one.
+/// How long a batch waits for one more letter: a full batch is cheaper to store than many small ones.
 const GATHER: Duration = Duration::from_millis(5);
-/// The most bytes of bodies in a batch; the first is handed out whatever its size.
+/// The limit of bytes in a batch's bodies; the first letter is handed out whatever its size.
 const BATCH_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -45,23 +45,23 @@ pub(crate) struct RabbitDeadLetterFeed {
     queue: QueueName,
     /// The dead-letter queue.
     name: String,
-    /// Held while reading, so that who waits takes turns.
+    /// Locked while reading: one reader at a time.
     consumer: tokio::sync::Mutex<Option<Consumer>>,
-    /// Held from deciding how to answer until it is written: an answer for all up to a tag must not overtake
-    /// the answer to a single one below it.
+    /// Locked from deciding what to acknowledge until it is written: an ack with `multiple` must not overtake the ack
+    /// of a single lower tag.
     answering: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What was not removed is given back with it.
+    /// Closing it requeues what was not removed.
     channel: Option<ChannelGuard>,
     letters: Letters,
 }
 
 impl RabbitDeadLetterFeed {
-    /// Makes sure that there is such a queue. Reading begins with the first [`next`](DeadLetterFeed::next).
+    /// Makes sure that the queue exists. Consuming begins with the first [`next`](DeadLetterFeed::next).
     pub(crate) async fn open(
         inner: Arc<TransportState>,
         queue: QueueName,
@@ -105,7 +105,7 @@ impl RabbitDeadLetterFeed {
         *self.lock() = State::default();
     }
 
-    /// Takes in letters until there are `max`, or no more come.
+    /// Takes in letters until there are `max`, or no more arrive.
     async fn gather(
         &self,
         consumer: &mut Consumer,
@@ -140,7 +140,7 @@ impl RabbitDeadLetterFeed {
         self.lock().letters.arrive(tag, letter, copy);
     }
 
-    /// Replaces letters that need a lasting id. Until that is done they are remembered, with the same id.
+    /// Replaces letters that need a lasting id by copies. A letter whose copy fails keeps its id for the next try.
     async fn stamp(&self) -> Result<(), TransportError> {
         let (tags, copies): (Vec<_>, Vec<_>) = self.lock().letters.unstamped().into_iter().unzip();
         let (mut stored, mut failed) = (Vec::new(), None);
@@ -154,12 +154,12 @@ impl RabbitDeadLetterFeed {
                 Err(error) => failed = Some(error),
             }
         }
-        // Those that are stored are removed whatever became of the others, or they would be there twice.
+        // Acknowledge the originals of stored copies even if others failed, or they would exist twice.
         self.answer(|letters| letters.stamped(&stored)).await?;
         failed.map_or(Ok(()), Err)
     }
 
-    /// Acknowledges what is decided, on the channel that it was decided for.
+    /// Acknowledges what `decide` returns, on the channel that the letters came from.
     async fn answer(
         &self,
         decide: impl FnOnce(&mut Letters) -> Vec<Ack>,
@@ -180,7 +180,7 @@ impl RabbitDeadLetterFeed {
 
 enum Arrivals {
     Some,
-    /// The broker sends no more.
+    /// The broker has cancelled the consumer.
     Ended,
 }
 
@@ -199,7 +199,7 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
             if reading.is_none() {
                 *reading = Some(self.consume().await?);
             }
-            let consumer = reading.as_mut().expect("it was just made");
+            let consumer = reading.as_mut().expect("just created");
             let arrivals = self.gather(consumer, max, deadline).await;
             if !matches!(arrivals, Ok(Arrivals::Some)) {
                 *reading = None;
@@ -223,16 +223,16 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
     }
 }
 
-/// A tag, and whether all below it are meant as well.
+/// A delivery tag, and whether every lower tag is acknowledged with it.
 type Ack = (u64, bool);
 
-/// What the broker has sent and we have not answered.
+/// The letters on the channel that are not acknowledged.
 #[derive(Default)]
 struct Letters {
     waiting: VecDeque<(u64, DeadLetter)>,
     unstamped: Vec<(u64, Publication)>,
-    in_hand: HashMap<DeadLetterId, Vec<u64>>,
-    /// All tags without an answer.
+    handed_out: HashMap<DeadLetterId, Vec<u64>>,
+    /// All tags that are not acknowledged.
     open: BTreeSet<u64>,
 }
 
@@ -259,7 +259,7 @@ impl Letters {
         self.unstamped.clone()
     }
 
-    /// Nothing is awaited between this and the caller's return: dropped before, nothing was handed out.
+    /// The caller returns the batch without another await: a dropped future has handed out nothing.
     fn hand_out(&mut self, max: usize) -> Vec<DeadLetter> {
         let (mut bytes, mut batch) = (0, Vec::new());
         while let Some((_, letter)) = self.waiting.front().filter(|_| batch.len() < max) {
@@ -267,8 +267,8 @@ impl Letters {
             if bytes > BATCH_LIMIT_BYTES && !batch.is_empty() {
                 break;
             }
-            let (tag, letter) = self.waiting.pop_front().expect("it was looked at");
-            self.in_hand.entry(letter.id).or_default().push(tag);
+            let (tag, letter) = self.waiting.pop_front().expect("just looked at");
+            self.handed_out.entry(letter.id).or_default().push(tag);
             batch.push(letter);
         }
         batch
@@ -280,11 +280,11 @@ impl Letters {
     }
 
     fn remove(&mut self, letters: &[DeadLetterId]) -> Vec<Ack> {
-        let tags = letters.iter().filter_map(|id| self.in_hand.remove(id)).flatten().collect();
+        let tags = letters.iter().filter_map(|id| self.handed_out.remove(id)).flatten().collect();
         self.acks(tags)
     }
 
-    /// One answer for all below the lowest tag that stays open, one each for the others.
+    /// How to acknowledge tags: together below the lowest tag that stays open, the others one by one.
     fn acks(&mut self, mut tags: Vec<u64>) -> Vec<Ack> {
         tags.retain(|tag| self.open.remove(tag));
         tags.sort_unstable();
@@ -300,11 +300,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_below_the_lowest_open_tag_is_answered_together() {
+    fn only_tags_below_the_lowest_open_one_are_acknowledged_together() {
         let mut letters = Letters { open: (1..=9).collect(), ..Letters::default() };
         assert_eq!(letters.acks(vec![3, 1, 2]), [(3, true)]);
         assert_eq!(letters.acks(vec![4, 6, 7]), [(4, true), (6, false), (7, false)]);
-        assert_eq!(letters.acks(vec![4, 6]), [], "each is answered once");
+        assert_eq!(letters.acks(vec![4, 6]), [], "each is acknowledged once");
         assert_eq!(letters.acks(vec![5, 8, 9]), [(9, true)]);
     }
 }

@@ -1,4 +1,7 @@
-//! Sending what was set aside back to where it came from.
+//! Replay: sends dead letters back to where they came from.
+//!
+//! A message goes to the exchange and routing key that it was published with, so that other queues bound there get it
+//! as they did before. If that exchange no longer exists or routes it to no queue, it goes to its queue directly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +21,16 @@ use crate::{
     wire::origin::{self, ReplayTarget},
 };
 
-/// A message on its way back, and its body.
+/// Where a replayed message goes and with which properties, and its body.
 pub(crate) type ReplayPublication = (ReplayTarget, Bytes);
 
 impl RabbitTransport {
-    /// Sends messages that were set aside and kept elsewhere back to where they came from, with the
-    /// properties and header types that they had: to their original exchange and routing key where these are
-    /// known, otherwise to the queue itself. One that its exchange no longer takes to any queue goes to the
-    /// queue itself.
+    /// Sends dead letters that a catalogue has stored back to where they came from, with their original properties and
+    /// header types: to the exchange and routing key they were published with, if these are known, otherwise to the
+    /// queue directly. A message that its exchange routes to no queue any more goes to the queue directly.
     ///
-    /// One result per message, in order. `Ok` means stored by the broker, in a queue. Dropping the future
-    /// leaves each message sent as a whole or not at all.
+    /// One result per message, in order. `Ok` means stored by the broker, in a queue. If the future is dropped, each
+    /// message has been sent completely or not at all.
     pub async fn replay_messages(
         &self,
         queue: &QueueName,
@@ -93,13 +95,13 @@ impl TransportState {
         if redirected > 0 {
             tracing::warn!(
                 %queue, messages = redirected,
-                "their exchange no longer takes them anywhere: sent to the queue itself"
+                "their exchange routes them to no queue any more: sent to the queue directly"
             );
         }
         outcomes.into_iter().map(|outcome| stored(outcome, queue, operation)).collect()
     }
 
-    /// A channel ends with the first publication that its exchange refuses, so each exchange has its own.
+    /// Publishes by exchange: a missing exchange closes the channel, and would take other publications down with it.
     async fn publish_by_exchange(
         &self,
         batch: &[Publication],
@@ -116,7 +118,7 @@ impl TransportState {
                 outcomes[*at] = Some(outcome);
             }
         }
-        outcomes.into_iter().map(|it| it.expect("each is in one group")).collect()
+        outcomes.into_iter().map(|it| it.expect("each is in exactly one group")).collect()
     }
 
     async fn missing_exchanges(
@@ -141,7 +143,7 @@ impl TransportState {
     ) -> Result<bool, TransportError> {
         let channel = self.requests.request_channel(operation).await?;
         let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
-        // A passive look takes no notice of the kind.
+        // A passive declaration ignores the kind.
         let kind = ExchangeKind::Direct;
         let declare =
             channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default());

@@ -1,7 +1,7 @@
 //! Publishing with pipelined confirms.
 //!
-//! A batch has a channel for itself until all its confirms are in. lapin hands a returned message to
-//! whichever confirm comes next, so returns are only matched within a batch, by what was returned.
+//! A batch has a channel to itself until all its confirms have arrived: a return then belongs to this batch (see
+//! `returned_messages.rs`). Everything is published as `mandatory`, because the broker confirms unroutable messages too.
 
 use std::{
     pin::Pin,
@@ -32,12 +32,12 @@ use crate::{
     publishing::returned_messages::{Confirmed, SentRecord, with_returns},
 };
 
-/// How many batches are published at once. Who sends messages one by one needs as many as there are on their
-/// way: a broker that syncs for a moment must not hold up the next.
+/// How many batches are published at once. Messages that are sent one by one need as many channels as there are
+/// messages in flight: while the broker syncs one to disk, the next must not wait.
 const CHANNELS: usize = 32;
-/// How many confirms are waited for together.
+/// How many publications are in flight on one channel, at most.
 const WINDOW: usize = 1_000;
-/// How often to look whether an alarm has ended.
+/// How often to check whether an alarm has ended.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(50);
 
 /// A message on its way to an exchange.
@@ -52,9 +52,9 @@ pub(crate) struct Publication {
 /// What the broker did with a publication that it has confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// It is in a queue, stored.
+    /// Stored, in at least one queue.
     Stored,
-    /// No queue was there to take it.
+    /// No queue is bound for it.
     NotRouted,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Publisher {
 struct ConfirmChannel {
     connection: Arc<Connection>,
     channel: Channel,
-    /// Whether something was published on it before.
+    /// Whether something was published on this channel before.
     used: bool,
 }
 
@@ -87,9 +87,9 @@ impl Publisher {
         }
     }
 
-    /// Publishes, and waits until the broker has stored each. One result per publication, in order.
+    /// Publishes, and waits until the broker has stored each publication. One result per publication, in order.
     ///
-    /// Dropping the future leaves each publication sent as a whole or not at all.
+    /// If the future is dropped, each publication has been sent completely or not at all.
     pub(crate) async fn publish(
         &self,
         mut batch: Vec<Publication>,
@@ -116,7 +116,7 @@ impl Publisher {
         let deadline = Instant::now() + self.options.confirm_timeout;
         let Ok(permit) = timeout_at(deadline, self.permits.acquire()).await else {
             return Err(error(ErrorKind::Throttled { retry_after: None }, operation)
-                .with_source("too much waits to be published"));
+                .with_source("too many messages are waiting to be published"));
         };
         let _permit = permit.expect("the semaphore is never closed");
         let mut confirm_channel = self.confirm_channel(deadline, operation).await?;
@@ -142,7 +142,7 @@ impl Publisher {
             }
         }
         let connection = self.link.connection(operation).await?;
-        // A blocked connection does not answer, not even when asked for a channel.
+        // A blocked connection does not answer any request, not even for a new channel.
         unblocked(&connection, deadline, operation).await?;
         let channel = self.link.channel(operation).await?;
         let select = channel.confirm_select(ConfirmSelectOptions::default());
@@ -162,7 +162,7 @@ impl Publisher {
 }
 
 impl ConfirmChannel {
-    /// Writes all, in order, and waits for their confirms. What has none at the deadline is unknown.
+    /// Writes all publications in order, and waits for their confirms. Without a confirm the outcome is unknown.
     async fn store(
         &self,
         records: &[SentRecord],
@@ -173,21 +173,21 @@ impl ConfirmChannel {
         let store =
             |(it, properties)| Box::pin(maybe_done(self.store_one(it, properties, operation)));
         let mut storing: Vec<_> = records.iter().zip(properties).map(store).collect();
-        // Each is written when it is first looked at.
+        // The first poll of each future writes its publication.
         poll_each(&mut storing);
-        // Backwards: the last is mostly confirmed last, and who waits for it is woken once and not for each.
+        // Backwards: the last is usually confirmed last, so that this task wakes once and not for each confirm.
         let waiting = async {
             for it in storing.iter_mut().rev() {
                 it.as_mut().await;
             }
         };
         if timeout_at(deadline, waiting).await.is_err() {
-            // A confirm that has come and was not looked at may carry the return of one that was.
+            // A confirm that was not polled yet may carry the return of another publication.
             poll_each(&mut storing);
         }
         let unavailable = || {
             error(ErrorKind::OutcomeUnknown, operation)
-                .with_source("the broker did not confirm it in time")
+                .with_source("the broker did not confirm in time")
         };
         let stored = storing.iter_mut().map(|it| it.as_mut().take_output());
         let stored = stored.map(|stored| stored.unwrap_or_else(|| unavailable().into()));
@@ -214,14 +214,14 @@ impl ConfirmChannel {
     }
 }
 
-/// Goes on with each as far as it goes without waiting.
+/// Polls each future once.
 fn poll_each<F: Future>(some: &mut [Pin<Box<MaybeDone<F>>>]) {
     for it in some {
         let _ = it.as_mut().now_or_never();
     }
 }
 
-/// Waits until the broker takes messages again: an alarm is no reason to connect anew.
+/// Waits while the broker blocks publishers: an alarm is not a reason to reconnect.
 async fn unblocked(
     connection: &Connection,
     deadline: Instant,
@@ -230,14 +230,14 @@ async fn unblocked(
     while connection.status().blocked() {
         if Instant::now() >= deadline {
             return Err(error(ErrorKind::Throttled { retry_after: None }, operation)
-                .with_source("the broker blocks publishers: it is short of memory or disk"));
+                .with_source("the broker blocks publishers: it is low on memory or disk space"));
         }
         sleep(BLOCKED_PAUSE).await;
     }
     Ok(())
 }
 
-/// Whether the channel cannot be used again: it is gone, or an old confirm may still come.
+/// Whether the channel cannot be reused: it is closed, or an old confirm may still arrive.
 fn breaks(failed: &TransportError) -> bool {
     !matches!(failed.kind, ErrorKind::Full)
 }
@@ -246,8 +246,9 @@ fn confirmation(confirmed: lapin::Result<Confirmation>, operation: &'static str)
     match confirmed {
         Ok(Confirmation::Ack(returned)) => Confirmed { result: Ok(()), returned },
         Ok(Confirmation::Nack(returned)) => {
-            let refused = error(ErrorKind::Full, operation)
-                .with_source("the broker refused it; the queue is full, or has lost its majority");
+            let refused = error(ErrorKind::Full, operation).with_source(
+                "the broker refused the message; the queue is full, or has lost its majority",
+            );
             Confirmed { result: Err(refused), returned }
         }
         Ok(Confirmation::NotRequested) => error(ErrorKind::OutcomeUnknown, operation).into(),

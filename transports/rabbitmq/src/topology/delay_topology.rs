@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_delay_fits_and_longer_ones_are_held_to_it() {
+    fn the_longest_delay_fits_and_longer_ones_are_capped() {
         let longest = route(MAX, "q").unwrap();
         assert!(total(&longest, "q") >= MAX);
         assert_eq!(route(Duration::MAX, "q"), Some(longest));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_rests_once_for_each_digit() {
+    fn a_route_has_one_delay_queue_for_each_digit() {
         let hop_keys = vec!["bezoar.delay.1>0.5".to_owned(), exit_key(0, "q")];
         let first = DelayQueue { level: 1, digit: 3 };
         assert_eq!(route(UNIT * 0o35, "q"), Some(DelayRoute { first, hop_keys }));

@@ -1,4 +1,7 @@
-//! Which exchanges, queues and bindings a queue needs, as a value. Who creates or checks them is elsewhere.
+//! The exchanges, queues and bindings that a work queue needs, as a value (pure).
+//!
+//! `provision.rs` creates them, `preconditions.rs` makes sure of the most important ones before consuming, and
+//! `check/` compares all of them with the broker. `delay_topology.rs` explains the delay queues.
 
 pub(crate) mod delay_topology;
 pub(crate) mod preconditions;
@@ -13,57 +16,59 @@ use crate::QueueType;
 
 use delay_topology::DelayQueue;
 
-/// The exchange that messages set aside go to, by the name of the queue they come from.
+/// The dead-letter exchange. The routing key is the name of the work queue.
 pub(crate) const DEAD_EXCHANGE: &str = "bezoar.dead";
-/// What a queue of messages set aside is called: its work queue's name, and this.
+/// A dead-letter queue has the name of its work queue and this suffix.
 const DEAD_SUFFIX: &str = ".dead";
-/// What the queue of suspects is called: its work queue's name, and this.
+/// A quarantine queue has the name of its work queue and this suffix.
 const QUARANTINE_SUFFIX: &str = ".quarantine";
-/// The broker's own limit of deliveries, which would drop what it is reached by. Set out of reach: the ledger counts.
+/// The broker drops a message that exceeds its delivery limit. Set out of reach: the ledger counts deliveries.
 const DELIVERY_LIMIT: i64 = 1_000_000;
 
-/// What there must be for a queue to work.
+/// The exchanges, queues and bindings that a queue needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// Direct and durable ones, in the order of creation.
+    /// Direct, durable exchanges, in the order of creation.
     pub exchanges: Vec<String>,
-    /// In the order of creation.
+    /// Queues, in the order of creation.
     pub queues: Vec<Queue>,
-    /// In the order of creation.
+    /// Bindings, in the order of creation.
     pub bindings: Vec<Binding>,
 }
 
-/// A queue, durable.
+/// A durable queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queue {
-    /// Its name.
+    /// The name of the queue.
     pub name: String,
-    /// Its `x-` arguments.
+    /// The `x-` arguments of the queue.
     pub arguments: FieldTable,
 }
 
 /// A binding from an exchange to a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// The exchange.
+    /// The name of the exchange.
     pub from: String,
-    /// The queue.
+    /// The name of the queue.
     pub to: String,
-    /// For which routing keys.
+    /// The routing key.
     pub key: String,
 }
 
 impl Topology {
-    /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, its quarantine
-    /// queue, and its ways back from the ladder of delays.
+    /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, its quarantine queue, and
+    /// the bindings that bring delayed messages back to it.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if the name is so long that its other queues cannot be named, or is one of the ladder of delays.
+    /// [`Invalid`] if the name leaves no room for the suffixes, or begins with the prefix of delay queues.
     pub fn for_queue(queue: &QueueName, queue_type: QueueType) -> Result<Self, Invalid> {
         if is_delay_queue(queue.as_str()) {
-            let taken =
-                format!("begins with `{}`, as only queues for delays do", delay_topology::PREFIX);
+            let taken = format!(
+                "begins with `{}`, which is reserved for delay queues",
+                delay_topology::PREFIX
+            );
             return Err(Invalid::new("queue name", taken));
         }
         let (work, dead) = (queue.as_str().to_owned(), dead_queue(queue)?);
@@ -82,7 +87,7 @@ impl Topology {
         })
     }
 
-    /// The ladder of delays, shared by all queues. See `delay.rs`.
+    /// The delay topology, which all queues share.
     pub fn of_delays() -> Self {
         let hop_keys = |level| {
             let lower = DelayQueue::all().filter(move |queue| queue.level < level);
@@ -100,12 +105,12 @@ impl Topology {
     }
 }
 
-/// The queue of what was set aside from `queue`.
+/// The name of the dead-letter queue of `queue`.
 pub(crate) fn dead_queue(queue: &QueueName) -> Result<String, Invalid> {
     companion(queue, DEAD_SUFFIX)
 }
 
-/// The queue of those messages of `queue` that may have crashed their process.
+/// The name of the quarantine queue of `queue`.
 pub(crate) fn quarantine_queue(queue: &QueueName) -> Result<String, Invalid> {
     companion(queue, QUARANTINE_SUFFIX)
 }
@@ -116,22 +121,22 @@ fn companion(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
         ..=255 => Ok(name),
         _ => Err(Invalid::new(
             "queue name",
-            "leaves no room for `.quarantine`; at most 244 bytes do",
+            "is too long: with the suffix `.quarantine` it must not exceed 255 bytes",
         )),
     }
 }
 
-/// A queue of the ladder.
+/// The name of a delay queue.
 pub(crate) fn delay_queue_name(queue: DelayQueue) -> String {
     format!("{}{queue}", delay_topology::PREFIX)
 }
 
-/// Whether this is the name of a queue of the ladder.
+/// Whether this is the name of a delay queue.
 pub(crate) fn is_delay_queue(name: &str) -> bool {
     name.starts_with(delay_topology::PREFIX)
 }
 
-/// How a queue's messages come back from the ladder: from each level.
+/// The bindings that bring delayed messages back to `queue`, one from each level.
 pub(crate) fn delay_return_bindings(queue: &str) -> impl Iterator<Item = Binding> {
     (0..delay_topology::LEVELS).map(move |level| Binding {
         from: level_exchange(level),
@@ -140,12 +145,12 @@ pub(crate) fn delay_return_bindings(queue: &str) -> impl Iterator<Item = Binding
     })
 }
 
-/// The exchange that messages go to when they have rested on a level of the ladder.
+/// The exchange that expired messages of a level go to.
 fn level_exchange(level: u32) -> String {
     format!("{}{level}", delay_topology::PREFIX)
 }
 
-/// Whether a queue is none that somebody sends to: a part of the ladder, or beside a work queue.
+/// Whether this is not a work queue, but a delay, dead-letter or quarantine queue.
 pub(crate) fn is_internal(name: &str) -> bool {
     is_delay_queue(name) || name.ends_with(DEAD_SUFFIX) || name.ends_with(QUARANTINE_SUFFIX)
 }
@@ -170,15 +175,15 @@ fn dead_lettering_arguments(
         insert(&mut arguments, "x-dead-letter-routing-key", key);
     }
     if queue_type == QueueType::Quorum {
-        // Both or neither: with another overflow the broker silently falls back to at most once.
+        // Both or neither: with another overflow the broker silently falls back to at-most-once.
         insert(&mut arguments, "x-dead-letter-strategy", "at-least-once");
         insert(&mut arguments, "x-overflow", "reject-publish");
     }
     arguments
 }
 
-/// Of type quorum whatever the type of the work queues: a classic queue moves what has expired without waiting for a
-/// confirmation, and may lose it if the broker dies just then.
+/// Always of type quorum, whatever the type of the work queues: a classic queue moves expired messages without waiting
+/// for a confirm, and may lose them if the broker dies at that moment.
 fn delay_queue(queue: DelayQueue) -> Queue {
     let mut arguments =
         dead_lettering_arguments(QueueType::Quorum, &level_exchange(queue.level), None);
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_room_or_that_is_taken_is_refused() {
+    fn a_name_that_is_too_long_or_reserved_is_refused() {
         for name in ["x".repeat(245), "bezoar.delay.1>0.5".to_owned()] {
             let name = QueueName::new(name).unwrap();
             assert!(Topology::for_queue(&name, QueueType::Classic).is_err(), "{name}");
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_leads_to_its_end() {
+    fn every_delay_route_leads_to_its_work_queue() {
         let queue = QueueName::new("q").unwrap();
         let (delays, for_queue) =
             (Topology::of_delays(), Topology::for_queue(&queue, QueueType::Quorum).unwrap());

@@ -1,5 +1,7 @@
-//! What must be there before a message is consumed. RabbitMQ silently drops what is set aside when its
-//! dead-letter exchange is missing or leads nowhere, so this is made sure of first.
+//! What must exist before a message is consumed: a place for its dead letter.
+//!
+//! RabbitMQ silently drops a message when it is dead-lettered to an exchange that does not exist or is bound to no
+//! queue. So exchange, queue and binding are checked on subscribing and after each reconnect.
 
 use bezoar_core::{ErrorKind, QueueName, TransportError};
 
@@ -13,8 +15,8 @@ use crate::{
 };
 
 impl TransportState {
-    /// Makes sure that what is set aside from `queue` is kept: exchange, queue and binding are there and
-    /// last. Changes nothing but a missing binding, where the management API cannot be asked for it.
+    /// Makes sure that dead letters of `queue` are kept: exchange, queue and binding exist and are durable. Changes
+    /// nothing, except that it creates a missing binding if there is no management API to look it up.
     pub(crate) async fn ensure_dead_lettering(
         &self,
         queue: &QueueName,
@@ -46,7 +48,7 @@ impl TransportState {
         operation: &'static str,
     ) -> Result<(), TransportError> {
         if !self.has_exchange(name, operation).await? {
-            return Err(unfit(&format!("there is no exchange {name:?}"), operation));
+            return Err(unfit(&format!("exchange {name:?} does not exist"), operation));
         }
         let channel = self.requests.request_channel(operation).await?;
         let declared =
@@ -63,13 +65,13 @@ impl TransportState {
     ) -> Result<(), TransportError> {
         match self.ready_count(queue, name, operation).await {
             Err(failed) if matches!(failed.kind, ErrorKind::QueueNotFound(_)) => {
-                Err(unfit(&format!("there is no queue {name:?}"), operation))
+                Err(unfit(&format!("queue {name:?} does not exist"), operation))
             }
             looked => looked.map(|_| ()),
         }
     }
 
-    /// Declares a queue that is there once more: the broker says if it is another in what matters here.
+    /// Declares an existing queue again: the broker refuses if an argument differs, and names it.
     async fn ensure_lasting(
         &self,
         wanted: &Queue,
@@ -79,8 +81,8 @@ impl TransportState {
         let declared = declare_queue(&channel, wanted);
         let declared = self.requests.with_timeout(declared, operation).await?;
         self.requests.reuse(channel);
-        // The broker names one difference only. Of a queue that it rejects from, one that does not matter may hide one
-        // that does.
+        // The broker names only the first difference, which may hide another. When messages are rejected, the work
+        // queue's dead-letter arguments matter, so any difference counts.
         let matters: &[&str] = match self.options.dead_lettering {
             DeadLettering::Publish => &["durable"],
             DeadLettering::Reject => &[],
@@ -100,7 +102,7 @@ impl TransportState {
             let leads =
                 there.iter().any(|it| it["destination"] == **to && it["routing_key"] == **key);
             let missing =
-                || unfit(&format!("exchange {from:?} does not lead to queue {to:?}"), operation);
+                || unfit(&format!("exchange {from:?} is not bound to queue {to:?}"), operation);
             return leads.then_some(()).ok_or_else(missing);
         }
         let channel = self.requests.request_channel(operation).await?;
@@ -110,8 +112,8 @@ impl TransportState {
     }
 }
 
-/// A difference that does not matter here is for `validate` to report, and who may not ask is not told. If nothing is
-/// said to matter everything does.
+/// Accepts a difference that does not matter here, which `validate` reports, and a missing permission to ask. With an
+/// empty `matters` every difference matters.
 fn accepted(
     declared: lapin::Result<()>,
     what: &str,
@@ -126,7 +128,7 @@ fn accepted(
             Some((argument, there, wanted))
                 if matters.is_empty() || matters.contains(&argument.as_str()) =>
             {
-                let problem = format!("{what} has {argument} {there}, and needs {wanted}");
+                let problem = format!("{what} has {argument} {there}, expected {wanted}");
                 Err(unfit(&problem, operation))
             }
             _ => Ok(()),
@@ -137,6 +139,6 @@ fn accepted(
 
 fn unfit(problem: &str, operation: &'static str) -> TransportError {
     error(ErrorKind::Unusable, operation).with_source(format!(
-        "{problem}, and what is set aside would be lost; provision the queue, or ask `validate` what is wrong"
+        "{problem}: dead letters would be lost; provision the queue, or see what `bezoar check` finds"
     ))
 }

@@ -1,4 +1,4 @@
-//! Creating what a queue needs.
+//! `provision`: creates missing exchanges, queues and bindings.
 
 use bezoar_core::{ErrorKind, QueueName, TransportError};
 use lapin::{
@@ -24,23 +24,22 @@ impl RabbitTransport {
             .map_err(|invalid| error(ErrorKind::Invalid(invalid), operation))
     }
 
-    /// Creates what is missing. What is there with other arguments is an error.
+    /// Creates what is missing. An existing queue or exchange with different arguments is an error.
     pub(crate) async fn create(&self, queue: &QueueName) -> Result<(), TransportError> {
         self.make(queue, false).await
     }
 
-    /// Creates what a queue needs and lacks, as [`provision`](bezoar_core::QueueAdmin::provision) does, and also
-    /// looks at each part of the delays that all queues share: `provision` takes them for complete if the last part
-    /// is there.
+    /// Creates what is missing, as [`provision`](bezoar_core::QueueAdmin::provision) does, and also checks every part of
+    /// the delay topology: `provision` takes it for complete if its last queue exists.
     ///
     /// # Errors
     ///
-    /// As of `provision`.
+    /// The same as for `provision`.
     pub async fn repair(&self, queue: &QueueName) -> Result<(), TransportError> {
         self.make(queue, true).await
     }
 
-    /// Again for a while, if somebody else makes the same just now.
+    /// Tries again for a while if another process is creating the same queue.
     async fn make(&self, queue: &QueueName, check_all_delays: bool) -> Result<(), TransportError> {
         let deadline = Instant::now() + self.inner.options.connect_timeout;
         loop {
@@ -68,13 +67,13 @@ impl RabbitTransport {
         self.create_all(&topology).await
     }
 
-    /// Whether the ladder is complete: its last queue is made last.
+    /// Whether the delay topology is complete: its last queue is created last.
     async fn has_delay_topology(&self, delays: &Topology) -> Result<bool, TransportError> {
         let Some(last) = delays.queues.last() else { return Ok(true) };
         Ok(self.check_queue(last).await?.is_none())
     }
 
-    /// Bindings come before the last queue, which stands for the whole.
+    /// Creates bindings before the last queue, whose existence stands for the whole topology.
     async fn create_all(&self, topology: &Topology) -> Result<(), TransportError> {
         let channel = self.inner.requests.request_channel("provision").await?;
         for exchange in &topology.exchanges {

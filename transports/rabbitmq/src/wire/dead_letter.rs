@@ -1,4 +1,4 @@
-//! A message that is set aside.
+//! Dead letters: the headers with their id, time and reason.
 
 use bezoar_core::{Code, DeadLetter, DeadLetterId, Message, QueueName, Reason, millis};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use super::{
     republish::{carried_headers, inert_properties},
 };
 
-/// The properties of a message that is set aside.
+/// The properties of a message that is dead-lettered.
 pub(crate) fn dead_lettered(
     raw: &Raw,
     message: &Message,
@@ -27,13 +27,13 @@ pub(crate) fn dead_lettered(
     inert_properties(&raw.properties).with_headers(headers.into())
 }
 
-/// A reason is short; whatever it is, it must not crowd out the message.
+/// Truncates a reason, so that it leaves room for the other headers.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(2_048));
     text
 }
 
-/// The dead letter, if it is one that we stamped.
+/// The dead letter, if it has an id of ours.
 pub(crate) fn read_dead_letter(raw: &Raw, queue: &QueueName, now: Timestamp) -> Option<DeadLetter> {
     let headers = table_of(&raw.properties);
     let id = DeadLetterId(number(&headers, DEAD_ID)?);
@@ -48,7 +48,7 @@ pub(crate) fn read_dead_letter(raw: &Raw, queue: &QueueName, now: Timestamp) -> 
     })
 }
 
-/// Why and when the broker itself set a message aside, from the latest entry of `x-death`.
+/// Why and when the broker dead-lettered a message, from the latest entry of `x-death`.
 pub(crate) fn broker_reason(raw: &Raw, now: Timestamp) -> (Reason, Timestamp) {
     let headers = table_of(&raw.properties);
     let death = headers.get("x-death").and_then(AMQPValue::as_array);
@@ -58,9 +58,9 @@ pub(crate) fn broker_reason(raw: &Raw, now: Timestamp) -> (Reason, Timestamp) {
     let word = field("reason").map(shown).unwrap_or_default();
     let at = field("time").and_then(AMQPValue::as_timestamp);
     let at = at.and_then(|seconds| i64::try_from(seconds).ok());
-    // Anybody may write such a header; only what is a word can be shown.
+    // Any client can write this header; only a valid code is shown.
     let reason = match Code::new(word.as_str()) {
-        Ok(code) => Reason::new(code, format!("set aside by the broker: {word}")),
+        Ok(code) => Reason::new(code, format!("dead-lettered by the broker: {word}")),
         Err(_) => Reason::new(Code::UNKNOWN, "found in the dead-letter queue"),
     };
     (reason, at.map_or(now, |seconds| millis(seconds.saturating_mul(1_000))))

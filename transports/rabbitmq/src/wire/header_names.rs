@@ -1,4 +1,4 @@
-//! The headers that have a meaning to us or to the broker.
+//! The names of headers that have a meaning for us or for the broker.
 
 pub(super) const OURS: &str = "bezoar-";
 pub(super) const ID: &str = "bezoar-id";
@@ -22,7 +22,7 @@ pub(super) const DEAD_AT: &str = "bezoar-dead-at";
 pub(super) const REASON_CODE: &str = "bezoar-reason-code";
 pub(super) const REASON: &str = "bezoar-reason";
 
-/// What is said of a message anew each time it goes on.
+/// Headers that are written anew each time a message is republished.
 pub(super) const RENEWED: &[&str] = &[
     ACQUIRED,
     FAILED,
@@ -39,7 +39,7 @@ pub(super) const RENEWED: &[&str] = &[
 /// Headers that make the broker send copies elsewhere.
 pub(super) const COPIES: &[&str] = &["CC", "BCC"];
 
-/// Names that the broker or we give a meaning to; a sender's own go into a table of their own.
+/// Names with a meaning for the broker or for us. Headers of a sender with such a name travel in `bezoar-headers`.
 pub(super) fn is_reserved(name: &str) -> bool {
     let begins = |prefix: &str| {
         name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
@@ -47,7 +47,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     begins(OURS) || begins("x-") || COPIES.contains(&name)
 }
 
-/// What the broker adds by itself.
+/// Headers that the broker adds.
 pub(super) fn is_broker_header(name: &str) -> bool {
     matches!(name, "x-death" | "x-delivery-count" | "x-acquired-count")
         || name.starts_with("x-first-death-")

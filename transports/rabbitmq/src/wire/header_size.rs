@@ -1,16 +1,16 @@
-//! How many bytes headers take: all of them must fit into one frame.
+//! The encoded size of headers: all of them must fit into one frame.
 
 use lapin::types::AMQPValue;
 
 use super::header_table::Table;
 
-/// What a frame of 131,072 bytes leaves for headers, beside its own 8 bytes, the other properties, of which
-/// there are eleven of at most 256 bytes, and the way of one that is delayed.
+/// What a frame of 131,072 bytes leaves for headers: without its own 8 bytes, eleven other properties of at most 256
+/// bytes, and the routing keys of a delayed message.
 pub(crate) const LIMIT_BYTES: usize = 131_072 - 8 - 12 * 256 - 256;
-/// What a sender must leave for us: counters, a reason, where the message came from.
+/// What a sender must leave for our headers: counters, a reason, where the message came from.
 pub(crate) const OURS_BYTES: usize = 8 * 1024;
 
-/// The size of a table as it travels.
+/// The encoded size of a table.
 pub(crate) fn of_table(table: &Table) -> usize {
     let entries = table.iter().map(|(name, value)| 1 + name.as_str().len() + of_value(value));
     4 + entries.sum::<usize>()
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_measured_as_it_travels() {
+    fn the_size_of_a_table_is_its_encoded_size() {
         let mut table = Table::default();
         assert_eq!(of_table(&table), 4);
         table.insert("ab".into(), AMQPValue::LongString("xyz".into()));

@@ -27,7 +27,7 @@ pub(super) fn number(headers: &Table, name: &str) -> Option<i64> {
     headers.get(name).and_then(integer)
 }
 
-/// A value as text: texts as they are, others as JSON.
+/// A value as text: strings as they are, other types as JSON.
 pub(super) fn shown(value: &AMQPValue) -> String {
     match json(value) {
         Value::String(text) => text,

@@ -24,7 +24,7 @@ pub(crate) fn write(history: &[FailedTry]) -> String {
     serde_json::to_string(&tries).expect("numbers and texts can be written")
 }
 
-/// What can be read of it; a header that somebody damaged is no reason to stop a queue.
+/// As much as can be parsed: a damaged header must not stop a queue.
 pub(crate) fn read(text: &str) -> Vec<FailedTry> {
     let tries = serde_json::from_str(text).unwrap_or_else(|_| salvaged(text));
     tries.into_iter().map(FailedTry::from).collect()
@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_comes_back() {
+    fn a_history_is_restored() {
         let failure = Failure::transient("no \"room\"\0\n🏥");
         let tries = [FailedTry::new(millis(-5), Duration::from_millis(7), &failure)];
         assert_eq!(read(&write(&tries)), tries);
     }
 
     #[test]
-    fn what_is_damaged_is_read_as_far_as_it_goes() {
+    fn a_damaged_history_is_read_as_far_as_possible() {
         assert_eq!(read("no JSON"), []);
         assert_eq!(read("{}"), []);
         assert_eq!(read(r#"[{"attempt": -1, "kind": 7}]"#)[0].attempt, 0);

@@ -14,10 +14,10 @@ use super::{
     history, uncounted,
 };
 
-/// What is kept free for the names of headers that had to be left out.
+/// Reserved for the names of dropped headers.
 const NOTE_BYTES: usize = 1_024;
 
-/// Adds counters and as much of the history as there is room for.
+/// Adds the counters, and as much of the history as there is room for.
 pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
     let counts = [
         (ACQUIRED, ledger.acquired),
@@ -41,8 +41,8 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
     }
 }
 
-/// Leaves out the largest headers of a sender who has left no room for ours, and says which. Another client
-/// may fill a frame to its last byte; a message that could not go on would be stuck for ever.
+/// Drops the largest headers of another client if they leave no room for ours, and records their names. A client may
+/// fill a frame to the last byte; a message that could not be republished would be stuck forever.
 fn make_room(headers: &mut Table) {
     let mut dropped = Vec::new();
     while header_size::of_table(headers) + NOTE_BYTES > header_size::LIMIT_BYTES {
@@ -82,7 +82,7 @@ pub(super) fn read(headers: &Table) -> Ledger {
     let count = |name| number(headers, name).unwrap_or(0).clamp(0, u32::MAX.into()) as u32;
     let history = string(headers, HISTORY).map(|text| history::read(&text)).unwrap_or_default();
     let (acquired, failed) = (count(ACQUIRED), count(FAILED));
-    // Somebody who writes our headers must not hide a message's starts from us.
+    // A forged header must not hide deliveries without an outcome.
     let released = count(RELEASED).min(acquired.saturating_sub(failed));
     let mut ledger = Ledger::restored(acquired, failed, released, count(REPLAYED), history);
     ledger.replay = number(headers, REPLAY).map(OperationId);

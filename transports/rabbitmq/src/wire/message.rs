@@ -18,7 +18,7 @@ use super::{
     hex, ledger,
 };
 
-/// The type of a message whose sender gave none.
+/// The type of a message that was sent without one.
 pub(super) const UNTYPED: &str = "untyped";
 
 /// The properties of a message of ours.
@@ -27,14 +27,14 @@ pub(crate) fn write(message: &Message) -> Result<BasicProperties, Invalid> {
     let size = header_size::of_table(&headers);
     let limit = header_size::LIMIT_BYTES - header_size::OURS_BYTES;
     if size > limit {
-        let problem = format!("take {size} bytes of a frame, at most {limit} are accepted");
+        let problem = format!("take {size} bytes of a frame, the limit is {limit}");
         return Err(Invalid::new("headers", problem));
     }
     ledger::write(&mut headers, &message.ledger);
     Ok(properties(message, headers))
 }
 
-/// The properties of a message as its sender made it: without a ledger, whatever its size.
+/// The properties of a message as its sender would set them: without a ledger, whatever the size.
 pub(super) fn plain(message: &Message) -> Result<BasicProperties, Invalid> {
     Ok(properties(message, headers(message)?))
 }
@@ -79,7 +79,7 @@ fn properties(message: &Message, headers: Table) -> BasicProperties {
     properties
 }
 
-/// The message that came. What is missing gets a stand-in, which stays with it from the first time it goes on.
+/// Parses a delivered message. A missing id or time gets a substitute, which it keeps once it is republished.
 pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
     let properties = &raw.properties;
     let none = Table::new();
@@ -107,7 +107,7 @@ pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
     message
 }
 
-/// The same id each time, though nobody gave one. Equal messages have equal ids, as ids may repeat.
+/// An id for a message without one, derived from its content: the same each time. Equal messages get equal ids.
 fn derived_id(raw: &Raw) -> MessageId {
     let mut hash = Sha256::new();
     let properties = &raw.properties;

@@ -1,8 +1,17 @@
-//! A message as properties and headers, and back.
+//! A message as AMQP properties and headers, and back (pure).
 //!
-//! What another client has set is never lost: a message that goes on is made from the properties it came
-//! with. Only what the broker would act upon again is put out of its reach: `CC`, `expiration`, `user_id`,
-//! and the traces of earlier dead-lettering.
+//! Nothing that another client has set is lost: a message is republished with the properties that it came with. Only
+//! what the broker would act on again is moved out of its reach: `CC`, `BCC`, `expiration`, `user_id`, and the headers of
+//! earlier dead-lettering.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `message.rs` | a message of ours as properties; any message as one of ours |
+//! | `republish.rs` | a retried or requeued message: as it came, with a new ledger |
+//! | `dead_letter.rs` | the headers of a dead letter: id, time, reason |
+//! | `origin.rs` | what only AMQP has, packed into headers for a catalogue, and restored for a replay |
+//! | `ledger.rs`, `history.rs`, `uncounted.rs` | the ledger in headers |
+//! | `header_names.rs`, `header_table.rs`, `header_size.rs`, `typed_values.rs` | header names, tables, their size in a frame, typed values as JSON |
 
 mod dead_letter;
 mod header_names;
@@ -53,7 +62,7 @@ impl std::fmt::Debug for Raw {
     }
 }
 
-/// The first half of a digest, which tells apart as much as is needed.
+/// The first half of a digest in hexadecimal.
 pub(crate) fn hex(digest: &[u8; 32]) -> String {
     let (half, _) = digest.split_first_chunk().expect("it is longer");
     format!("{:032x}", u128::from_be_bytes(*half))

@@ -1,8 +1,8 @@
-//! What a message has on the broker and no other store has a place for: where it came from, properties
-//! without a counterpart, and header values that are no texts.
+//! What only AMQP has a place for: the exchange and routing key of a message, properties without a counterpart in an
+//! envelope, and header values that are not texts.
 //!
-//! It leaves the broker in headers of the message, and is made properties again when it comes back. What an
-//! operator has edited meanwhile stays edited: a header is restored only if it still says what it said.
+//! A dead letter that goes to a catalogue takes them along in headers (`pack`); a replay restores them (`unpack`). What
+//! an operator has edited meanwhile stays edited: a header is restored only if its text is unchanged.
 
 use bezoar_core::{Invalid, Message};
 use lapin::{
@@ -20,22 +20,22 @@ use super::{
     typed_values,
 };
 
-/// The header of a message elsewhere that holds what else there was, as JSON.
+/// The header that holds the rest of the AMQP properties and header types, as JSON.
 const ORIGIN: &str = "bezoar-amqp";
-/// The headers that we add to a message elsewhere; a sender's own of these names are kept in [`ORIGIN`].
+/// The headers that `pack` adds; a sender's own headers of these names are kept in [`ORIGIN`].
 const ADDED: [&str; 3] = [ORIGIN, EXCHANGE, ROUTING_KEY];
 
-/// Where a message goes back to, and how it was there.
+/// Where a replayed message goes, and with which properties.
 #[derive(Clone)]
 pub(crate) struct ReplayTarget {
-    /// The exchange and the routing key that it came by, where they are known.
+    /// The exchange and routing key that it was published with, if they are known.
     pub(crate) came_by: Option<(ShortString, ShortString)>,
-    /// For that exchange.
+    /// The properties to publish it with.
     pub(crate) properties: BasicProperties,
 }
 
 impl ReplayTarget {
-    /// The properties for the queue itself, which remember the exchange.
+    /// The properties for publishing it to the queue directly; headers remember the exchange.
     pub(crate) fn to_queue(&self) -> BasicProperties {
         let Some((exchange, key)) = &self.came_by else { return self.properties.clone() };
         let mut headers = table_of(&self.properties);
@@ -45,7 +45,7 @@ impl ReplayTarget {
     }
 }
 
-/// The way back of a message that was set aside. `user` is who we are: the broker refuses another's id.
+/// The replay target of a dead letter. `user` is our own user: the broker refuses the id of another.
 pub(crate) fn replay_target(raw: &Raw, message: &Message, user: &str) -> ReplayTarget {
     let mut properties = requeued(raw, message);
     let mut headers = table_of(&properties);
@@ -59,14 +59,14 @@ pub(crate) fn replay_target(raw: &Raw, message: &Message, user: &str) -> ReplayT
     ReplayTarget { came_by, properties: properties.with_headers(headers.into()) }
 }
 
-/// A letter from a dead-letter queue, with the exchange and key that its message was published with: those
-/// of the letter are only how the broker, or we, set it aside.
+/// A dead letter with the exchange and routing key that its message was published with. Its own are those of the
+/// dead-letter exchange.
 pub(crate) fn with_original_route(raw: Raw) -> Raw {
     let (exchange, routing_key) = route_from_x_death(&raw).unwrap_or_default();
     Raw { exchange, routing_key, ..raw }
 }
 
-/// Where a message that the broker itself set aside came from, by the latest entry of `x-death`.
+/// The original exchange and routing key of a message that the broker dead-lettered, from the latest entry of `x-death`.
 fn route_from_x_death(raw: &Raw) -> Option<(ShortString, ShortString)> {
     let headers = raw.properties.headers().as_ref()?.inner();
     let latest = headers.get("x-death")?.as_array()?.as_slice().first()?.as_field_table()?.inner();
@@ -84,7 +84,7 @@ fn short(value: &AMQPValue) -> Option<ShortString> {
     ShortString::try_new(shown(value)).ok()
 }
 
-/// The message for a store elsewhere. One that has nothing special stays as it is.
+/// The message for a catalogue. Without anything special it stays as it is.
 pub(crate) fn pack(raw: &Raw, mut message: Message) -> Message {
     let Ok(plain) = plain(&message) else { return message };
     let (mut outer, mut inner) = split(carried_headers(raw, &message));
@@ -116,7 +116,7 @@ pub(crate) fn pack(raw: &Raw, mut message: Message) -> Message {
     message.with_header(ORIGIN, origin.to_string())
 }
 
-/// The message as it was on the broker, from one that was packed; another as we would send it.
+/// The message as it was on the broker. One that was not packed becomes what we would send.
 pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
     let mut message = message.clone();
     let (mut origin, mut came_by) = (Value::Null, (ShortString::default(), ShortString::default()));
@@ -131,7 +131,7 @@ pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
     }
     let (mut outer, inner) =
         (typed_values::read_table(&origin["headers"]), typed_values::read_table(&origin["own"]));
-    outer.remove(ID); // it may have another by now, and is given the right one when it goes on
+    outer.remove(ID); // it may have another id by now; republishing sets the right one
     for (name, value) in ADDED.iter().filter_map(|name| inner.get_key_value(*name)) {
         message.headers.insert(name.to_string(), shown(value).into());
     }
@@ -142,7 +142,7 @@ pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
     Ok((Raw { properties, body, exchange, routing_key }, message))
 }
 
-/// Headers as we would send them, with what they were before where the message still says the same.
+/// Headers as we would send them, but with their original values where the text is unchanged.
 fn merged(message: &Message, plain: Table, outer: Table, inner: Table) -> Table {
     let says = |name: &ShortString, value: &AMQPValue| {
         let said = message.headers.get(name.as_str());
@@ -164,7 +164,7 @@ fn merged(message: &Message, plain: Table, outer: Table, inner: Table) -> Table 
     headers
 }
 
-/// Headers that everybody sees, and those of a sender that would have a meaning there.
+/// Splits headers into the visible ones and those in `bezoar-headers`.
 fn split(mut headers: Table) -> (Table, Table) {
     match headers.remove(HEADERS) {
         Some(AMQPValue::FieldTable(inner)) => (headers, inner.inner().clone()),
@@ -186,7 +186,7 @@ const TEXTS: [(&str, Getter, Setter); 8] = [
     ("cluster_id", BasicProperties::cluster_id, BasicProperties::with_cluster_id),
 ];
 
-/// The properties that are not as we would send them; one that is absent is null.
+/// The properties that differ from what we would send; an absent one is null.
 fn different(actual: &BasicProperties, plain: &BasicProperties) -> Map<String, Value> {
     let mut found = Map::new();
     for (name, get, _) in TEXTS.iter().filter(|(_, get, _)| get(actual) != get(plain)) {

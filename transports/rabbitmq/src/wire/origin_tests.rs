@@ -3,7 +3,7 @@ use lapin::types::{FieldArray, FieldTable};
 
 use super::{super::read, *};
 
-/// As it lies in a dead-letter queue after the broker moved it there.
+/// A message in a dead-letter queue, moved there by the broker.
 fn died() -> Raw {
     let mut headers = Table::new();
     for (number, value) in typed_values::tests::every_type().into_iter().enumerate() {
@@ -36,7 +36,7 @@ fn died() -> Raw {
     }
 }
 
-/// There and back.
+/// Packed, edited, and unpacked.
 fn travelled(raw: Raw, edit: impl FnOnce(&mut Message)) -> ReplayTarget {
     let raw = with_original_route(raw);
     let mut elsewhere = pack(&raw, read(&raw, millis(0)));
@@ -90,7 +90,7 @@ fn an_edit_is_kept() {
 }
 
 #[test]
-fn what_we_sent_needs_nothing_and_a_senders_own_names_are_its_own() {
+fn our_own_messages_need_no_packing_and_reserved_names_of_a_sender_are_kept() {
     let (id, kind) = (MessageId::new("m").unwrap(), MessageType::new("sample").unwrap());
     let ours = Message::new(id, kind, millis(1_700_000_000_123), "body").with_header("a", "b");
     let raw = |message: &Message| Raw {

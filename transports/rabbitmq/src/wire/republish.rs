@@ -1,4 +1,4 @@
-//! A message that goes on: as it came, with what is known of it now.
+//! Republishing a message: with the properties that it came with, and its current ledger.
 
 use bezoar_core::Message;
 use lapin::{
@@ -16,14 +16,14 @@ use super::{
     ledger,
 };
 
-/// The properties of a message that goes on: as it came, with what is known of it now.
+/// The properties of a message that waits for a retry: as it came, with its current ledger.
 pub(crate) fn republished(raw: &Raw, message: &Message) -> BasicProperties {
     let mut headers = carried_headers(raw, message);
     ledger::write(&mut headers, &message.ledger);
     inert_properties(&raw.properties).with_headers(headers.into())
 }
 
-/// The properties of a message that goes straight back to its queue: its expiration is its own again.
+/// The properties of a message that goes directly back to its queue: its expiration applies again.
 pub(crate) fn requeued(raw: &Raw, message: &Message) -> BasicProperties {
     let properties = republished(raw, message);
     let kept = properties.headers().as_ref().and_then(|headers| headers.inner().get(EXPIRATION));
@@ -38,7 +38,7 @@ pub(crate) fn requeued(raw: &Raw, message: &Message) -> BasicProperties {
     }
 }
 
-/// The same with more routing keys. The broker keeps them for its own use, and takes the header away.
+/// The same with more routing keys. The broker removes the `BCC` header and remembers its keys.
 pub(crate) fn with_bcc_keys(properties: BasicProperties, hop_keys: &[String]) -> BasicProperties {
     let mut headers = table_of(&properties);
     let hop_keys: Vec<_> = hop_keys.iter().map(|turn| text(turn)).collect();
@@ -46,13 +46,13 @@ pub(crate) fn with_bcc_keys(properties: BasicProperties, hop_keys: &[String]) ->
     properties.with_headers(headers.into())
 }
 
-/// What the broker takes for an expiration. Anything else would close the channel, each time anew.
+/// A valid expiration. Anything else would make the broker close the channel, every time.
 fn valid_expiration(text: &[u8]) -> Option<ShortString> {
     let millis: u32 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(millis.to_string().into())
 }
 
-/// The headers that a message keeps, and what was said in properties that it cannot keep.
+/// The headers that a message keeps, and the properties that it cannot keep, as headers.
 pub(super) fn carried_headers(raw: &Raw, message: &Message) -> Table {
     let properties = &raw.properties;
     let is_kept = |name: &str| !RENEWED.contains(&name) && !is_broker_header(name);
@@ -74,14 +74,14 @@ pub(super) fn carried_headers(raw: &Raw, message: &Message) -> Table {
         keep(USER_ID, text(user.as_str()));
     }
     if !raw.exchange.as_str().is_empty() && !raw.exchange.as_str().starts_with("bezoar.") {
-        // What it says of this itself is worth less: it comes from there now.
+        // Where it was delivered from now overrides what its headers say.
         headers.insert(EXCHANGE.into(), text(raw.exchange.as_str()));
         headers.insert(ROUTING_KEY.into(), text(raw.routing_key.as_str()));
     }
     headers
 }
 
-/// Otherwise each time a message goes on, copies would go where the first ones went.
+/// Moves `CC` and `BCC` into `bezoar-headers`: otherwise every retry would send copies again.
 fn hide_copies(headers: &mut Table) {
     let found: Vec<_> = COPIES.iter().filter_map(|name| headers.remove_entry(*name)).collect();
     if found.is_empty() {
@@ -95,8 +95,8 @@ fn hide_copies(headers: &mut Table) {
     headers.insert(HEADERS.into(), AMQPValue::FieldTable(inner.into()));
 }
 
-/// All properties but those that the broker acts upon: one that expires would be lost in a dead-letter queue,
-/// one with another's user id is refused.
+/// All properties except those that the broker acts on: a message that expires would vanish from a dead-letter queue,
+/// and one with the id of another user is refused.
 pub(super) fn inert_properties(properties: &BasicProperties) -> BasicProperties {
     type Setter = fn(BasicProperties, ShortString) -> BasicProperties;
     let texts: [(&Option<ShortString>, Setter); 8] = [

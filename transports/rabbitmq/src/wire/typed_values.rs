@@ -1,4 +1,4 @@
-//! Header values as JSON that keeps their types: `["I", -7]`, by the letters of AMQP.
+//! Header values as JSON that keeps their types: `["I", -7]`, with the type letters of AMQP.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lapin::types::{
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::header_table::Table;
 
-/// How deep tables may lie in each other: JSON is read to a depth of 128, and each table takes two.
+/// How deep tables may be nested: JSON is parsed to a depth of 128, and each table takes two levels.
 const DEPTH_LIMIT: u32 = 48;
 
-/// Whether a value can be written and read; one with more tables in each other was made to harm.
+/// Whether a value is not nested too deep to be read again; deeper ones are an attack.
 pub(super) fn is_writable(value: &AMQPValue) -> bool {
     fits(value, DEPTH_LIMIT)
 }
@@ -25,7 +25,7 @@ fn fits(value: &AMQPValue, depth: u32) -> bool {
     }
 }
 
-/// The value with its type. Numbers with a fraction as their bits, bytes in base64: each comes back the same.
+/// The value with its type. Floating-point numbers as their bits, bytes in base64: each is restored exactly.
 pub(super) fn write(value: &AMQPValue) -> Value {
     let content = match value {
         AMQPValue::Boolean(it) => json!(it),
@@ -58,7 +58,7 @@ pub(super) fn write_table(table: &Table) -> Value {
     Value::Object(entries.collect())
 }
 
-/// The table that was written, without what is damaged.
+/// The table that was written; damaged entries are left out.
 pub(super) fn read_table(value: &Value) -> Table {
     let entries = value.as_object().into_iter().flatten();
     let read = |(name, value): (&String, &Value)| {
@@ -67,7 +67,7 @@ pub(super) fn read_table(value: &Value) -> Table {
     entries.filter_map(read).collect()
 }
 
-/// The value that was written; `None` if somebody damaged it.
+/// The value that was written; `None` if it is damaged.
 fn read(value: &Value) -> Option<AMQPValue> {
     let [letter, content] = value.as_array()?.as_slice() else { return None };
     let kind = AMQPType::from_id(letter.as_str()?.chars().next()?)?;
@@ -140,7 +140,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_type_comes_back() {
+    fn every_type_is_restored() {
         for value in every_type().into_iter().chain([AMQPValue::Double(f64::INFINITY)]) {
             let text = write(&value).to_string();
             let again = read(&serde_json::from_str(&text).unwrap());
@@ -149,14 +149,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_nothing() {
+    fn damaged_values_are_none() {
         for damaged in [json!(7), json!(["I"]), json!(["I", "seven"]), json!(["?", 1]), json!([])] {
             assert_eq!(read(&damaged), None, "{damaged}");
         }
     }
 
     #[test]
-    fn what_is_writable_can_be_read() {
+    fn a_writable_value_can_be_read() {
         let nested = |depth| {
             let wrap = |inner| AMQPValue::FieldArray(FieldArray::from(vec![inner]));
             (1..depth).fold(AMQPValue::Void, |inner, _| wrap(inner))

@@ -27,7 +27,7 @@ pub(super) fn write(uncounted: &UncountedSummary) -> String {
     serde_json::to_string(&summary).expect("numbers and texts can be written")
 }
 
-/// A header that somebody damaged is as good as none: it raises nothing against the message.
+/// A damaged header counts as none: it does not count against the message.
 pub(super) fn read(text: &str) -> Option<UncountedSummary> {
     let summary: Summary<'_> = serde_json::from_str(text).ok()?;
     Some(UncountedSummary {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_comes_back_and_damage_is_none() {
+    fn a_summary_is_restored_and_a_damaged_one_is_none() {
         let uncounted = UncountedSummary {
             count: 3,
             suspected: 1,

@@ -1,4 +1,4 @@
-//! A broker that is short of something says so.
+//! A memory or disk alarm of the broker is a finding.
 
 use bezoar_core::{Finding, QueueAdmin, Severity};
 use bezoar_rabbitmq::Options;
@@ -15,7 +15,7 @@ fn alarm(findings: &[Finding]) -> Option<&Finding> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs RabbitMQ installed; `cargo xtask test` installs it"]
-async fn an_alarm_in_force_is_found_until_it_ends() {
+async fn an_alarm_is_found_until_it_ends() {
     let broker = private_broker::start();
     let options = Options {
         management_url: Some(broker.management_url().into()),

@@ -229,7 +229,7 @@ async fn forged_counters_grant_no_further_start() {
     }
 }
 
-/// Sends with a property that is no UTF-8, which lapin cannot do by itself.
+/// Sends a message with a property that is not UTF-8, which lapin cannot do.
 async fn publish_unreadable(place: &Place) {
     let proxy = TcpProxy::with_upload_filter(broker(), |_, bytes| {
         if let Some(at) = bytes.windows(8).position(|some| some == b"NO-UTF-8") {
@@ -256,7 +256,7 @@ async fn a_property_that_is_no_utf_8_is_told_and_goes_when_it_is_removed() {
     let failed = worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Unusable);
     let told = std::error::Error::source(&failed).unwrap().to_string();
-    assert!(told.contains("no UTF-8"), "{told}");
+    assert!(told.contains("not UTF-8"), "{told}");
     // They return with the connection that lapin ended, which the broker may notice a little later.
     let both = async {
         while place.transport.depth(&place.queue).await.unwrap().ready != Some(2) {

@@ -60,7 +60,7 @@ async fn a_delay_is_kept_to_five_percent_or_a_tenth_of_a_second() {
     }
 }
 
-/// The broker drops what comes back to a queue by its time to live and looks like going in circles.
+/// The broker drops a message that expires back into a queue and looks like a cycle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_message_may_be_retried_many_times() {
@@ -73,7 +73,7 @@ async fn a_message_may_be_retried_many_times() {
             assert_eq!(held.message.ledger.failed, failed);
             settle(&*worker, held, retry(Duration::from_millis(75))).await;
         }
-        assert!(!one(&*worker).await.redelivered, "each failure left its trace");
+        assert!(!one(&*worker).await.redelivered, "each failure has an outcome");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A second process: this program once more. It dies of one message, as often as it is given it.
+//! A second process: this test program again. It crashes on one message, every time it gets it.
 
 use std::{env, num::NonZeroU32, process::Stdio, sync::Arc, time::Duration};
 
@@ -14,9 +14,9 @@ use tower::service_fn;
 
 use super::support::{PATIENCE, options};
 
-/// What kills.
+/// The id of the message that crashes the process.
 pub(crate) const POISON: &str = "poison";
-/// How often a message may be handed out without an outcome.
+/// How many deliveries without an outcome are allowed.
 pub(crate) const MAX_DELIVERIES: u32 = 3;
 
 const TASK: &str = "BEZOAR_TEST_TASK";
@@ -31,9 +31,9 @@ async fn other_process() {
     let [task, queue_type, queue] = task.split(' ').collect::<Vec<_>>()[..] else { return };
     let queue_type = if queue_type == "quorum" { QueueType::Quorum } else { QueueType::Classic };
     let transport = RabbitTransport::open(options(queue_type)).unwrap();
-    match task {
-        "work" => work(transport, queue).await,
-        _ => hoard(transport, queue).await,
+    match task.split_once(':') {
+        Some((_, count)) => lease_and_crash(transport, queue, count.parse().unwrap()).await,
+        None => work(transport, queue).await,
     }
 }
 
@@ -51,19 +51,15 @@ async fn work(transport: RabbitTransport, queue: &str) {
     Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await.unwrap();
 }
 
-/// Takes all that there is into its hands, and dies of it: what becomes of neighbours without care.
-async fn hoard(transport: RabbitTransport, queue: &str) {
+/// Leases `count` messages and crashes: neighbours are lost together with the message that crashes.
+async fn lease_and_crash(transport: RabbitTransport, queue: &str, count: usize) {
     let queue = QueueName::new(queue).unwrap();
     let worker = transport.subscribe(&queue, SubscribeOptions::default()).await.unwrap();
     let mut held = Vec::new();
-    loop {
-        let max = NonZeroU32::new(16).unwrap();
-        let some = worker.receive(max, Duration::from_millis(1_500)).await.unwrap();
-        if some.is_empty() {
-            std::process::abort();
-        }
-        held.extend(some);
+    while held.len() < count {
+        held.extend(worker.receive(NonZeroU32::new(16).unwrap(), PATIENCE).await.unwrap());
     }
+    std::process::abort();
 }
 
 /// The other process, ended with this value.
@@ -95,7 +91,7 @@ impl Other {
             }
         }
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
-        assert!(!ended.success(), "it ends only by dying");
+        assert!(!ended.success(), "it ends only by a crash");
         None
     }
 }

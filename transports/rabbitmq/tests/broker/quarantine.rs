@@ -1,4 +1,4 @@
-//! Lost deliveries: the first costs one copy, the second makes a suspect, and suspects hold nobody up.
+//! Lost deliveries: the first costs one copy, the second makes a suspect, and suspects block nobody.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ async fn quarantined(place: &Place) -> u32 {
     found.message_count()
 }
 
-/// A process that prefetches all, is handed `max`, and is lost with them. Says what it was handed.
+/// A process that prefetches everything, is handed `max` messages, and is lost. Returns what it was handed.
 async fn lose(place: &Place, queue_type: QueueType, max: NonZeroU32) -> Vec<Delivery> {
     let process = place.seen_with(options(queue_type));
     let worker = prefetching(&process).await;
@@ -38,7 +38,7 @@ async fn lose(place: &Place, queue_type: QueueType, max: NonZeroU32) -> Vec<Deli
         assert!(!some.is_empty(), "they must be there");
         held.extend(some);
     }
-    // All that there are come before the process is lost.
+    // Everything is prefetched before the process is lost.
     let started = Instant::now();
     while place.transport.depth(&place.queue).await.unwrap().ready != Some(0) {
         assert!(started.elapsed() < PATIENCE, "they are not prefetched");
@@ -48,7 +48,7 @@ async fn lose(place: &Place, queue_type: QueueType, max: NonZeroU32) -> Vec<Deli
     held
 }
 
-/// A subscription that may prefetch all that there are.
+/// A subscription that may prefetch everything.
 async fn prefetching(place: &Place) -> Box<dyn Subscription> {
     let options = SubscribeOptions { prefetch: MANY, ..SubscribeOptions::default() };
     place.transport.subscribe(&place.queue, options).await.unwrap()
@@ -64,14 +64,14 @@ async fn send_many(place: &Place) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn the_first_lost_delivery_isolates_nobody() {
+async fn the_first_lost_delivery_quarantines_nobody() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         let sent = send_many(&place).await;
         lose(&place, queue_type, NonZeroU32::new(5).unwrap()).await;
         let worker = prefetching(&place).await;
         let mut back = Vec::new();
-        // Nothing is settled before all are there: none waits for another.
+        // Nothing is settled before all have arrived: none waits for another.
         while back.len() < sent.len() {
             let some = worker.receive(MANY, PATIENCE).await.unwrap();
             assert!(!some.is_empty(), "only {} came back", back.len());
@@ -81,19 +81,19 @@ async fn the_first_lost_delivery_isolates_nobody() {
         let ids: BTreeSet<_> = back.iter().map(|it| it.message.id.to_string()).collect();
         assert_eq!(ids, sent);
         for delivery in back {
-            assert!(delivery.redelivered, "somebody may have had it");
+            assert!(delivery.redelivered, "a handler may have had it");
             assert_eq!(delivery.message.ledger.without_outcome(), 2, "one lost, one held");
             settle(&*worker, delivery, Settlement::Complete).await;
         }
     }
 }
 
-/// Whether it comes out of quarantine: delivered twice before without an outcome.
+/// Whether it is a suspect: delivered twice before without an outcome.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.message.ledger.without_outcome() > 2
 }
 
-/// Receives until one comes for which `wanted` holds; settles nothing else.
+/// Receives until `wanted` holds for a message; settles nothing else.
 async fn until(
     worker: &dyn Subscription,
     others: &mut Vec<Delivery>,
@@ -111,7 +111,7 @@ async fn until(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn after_the_second_they_come_one_at_a_time_and_fresh_ones_continue() {
+async fn after_the_second_they_are_handed_out_one_at_a_time_and_fresh_ones_continue() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         let mut left = send_many(&place).await;
@@ -124,7 +124,7 @@ async fn after_the_second_they_come_one_at_a_time_and_fresh_ones_continue() {
             let suspect = until(&*worker, &mut others, is_suspect).await;
             assert_eq!(suspect.message.ledger.without_outcome(), 3, "two lost, one held");
             assert!(left.remove(suspect.message.id.as_str()), "each comes once");
-            // While it is in hand fresh ones come, and no other suspect does.
+            // While it is leased, fresh messages arrive, and no other suspect does.
             place.send(message(&format!("fresh-{number}"))).await.unwrap();
             let sent = Instant::now();
             let fresh = until(&*worker, &mut others, |it| !is_suspect(it)).await;
@@ -151,7 +151,7 @@ async fn only_the_message_that_crashes_its_consumer_reaches_the_limit() {
             let process = place.seen_with(options(queue_type));
             let worker = process.worker().await;
             let mut crashed = false;
-            // Neighbours that come before the crash are completed, the others are lost with it.
+            // Neighbours that arrive before the crash are completed, the others are lost with it.
             while !crashed {
                 let some = worker.receive(NonZeroU32::new(4).unwrap(), WAIT).await.unwrap();
                 crashed = some.is_empty() || some.iter().any(|it| it.message.id.as_str() == "m-10");
@@ -185,7 +185,7 @@ async fn a_suspect_leaves_quarantine_with_an_outcome_and_not_by_a_release() {
         let worker = place.worker().await;
         for _ in 0..2 {
             let suspect = one(&*worker).await;
-            assert_eq!(suspect.message.ledger.without_outcome(), 3, "a release is no outcome");
+            assert_eq!(suspect.message.ledger.without_outcome(), 3, "a release is not an outcome");
             let released = Instant::now();
             settle(&*worker, suspect, Settlement::Release { after: Duration::ZERO }).await;
             assert!(worker.receive(MANY, Duration::from_millis(500)).await.unwrap().is_empty());
@@ -194,7 +194,7 @@ async fn a_suspect_leaves_quarantine_with_an_outcome_and_not_by_a_release() {
         settle(&*worker, one(&*worker).await, retry(Duration::ZERO)).await;
         let cleared = one(&*worker).await;
         assert_eq!(cleared.message.ledger.without_outcome(), 1, "only the present delivery");
-        // Another one leaves room for it: it did not come from the quarantine queue.
+        // Another suspect is leased at the same time: this one did not come from the quarantine queue.
         place.send(message("other")).await.unwrap();
         let mut others = Vec::new();
         let other = until(&*worker, &mut others, |it| it.message.id.as_str() == "other").await;

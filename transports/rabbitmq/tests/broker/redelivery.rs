@@ -13,7 +13,7 @@ use super::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn an_acquisition_that_ended_with_the_connection_stays_counted() {
+async fn a_delivery_that_ended_with_the_connection_stays_counted() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         place.send(message("m")).await.unwrap();
@@ -22,7 +22,7 @@ async fn an_acquisition_that_ended_with_the_connection_stays_counted() {
             let worker = process.worker().await;
             let held = one(&*worker).await;
             assert_eq!(held.message.ledger.acquired, acquired);
-            assert_eq!(held.redelivered, acquired > 1, "flagged if somebody had it");
+            assert_eq!(held.redelivered, acquired > 1, "flagged if it was delivered before");
             process.transport.close().await;
             let late = worker.settle(vec![(held, Settlement::Complete)]).await.pop().unwrap();
             let kind = late.unwrap_err().kind;
@@ -36,7 +36,7 @@ async fn an_acquisition_that_ended_with_the_connection_stays_counted() {
     }
 }
 
-/// Sends neighbours, the poison in their midst if it is the first time.
+/// Sends neighbours, in the first round with the poison message among them.
 async fn send_round(place: &Place, round: u32) -> BTreeSet<String> {
     let names: BTreeSet<_> = (0..12).map(|number| format!("m-{round}-{number}")).collect();
     for (at, name) in names.iter().enumerate() {
@@ -48,8 +48,8 @@ async fn send_round(place: &Place, round: u32) -> BTreeSet<String> {
     names
 }
 
-/// Lets processes work, each until it dies, until the poison is dead-lettered and so many others are handled. Says
-/// what was handled, and how many died.
+/// Runs processes, each until it dies, until the poison message is dead-lettered and `count` others are handled. Returns
+/// what was handled, and how many processes died.
 async fn work_it_off(
     place: &Place,
     queue_type: QueueType,
@@ -84,7 +84,7 @@ async fn dead(place: &Place) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_message_that_kills_its_process_is_set_aside_and_its_neighbours_are_not() {
+async fn a_message_that_crashes_its_process_is_dead_lettered_and_its_neighbours_are_not() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         let sent = send_round(&place, 0).await;
@@ -97,12 +97,13 @@ async fn a_message_that_kills_its_process_is_set_aside_and_its_neighbours_are_no
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn neighbours_that_were_lost_together_with_it_are_not_blamed() {
+async fn neighbours_that_were_lost_with_it_are_not_blamed() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         let sent = send_round(&place, 0).await;
         for _ in 0..2 {
-            let mut process = Other::start("hoard", queue_type, &place.queue);
+            let task = format!("lease:{}", sent.len() + 1);
+            let mut process = Other::start(&task, queue_type, &place.queue);
             assert_eq!(timeout(PATIENCE * 2, process.handled()).await.unwrap(), None);
         }
         let (handled, deaths) = work_it_off(&place, queue_type, sent.len()).await;

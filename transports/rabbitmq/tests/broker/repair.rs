@@ -1,4 +1,4 @@
-//! A topology that breaks under a consumer: `receive` says what is missing, and goes on after the repair.
+//! A topology that breaks under a consumer: `receive` says what is missing, and recovers after the repair.
 
 use std::{error::Error, num::NonZeroU32, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
     vhost::Vhost,
 };
 
-/// The first error of `receive`; what comes before is completed.
+/// The first error of `receive`; messages that arrive before it are completed.
 async fn fails(worker: &dyn Subscription) -> TransportError {
     let started = Instant::now();
     loop {
@@ -46,7 +46,7 @@ async fn recovers(worker: &dyn Subscription, id: &str) {
             }
             Err(failed) => assert!(started.elapsed() < PATIENCE, "{}", told(&failed)),
         }
-        assert!(started.elapsed() < PATIENCE, "it does not come");
+        assert!(started.elapsed() < PATIENCE, "it does not arrive");
     }
 }
 
@@ -57,7 +57,7 @@ async fn delete(name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_work_queue_that_is_deleted_and_made_again_is_consumed_again() {
+async fn a_work_queue_that_is_deleted_and_created_again_is_consumed_again() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         let worker = place.worker().await;
@@ -74,7 +74,7 @@ async fn a_work_queue_that_is_deleted_and_made_again_is_consumed_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_missing_quarantine_queue_is_told_under_load_too_and_loses_no_suspect() {
+async fn a_missing_quarantine_queue_is_reported_under_load_too_and_loses_no_suspect() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         place.send(message("suspect")).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_missing_quarantine_queue_is_told_under_load_too_and_loses_no_suspect(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_consumer_without_a_permission_says_so_and_goes_on_once_it_is_granted() {
+async fn a_consumer_without_permission_says_so_and_recovers_once_it_is_granted() {
     let vhost = Vhost::new().await;
     let place = Place::with(vhost.options(TYPES[0])).await;
     let user = vhost.user().await;
@@ -124,7 +124,7 @@ async fn a_consumer_without_a_permission_says_so_and_goes_on_once_it_is_granted(
         .await
         .unwrap();
     for read in ["", "broker-[0-9a-f]*$"] {
-        // Neither queue may be read, then only the quarantine may not.
+        // First neither queue may be read, then only the quarantine queue may not.
         vhost.restrict(&user, read).await;
         let failed = fails(&*worker).await;
         assert_eq!(failed.kind, ErrorKind::NotAuthorized, "{}", told(&failed));
@@ -132,7 +132,7 @@ async fn a_consumer_without_a_permission_says_so_and_goes_on_once_it_is_granted(
         vhost.permit(&user).await;
         place.send(message("m")).await.unwrap();
         recovers(&*worker, "m").await;
-        // Paused: the next receive has to consume anew.
+        // Paused: the next `receive` has to start the consumers again.
         restricted.transport.close().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A queue of one's own, and a worker on it.
+//! A queue for one test, and a worker on it.
 
 use std::{env, num::NonZeroU32, time::Duration};
 
@@ -45,7 +45,7 @@ impl Place {
         Self { transport, queue }
     }
 
-    /// The same queue, by another process as it were.
+    /// The same queue, as another process would use it.
     pub(crate) fn seen_with(&self, options: Options) -> Self {
         Self { transport: RabbitTransport::open(options).unwrap(), queue: self.queue.clone() }
     }
@@ -61,14 +61,14 @@ impl Place {
 }
 
 pub(crate) async fn one(worker: &dyn Subscription) -> Delivery {
-    worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().expect("it must be there")
+    worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().expect("a message must arrive")
 }
 
 pub(crate) async fn settle(worker: &dyn Subscription, held: Delivery, settlement: Settlement) {
     worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();
 }
 
-/// What is needed to settle a delivery once more.
+/// A copy of a delivery, to settle it again.
 pub(crate) fn copy(delivery: &Delivery) -> Delivery {
     Delivery {
         message: delivery.message.clone(),
@@ -78,7 +78,7 @@ pub(crate) fn copy(delivery: &Delivery) -> Delivery {
     }
 }
 
-/// Whether nothing comes for a while.
+/// Whether nothing arrives for a while.
 pub(crate) async fn is_empty(worker: &dyn Subscription) -> bool {
     let some = worker.receive(NonZeroU32::MIN, Duration::from_millis(1_500)).await.unwrap();
     some.is_empty()
@@ -96,11 +96,11 @@ pub(crate) fn retry(after: Duration) -> Settlement {
 }
 
 pub(crate) fn dead_letter() -> Settlement {
-    let reason = Reason::new(Code::from_static("test"), "set aside by a test");
+    let reason = Reason::new(Code::from_static("test"), "dead-lettered by a test");
     Settlement::DeadLetter { reason, tries: Vec::new() }
 }
 
-/// A channel as any other client has it.
+/// A channel of another client.
 pub(crate) async fn foreign_channel() -> (Connection, Channel) {
     let connection = Connection::connect(&url(), ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();

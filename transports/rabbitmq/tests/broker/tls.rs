@@ -1,4 +1,4 @@
-//! Encrypted connections, to a broker that asks for certificates.
+//! TLS connections to a broker that asks for client certificates.
 
 use std::{error::Error, path::Path, process::Command, time::Duration};
 
@@ -17,7 +17,7 @@ fn openssl(folder: &Path, arguments: &[&str]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// An authority, certificates of it for a server and a client, and an authority that has nothing to do with it.
+/// A certificate authority, certificates of it for a server and a client, and an unrelated authority.
 fn make_certificates(folder: &Path) {
     std::fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name=dn\n[dn]\n").unwrap();
     let new = |name: &str, more: &[&str]| {
@@ -90,5 +90,5 @@ async fn the_right_certificates_are_accepted_and_wrong_ones_are_refused_with_a_r
     let wrong_port = broker.url().replacen("amqp", "amqps", 1).into();
     let (refused, source) = refusal(Options { url: wrong_port, ..options(&broker) }).await;
     assert_eq!(refused.kind, ErrorKind::Unusable, "{source}");
-    assert!(source.contains("port is one for amqps"), "{source}");
+    assert!(source.contains("the port expects TLS"), "{source}");
 }

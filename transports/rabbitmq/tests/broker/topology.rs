@@ -1,4 +1,4 @@
-//! What is wrong with a queue is found before a message is lost.
+//! A wrong topology is found before a message is lost.
 
 use bezoar_core::{ErrorKind, Finding, QueueAdmin, Severity};
 use bezoar_rabbitmq::QueueType;
@@ -8,7 +8,7 @@ use super::support::{Place, copy, dead_letter, foreign_channel, message, one, op
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn other_arguments_are_named_and_not_changed() {
+async fn different_arguments_are_named_and_not_changed() {
     let place = Place::new(QueueType::Classic).await;
     let other = place.seen_with(options(QueueType::Quorum));
     let findings = other.transport.validate(&other.queue).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_dead_letter_queue_that_is_unbound_under_a_worker_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_queue_that_is_deleted_under_a_worker_is_missed_by_name() {
+async fn a_queue_that_is_deleted_under_a_worker_is_named() {
     let place = Place::new(QueueType::Classic).await;
     place.send(message("m")).await.unwrap();
     let worker = place.worker().await;
@@ -58,5 +58,5 @@ async fn a_queue_that_is_deleted_under_a_worker_is_missed_by_name() {
     let wait = std::time::Duration::from_secs(5);
     let failed = worker.receive(std::num::NonZeroU32::MIN, wait).await.unwrap_err();
     assert_eq!(failed.kind, ErrorKind::QueueNotFound(place.queue.clone()));
-    assert!(place.send(message("m")).await.is_err(), "nothing is sent into the void");
+    assert!(place.send(message("m")).await.is_err(), "an unroutable message is refused");
 }

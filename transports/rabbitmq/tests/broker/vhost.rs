@@ -1,4 +1,4 @@
-//! A virtual host of one's own, for tests that break what all queues share.
+//! A virtual host for one test, because it breaks what all queues share.
 
 use std::env;
 
@@ -13,7 +13,7 @@ pub(crate) struct Vhost {
 
 impl Vhost {
     pub(crate) async fn new() -> Self {
-        let name = format!("doctor-{:08x}", rand::random::<u32>());
+        let name = format!("check-{:08x}", rand::random::<u32>());
         put(&format!("vhosts/{name}"), "{}").await;
         let vhost = Self { name };
         vhost.permit("guest").await;

@@ -1,4 +1,4 @@
-//! What happened to each message, and whether that is as promised.
+//! Records what happens to each message, and judges whether promises were kept.
 
 use std::{
     collections::BTreeMap,
@@ -11,21 +11,21 @@ use bezoar_core::TransportError;
 /// What happened to one message.
 #[derive(Debug, Default, Clone)]
 struct Fate {
-    /// Somebody tried to send it, and may have.
+    /// Sending it was tried; it may have arrived.
     tried: bool,
-    /// It was accepted.
+    /// The transport accepted it.
     accepted: bool,
-    /// It was to be tried again after a delay.
+    /// It was retried after a delay.
     delayed: bool,
-    /// How often it was handed out, flagged as redelivered.
+    /// How often it was delivered with the redelivered flag.
     flagged: u32,
-    /// Whether somebody was told that it is set aside.
+    /// Whether dead-lettering it succeeded.
     set_aside: bool,
-    /// It was handled, and nobody knows whether that is stored.
+    /// It was handled, and it is unknown whether that is stored.
     perhaps_done: bool,
-    /// How often it was handled to its end, or is a dead letter.
+    /// How often it was completed or found as a dead letter.
     ends: u32,
-    /// What happened last, for who looks for the reason.
+    /// The last events, for finding the reason of a failure.
     trail: Vec<String>,
 }
 
@@ -35,26 +35,26 @@ impl Fate {
     }
 }
 
-/// Notes what happens to all messages, by id.
+/// Records what happens to all messages, by id.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     fates: Mutex<BTreeMap<String, Fate>>,
-    /// What went wrong last, for who finds that nothing goes on.
+    /// The last error, in case nothing makes progress.
     trouble: Mutex<String>,
 }
 
-/// What is wrong.
+/// What went wrong.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) accepted: usize,
-    /// Accepted, and neither handled nor set aside, as far as that can be known.
+    /// Accepted, and neither completed nor dead-lettered, as far as that is known.
     pub(crate) lost: Vec<String>,
-    /// Nobody sent them, or not with this body.
+    /// Never sent, or with another body.
     pub(crate) made_up: Vec<String>,
-    /// Came to an end more than once without being flagged. Not those that were delayed: a broker that dies
-    /// may move one twice on its way back, and says so to nobody.
+    /// Completed more than once without a redelivered flag. Except delayed ones: a broker that dies may move an expired
+    /// message twice, without a flag.
     pub(crate) unflagged: Vec<String>,
-    /// How many ends were one too many.
+    /// How many completions were duplicates.
     pub(crate) duplicates: u32,
 }
 
@@ -72,7 +72,7 @@ impl Checker {
         self.note(id, |fate| fate.accepted = true);
     }
 
-    /// It was handed out, with this body.
+    /// It was delivered, with this body.
     pub(crate) fn handed_out(&self, id: &str, body: &[u8], redelivered: bool) {
         let as_sent = body == body_of(id).as_bytes();
         self.note(id, |fate| {
@@ -85,7 +85,7 @@ impl Checker {
         self.note(id, |fate| fate.delayed = true);
     }
 
-    /// Notes what happened for who looks for the reason when something is wrong.
+    /// Records an event, for finding the reason of a failure.
     pub(crate) fn happened(&self, id: &str, what: String) {
         const MOST: usize = 20;
         self.note(id, |fate| {
@@ -117,7 +117,7 @@ impl Checker {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many were accepted and are neither handled nor set aside as far as anybody was told.
+    /// How many were accepted and are neither completed nor dead-lettered so far.
     pub(crate) fn open(&self) -> usize {
         let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |fate: &&Fate| fate.is_missed() && !fate.set_aside;
@@ -141,14 +141,14 @@ impl Checker {
 }
 
 impl Verdict {
-    /// Nothing is wrong, and no more came twice than was in flight.
+    /// Asserts that nothing went wrong, and that there are no more duplicates than messages were in flight.
     #[track_caller]
     pub(crate) fn assert_kept(&self, most_duplicates: u32) {
         assert!(self.accepted > 0, "something was sent");
         assert!(self.lost.is_empty(), "lost: {:?}", self.lost);
         assert!(self.made_up.is_empty(), "made up: {:?}", self.made_up);
-        assert!(self.unflagged.is_empty(), "twice and not flagged: {:?}", self.unflagged);
-        assert!(self.duplicates <= most_duplicates, "{} came twice", self.duplicates);
+        assert!(self.unflagged.is_empty(), "duplicates without a flag: {:?}", self.unflagged);
+        assert!(self.duplicates <= most_duplicates, "{} duplicates", self.duplicates);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Load on one queue: messages are sent, handled, tried again after a delay, and set aside.
+//! Load on one queue: messages are sent, completed, retried after a delay, and dead-lettered.
 
 use std::{
     num::NonZeroU32,
@@ -22,15 +22,15 @@ use tokio::{
 
 use super::checker::{Checker, Verdict, body_of};
 
-/// How many messages are sent ahead to each worker.
+/// The prefetch limit of each worker.
 const PREFETCH: u32 = 16;
 const WORKERS: u32 = 2;
 /// What can be in flight at once: prefetched, one quarantined, and moved at that moment, for each worker.
 pub(crate) const IN_FLIGHT: u32 = WORKERS * (2 * PREFETCH + 1);
-/// How long RabbitMQ 3.10 may take until the list of its quorum queues is on the disk. One that is killed before
-/// comes back with a queue that has no leader, never gets one, and confirms nothing.
+/// How long RabbitMQ 3.10 may take until its list of quorum queues is on disk. If it is killed before that, the queue has
+/// no leader after the restart, and confirms nothing.
 const LISTED_WITHIN: Duration = Duration::from_secs(2);
-/// How long nothing may happen while something is left to do.
+/// How long there may be no progress while something is left to do.
 pub(crate) const STANDSTILL: Duration = Duration::from_secs(60);
 
 pub(crate) fn options(url: &str, queue_type: QueueType) -> Options {
@@ -43,7 +43,7 @@ pub(crate) fn options(url: &str, queue_type: QueueType) -> Options {
     }
 }
 
-/// Who sends, who works, and what they have seen.
+/// The senders, the workers, and what they have seen.
 pub(crate) struct Load {
     checker: Arc<Checker>,
     direct: RabbitTransport,

@@ -1,4 +1,4 @@
-//! Connections end at arbitrary points.
+//! Connections that end at arbitrary points.
 
 use std::{env, sync::Arc, time::Duration};
 
@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     checker::Verdict,
-    hasty::Hasty,
     load::{IN_FLIGHT, Load, STANDSTILL, options},
     server::Server,
+    unconfirmed_sender::UnconfirmedSender,
 };
 
 fn random_plan(random: &mut StdRng) -> FaultPlan {
@@ -69,12 +69,12 @@ async fn connections_that_end_anywhere_lose_nothing() {
     }
 }
 
-/// The control: one who does not wait for the broker loses messages, and it shows.
+/// The control: a sender that does not wait for confirms loses messages, and the checker finds them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
-async fn who_does_not_wait_for_the_broker_is_found_out_by_cuts() {
-    let server = Server::start("hasty-cuts").await;
-    let hasty = |transport| Arc::new(Hasty(transport)) as Arc<dyn Transport>;
-    let (verdict, _) = cuts(&server, QueueType::Quorum, hasty, Duration::from_secs(15)).await;
+async fn a_sender_that_ignores_confirms_is_caught_by_cuts() {
+    let server = Server::start("unconfirmed-cuts").await;
+    let sender = |transport| Arc::new(UnconfirmedSender(transport)) as Arc<dyn Transport>;
+    let (verdict, _) = cuts(&server, QueueType::Quorum, sender, Duration::from_secs(15)).await;
     assert!(!verdict.lost.is_empty(), "{verdict:?}");
 }

@@ -1,4 +1,4 @@
-//! A sender who does wrong: the control of all faults.
+//! A broken sender: the negative control of all fault tests.
 
 use async_trait::async_trait;
 use bezoar_core::{
@@ -7,12 +7,12 @@ use bezoar_core::{
 };
 use bezoar_rabbitmq::RabbitTransport;
 
-/// Says that a message was accepted before the broker did.
+/// Reports a message as accepted before the broker has confirmed it.
 #[derive(Debug)]
-pub(crate) struct Hasty(pub(crate) RabbitTransport);
+pub(crate) struct UnconfirmedSender(pub(crate) RabbitTransport);
 
 #[async_trait]
-impl Transport for Hasty {
+impl Transport for UnconfirmedSender {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }

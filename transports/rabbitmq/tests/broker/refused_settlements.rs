@@ -1,4 +1,4 @@
-//! A settlement that the broker refuses keeps its lease, says why, and succeeds after the repair.
+//! A refused settlement keeps its lease, says why, and succeeds after the repair.
 
 use std::{error::Error, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// The settlement is refused for this reason, and the delivery stays leased. Says what the error tells.
+/// The settlement is refused for this reason, and the delivery stays leased. Returns the text of the error.
 async fn refuse(
     worker: &dyn Subscription,
     held: &Delivery,
@@ -31,7 +31,7 @@ async fn refuse(
     told
 }
 
-/// Settles after the repair: one copy comes, and its ledger knows of one attempt.
+/// Settles after the repair: one copy arrives, and its ledger has one attempt.
 async fn retried_once(worker: &dyn Subscription, held: Delivery, after: Duration) {
     settle(worker, held, retry(after)).await;
     let again = one(worker).await;
@@ -55,7 +55,7 @@ async fn delete_exchange(channel: &Channel, name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_retry_without_delay_queues_is_kept_until_they_are_back() {
+async fn a_retry_without_delay_queues_is_kept_until_they_exist_again() {
     for queue_type in TYPES {
         let vhost = Vhost::new().await;
         let place = Place::with(vhost.options(queue_type)).await;
@@ -73,7 +73,7 @@ async fn a_retry_without_delay_queues_is_kept_until_they_are_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_retry_without_delay_exchanges_is_kept_until_they_are_back() {
+async fn a_retry_without_delay_exchanges_is_kept_until_they_exist_again() {
     let vhost = Vhost::new().await;
     let place = Place::with(vhost.options(TYPES[0])).await;
     let (_connection, channel) = vhost.channel().await;

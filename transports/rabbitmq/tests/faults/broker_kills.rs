@@ -5,9 +5,9 @@ use std::{env, sync::Arc, time::Duration};
 use bezoar_rabbitmq::{QueueType, RabbitTransport};
 
 use super::{
-    hasty::Hasty,
     load::{IN_FLIGHT, Load, options},
     server::Server,
+    unconfirmed_sender::UnconfirmedSender,
 };
 
 fn open(server: &Server, queue_type: QueueType) -> RabbitTransport {
@@ -38,15 +38,15 @@ async fn a_broker_that_is_killed_loses_nothing() {
     classic.assert_kept(kills * IN_FLIGHT);
 }
 
-/// The control: one who does not wait for the broker loses messages, and it shows.
+/// The control: a sender that does not wait for confirms loses messages, and the checker finds them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
-async fn who_does_not_wait_for_the_broker_is_found_out() {
-    let mut server = Server::start("hasty").await;
+async fn a_sender_that_ignores_confirms_is_caught() {
+    let mut server = Server::start("unconfirmed").await;
     let transport = open(&server, QueueType::Quorum);
-    let hasty = Arc::new(Hasty(transport.clone()));
+    let sender = Arc::new(UnconfirmedSender(transport.clone()));
     let load =
-        Load::begin(transport.clone(), hasty, transport).await.patient_for(Duration::from_secs(5));
+        Load::begin(transport.clone(), sender, transport).await.patient_for(Duration::from_secs(5));
     load.more(100).await;
     server.kill();
     server.restart();

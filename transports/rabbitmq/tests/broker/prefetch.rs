@@ -1,4 +1,4 @@
-//! What the broker sends ahead.
+//! Prefetching: how many messages the broker sends ahead.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -9,7 +9,7 @@ use super::support::{Place, TYPES, message, one};
 
 const AHEAD: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-/// Everything that comes without settling anything.
+/// Everything that arrives without settling anything.
 async fn all(worker: &dyn Subscription) -> Vec<Delivery> {
     let mut all = Vec::new();
     loop {
@@ -23,7 +23,7 @@ async fn all(worker: &dyn Subscription) -> Vec<Delivery> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn once_messages_lay_unused_half_as_many_are_sent_ahead() {
+async fn after_messages_were_left_waiting_the_prefetch_is_halved() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         for number in 0..12 {
@@ -35,7 +35,7 @@ async fn once_messages_lay_unused_half_as_many_are_sent_ahead() {
         sleep(Duration::from_secs(1)).await; // three lie there for longer than `idle`
         let then = all(&*worker).await;
         let ids: Vec<_> = then.iter().map(|it| it.message.id.as_str()).collect();
-        // Those three are given out, or went back to their queue, behind the others.
+        // These three are handed out, or returned to the end of their queue.
         let more = ids.iter().filter(|id| !["m-1", "m-2", "m-3"].contains(id)).count();
         assert_eq!(more, 2, "{ids:?}");
     }

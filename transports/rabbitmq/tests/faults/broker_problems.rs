@@ -1,4 +1,4 @@
-//! Trouble with the broker pauses work and fails no message.
+//! Problems of the broker pause work and fail no message.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -39,10 +39,10 @@ impl Place {
 }
 
 async fn one(worker: &dyn Subscription) -> Delivery {
-    worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().expect("it must be there")
+    worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().expect("a message must arrive")
 }
 
-/// The same delivery once more, as a worker keeps it that may have to settle again.
+/// A copy of a delivery, for a worker that may have to settle it again.
 fn kept(delivery: &Delivery) -> Delivery {
     Delivery {
         message: delivery.message.clone(),
@@ -80,7 +80,7 @@ async fn until_ok<T>(mut attempt: impl AsyncFnMut() -> Result<T, TransportError>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
-async fn an_alarm_throttles_and_what_is_held_stays_held() {
+async fn an_alarm_throttles_and_leases_are_kept() {
     let server = Server::start("alarm").await;
     for queue_type in [QueueType::Quorum, QueueType::Classic] {
         let place = Place::new(&server.url(), queue_type).await;
@@ -147,7 +147,7 @@ async fn a_channel_that_the_broker_closes_returns_its_messages() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
-async fn a_queue_that_is_deleted_and_made_again_is_worked_on() {
+async fn a_queue_that_is_deleted_and_created_again_is_consumed() {
     let server = Server::start("deleted").await;
     for queue_type in [QueueType::Quorum, QueueType::Classic] {
         let place = Place::new(&server.url(), queue_type).await;

@@ -1,5 +1,5 @@
-//! The broker doctor: each thing that can be wrong with a queue is found on a real broker, with its remedy.
-//! Each test is its own control: the same queue has no such finding before it is broken.
+//! `validate` finds each fault of a queue on a real broker, and names its remedy. Each test is its own control: the same
+//! queue has no such finding before it is broken.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ use super::{
     vhost::Vhost,
 };
 
-/// A sound queue in a virtual host of its own, and a way to break it.
-struct Patient {
+/// A healthy queue in a virtual host of its own, and a channel to break it with.
+struct CheckedQueue {
     vhost: Vhost,
     place: Place,
     channel: Channel,
     _connection: Connection,
 }
 
-impl Patient {
+impl CheckedQueue {
     async fn new(queue_type: QueueType) -> Self {
         Self::with(queue_type, |options| options).await
     }
@@ -40,10 +40,10 @@ impl Patient {
         let vhost = Vhost::new().await;
         let place = Place::with(change(vhost.options(queue_type))).await;
         let (_connection, channel) = vhost.channel().await;
-        let patient = Self { vhost, place, channel, _connection };
-        let sound = patient.findings().await;
+        let checked = Self { vhost, place, channel, _connection };
+        let sound = checked.findings().await;
         assert!(sound.iter().all(|it| it.severity == Severity::Note), "{sound:?}");
-        patient
+        checked
     }
 
     async fn findings(&self) -> Vec<Finding> {
@@ -87,8 +87,8 @@ impl Patient {
         self.channel.exchange_delete("bezoar.dead".into(), options).await.unwrap();
     }
 
-    /// Makes a queue anew, with other arguments.
-    async fn remake(&self, queue: &str, durable: bool, arguments: &[(&str, &str)]) {
+    /// Deletes a queue and creates it with other arguments.
+    async fn recreate(&self, queue: &str, durable: bool, arguments: &[(&str, &str)]) {
         self.delete(queue).await;
         let mut table = FieldTable::default();
         for (name, value) in arguments {
@@ -116,7 +116,7 @@ impl Patient {
     }
 }
 
-/// What a sound quorum queue is made with.
+/// The arguments of a healthy quorum queue.
 fn sound(queue: &str) -> Vec<(&str, &str)> {
     vec![
         ("x-queue-type", "quorum"),
@@ -140,95 +140,97 @@ fn but<'a>(queue: &'a str, name: &'a str, value: Option<&'a str>) -> Vec<(&'a st
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_missing_exchange_is_found_and_nothing_is_consumed() {
     for queue_type in TYPES {
-        let patient = Patient::new(queue_type).await;
-        patient.delete_dead_exchange().await;
-        patient.expect(Severity::Error, "there is no exchange \"bezoar.dead\"").await;
-        patient.expect_no_consuming("there is no exchange").await;
-        patient.place.transport.provision(&patient.place.queue).await.unwrap();
-        one(&*patient.place.worker().await).await;
+        let checked = CheckedQueue::new(queue_type).await;
+        checked.delete_dead_exchange().await;
+        checked.expect(Severity::Error, "exchange \"bezoar.dead\" does not exist").await;
+        checked.expect_no_consuming("does not exist").await;
+        checked.place.transport.provision(&checked.place.queue).await.unwrap();
+        one(&*checked.place.worker().await).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_missing_target_is_found_and_nothing_is_consumed() {
-    let patient = Patient::new(QueueType::Quorum).await;
-    patient.delete(&patient.dead()).await;
-    patient.expect(Severity::Error, "there is no queue").await;
-    patient.expect_no_consuming("there is no queue").await;
+async fn a_missing_dead_letter_queue_is_found_and_nothing_is_consumed() {
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
+    checked.delete(&checked.dead()).await;
+    checked.expect(Severity::Error, "does not exist").await;
+    checked.expect_no_consuming("does not exist").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_missing_binding_is_found_and_nothing_is_consumed() {
-    let patient = Patient::new(QueueType::Quorum).await;
-    patient.unbind_dead().await;
-    patient.expect(Severity::Error, "does not lead to queue").await;
-    patient.expect_no_consuming("does not lead to").await;
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
+    checked.unbind_dead().await;
+    checked.expect(Severity::Error, "is not bound to queue").await;
+    checked.expect_no_consuming("is not bound to").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_missing_binding_is_made_where_it_cannot_be_seen() {
-    let patient = Patient::new(QueueType::Quorum).await;
-    patient.unbind_dead().await;
-    let blind = Options { management_url: None, ..patient.vhost.options(QueueType::Quorum) };
-    let blind = patient.place.seen_with(blind);
+async fn a_missing_binding_is_created_without_a_management_api() {
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
+    checked.unbind_dead().await;
+    let blind = Options { management_url: None, ..checked.vhost.options(QueueType::Quorum) };
+    let blind = checked.place.seen_with(blind);
     drop(blind.worker().await);
-    assert!(patient.findings().await.iter().all(|it| it.severity == Severity::Note));
+    assert!(checked.findings().await.iter().all(|it| it.severity == Severity::Note));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_broken_ladder_of_delays_is_found() {
-    let patient = Patient::new(QueueType::Quorum).await;
+async fn a_broken_delay_topology_is_found() {
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
     let (queue, level) = ("bezoar.delay.0.1".into(), "bezoar.delay.1".into());
-    let unbind = patient.channel.queue_unbind(
+    let unbind = checked.channel.queue_unbind(
         queue,
         level,
         "bezoar.delay.1>0.1".into(),
         FieldTable::default(),
     );
     unbind.await.unwrap();
-    patient.expect(Severity::Error, "does not lead to queue \"bezoar.delay.0.1\"").await;
-    patient.place.transport.repair(&patient.place.queue).await.unwrap();
-    assert!(patient.findings().await.iter().all(|it| it.severity == Severity::Note));
+    checked.expect(Severity::Error, "is not bound to queue \"bezoar.delay.0.1\"").await;
+    checked.place.transport.repair(&checked.place.queue).await.unwrap();
+    assert!(checked.findings().await.iter().all(|it| it.severity == Severity::Note));
 
-    let queue = patient.place.queue.to_string();
-    patient.remake(&queue, true, &sound(&queue)).await;
-    patient.expect(Severity::Error, "10 exchanges do not lead to queue").await;
+    let queue = checked.place.queue.to_string();
+    checked.recreate(&queue, true, &sound(&queue)).await;
+    checked.expect(Severity::Error, "10 exchanges are not bound to queue").await;
     let delay = Duration::from_millis(100);
-    patient.place.send(Outgoing { delay, ..message("m").into() }).await.unwrap();
-    one(&*patient.place.worker().await).await;
-    let mended = patient.findings().await;
-    assert!(mended.iter().all(|it| it.severity == Severity::Note), "{mended:?}");
+    checked.place.send(Outgoing { delay, ..message("m").into() }).await.unwrap();
+    one(&*checked.place.worker().await).await;
+    let repaired = checked.findings().await;
+    assert!(repaired.iter().all(|it| it.severity == Severity::Note), "{repaired:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn what_a_restart_would_lose_is_found_and_nothing_is_consumed() {
-    let patient = Patient::new(QueueType::Classic).await;
-    patient.remake(&patient.dead(), false, &[]).await;
-    patient.bind(&patient.dead(), "bezoar.dead", patient.place.queue.as_str()).await;
-    patient.expect(Severity::Error, "is not durable").await;
-    patient.expect_no_consuming("durable").await;
+async fn queues_and_exchanges_that_are_not_durable_are_found_and_nothing_is_consumed() {
+    let checked = CheckedQueue::new(QueueType::Classic).await;
+    checked.recreate(&checked.dead(), false, &[]).await;
+    checked.bind(&checked.dead(), "bezoar.dead", checked.place.queue.as_str()).await;
+    checked.expect(Severity::Error, "is not durable").await;
+    checked.expect_no_consuming("durable").await;
 
-    let patient = Patient::new(QueueType::Classic).await;
-    patient.delete_dead_exchange().await;
+    let checked = CheckedQueue::new(QueueType::Classic).await;
+    checked.delete_dead_exchange().await;
     let passing = ExchangeDeclareOptions::default();
     let (name, none) = ("bezoar.dead", FieldTable::default());
     let declare =
-        patient.channel.exchange_declare(name.into(), ExchangeKind::Direct, passing, none);
+        checked.channel.exchange_declare(name.into(), ExchangeKind::Direct, passing, none);
     declare.await.unwrap();
-    patient.expect(Severity::Error, "exchange \"bezoar.dead\" has other arguments: durable").await;
-    patient.expect_no_consuming("durable").await;
+    checked
+        .expect(Severity::Error, "exchange \"bezoar.dead\" has a different argument: durable")
+        .await;
+    checked.expect_no_consuming("durable").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn arguments_that_are_others_are_named_with_what_they_do() {
-    let patient = Patient::new(QueueType::Quorum).await;
-    let queue = patient.place.queue.to_string();
+async fn different_arguments_are_named_with_their_effect() {
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
+    let queue = checked.place.queue.to_string();
     for (name, value, severity, words) in [
         ("x-dead-letter-strategy", None, Severity::Warning, "no dead-letter-strategy"),
         ("x-overflow", Some("drop-head"), Severity::Warning, "silently defeats"),
@@ -238,55 +240,55 @@ async fn arguments_that_are_others_are_named_with_what_they_do() {
             "x-dead-letter-exchange",
             Some("other"),
             Severity::Error,
-            "\"other\" there, \"bezoar.dead\"",
+            "is \"other\", expected \"bezoar.dead\"",
         ),
         ("x-message-ttl", Some("60000"), Severity::Warning, "x-message-ttl is 60000"),
     ] {
-        patient.remake(&queue, true, &but(&queue, name, value)).await;
-        patient.expect(severity, words).await;
-        let difference = patient.findings().await;
-        let named = |it: &Finding| it.problem.contains("is wanted") && it.problem.contains(name);
+        checked.recreate(&queue, true, &but(&queue, name, value)).await;
+        checked.expect(severity, words).await;
+        let difference = checked.findings().await;
+        let named = |it: &Finding| it.problem.contains("expected") && it.problem.contains(name);
         assert!(difference.iter().any(named), "{difference:?}");
-        let refused = patient.place.transport.provision(&patient.place.queue).await.unwrap_err();
+        let refused = checked.place.transport.provision(&checked.place.queue).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Unusable, "{name}");
     }
-    patient.remake(&queue, true, &sound(&queue)).await;
-    patient.place.transport.provision(&patient.place.queue).await.unwrap();
-    let sound = patient.findings().await;
+    checked.recreate(&queue, true, &sound(&queue)).await;
+    checked.place.transport.provision(&checked.place.queue).await.unwrap();
+    let sound = checked.findings().await;
     assert!(sound.iter().all(|it| it.severity == Severity::Note), "{sound:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn nothing_is_rejected_into_the_void() {
+async fn nothing_is_consumed_if_a_reject_would_lose_it() {
     let reject = |options| Options { dead_lettering: DeadLettering::Reject, ..options };
-    let patient = Patient::with(QueueType::Quorum, reject).await;
-    let queue = patient.place.queue.to_string();
-    patient.remake(&queue, true, &but(&queue, "x-dead-letter-exchange", Some("nowhere"))).await;
-    patient.expect_no_consuming("x-dead-letter-exchange").await;
-    let publishing = patient.place.transport.dead_lettering(DeadLettering::Publish);
-    let publishing = Place { transport: publishing, queue: patient.place.queue.clone() };
+    let checked = CheckedQueue::with(QueueType::Quorum, reject).await;
+    let queue = checked.place.queue.to_string();
+    checked.recreate(&queue, true, &but(&queue, "x-dead-letter-exchange", Some("nowhere"))).await;
+    checked.expect_no_consuming("x-dead-letter-exchange").await;
+    let publishing = checked.place.transport.dead_lettering(DeadLettering::Publish);
+    let publishing = Place { transport: publishing, queue: checked.place.queue.clone() };
     one(&*publishing.worker().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn policies_that_change_a_queue_are_found() {
-    let patient = Patient::new(QueueType::Quorum).await;
-    patient.vhost.policy("^broker-", r#"{"delivery-limit": 9, "message-ttl": 90000}"#).await;
-    patient.expect(Severity::Warning, "limit of 9 by policy \"p\"").await;
-    patient.expect(Severity::Error, "loses messages that wait too long: policy \"p\"").await;
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
+    checked.vhost.policy("^broker-", r#"{"delivery-limit": 9, "message-ttl": 90000}"#).await;
+    checked.expect(Severity::Warning, "limit of 9 by policy \"p\"").await;
+    checked.expect(Severity::Error, "loses messages that wait too long: policy \"p\"").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn dead_letters_that_come_back_by_themselves_are_found() {
-    let direct = Patient::new(QueueType::Quorum).await;
+    let direct = CheckedQueue::new(QueueType::Quorum).await;
     let queue = direct.place.queue.to_string();
     direct.bind(&queue, "bezoar.dead", &queue).await;
     direct.expect(Severity::Error, "come back to it through exchange \"bezoar.dead\"").await;
 
-    let around = Patient::new(QueueType::Classic).await;
+    let around = CheckedQueue::new(QueueType::Classic).await;
     let (queue, dead) = (around.place.queue.to_string(), around.dead());
     let topic = ExchangeDeclareOptions { durable: true, ..Default::default() };
     let none = FieldTable::default();
@@ -298,44 +300,44 @@ async fn dead_letters_that_come_back_by_themselves_are_found() {
         ("x-dead-letter-exchange", "back"),
         ("x-dead-letter-routing-key", "again.and.again"),
     ];
-    around.remake(&dead, true, &back).await;
+    around.recreate(&dead, true, &back).await;
     around.bind(&dead, "bezoar.dead", &queue).await;
     around.expect(Severity::Error, "come back to it through exchange \"back\"").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_handler_that_outlives_the_brokers_patience_is_found() {
-    let patient = Patient::with(QueueType::Quorum, |options| Options {
+async fn a_handler_timeout_beyond_the_consumer_timeout_is_found() {
+    let checked = CheckedQueue::with(QueueType::Quorum, |options| Options {
         handler_timeout: Some(Duration::from_secs(14 * 60)),
         ..options
     })
     .await;
     let slow = Duration::from_secs(16 * 60);
     let options =
-        Options { handler_timeout: Some(slow), ..patient.vhost.options(QueueType::Quorum) };
-    let place = patient.place.seen_with(options);
-    let slow = Patient { place, ..patient };
+        Options { handler_timeout: Some(slow), ..checked.vhost.options(QueueType::Quorum) };
+    let place = checked.place.seen_with(options);
+    let slow = CheckedQueue { place, ..checked };
     slow.expect(Severity::Warning, "consumer timeout is 1800s").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn who_may_not_look_is_told_what_was_not_seen() {
-    let patient = Patient::new(QueueType::Quorum).await;
-    let user = patient.vhost.user().await;
-    let own = patient.vhost.options(QueueType::Quorum);
+async fn without_permission_a_note_says_what_was_not_checked() {
+    let checked = CheckedQueue::new(QueueType::Quorum).await;
+    let user = checked.vhost.user().await;
+    let own = checked.vhost.options(QueueType::Quorum);
     let management = std::env::var("BEZOAR_TEST_AMQP_MANAGEMENT").unwrap();
     let management = management.replacen("guest:guest", &format!("{user}:secret"), 1);
     let place =
-        patient.place.seen_with(Options { management_url: Some(management.into()), ..own.clone() });
+        checked.place.seen_with(Options { management_url: Some(management.into()), ..own.clone() });
     let findings = place.transport.validate(&place.queue).await.unwrap();
     for words in ["policies of queue", "bindings", "version", "alarms"] {
         let note = |it: &&Finding| it.severity == Severity::Note && it.problem.contains(words);
         let note = findings.iter().find(note).unwrap_or_else(|| panic!("{words}: {findings:?}"));
         assert!(note.remedy.contains("monitoring"), "{note:?}");
     }
-    let blind = patient.place.seen_with(Options { management_url: None, ..own });
+    let blind = checked.place.seen_with(Options { management_url: None, ..own });
     let findings = blind.transport.validate(&blind.queue).await.unwrap();
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].remedy.contains("management_url"));
@@ -344,7 +346,7 @@ async fn who_may_not_look_is_told_what_was_not_seen() {
 /// As gateways that start together on a new broker do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn who_provision_at_once_do_not_disturb_each_other() {
+async fn concurrent_provisioning_works() {
     let vhost = Vhost::new().await;
     join_all((0..8).map(|_| Place::with(vhost.options(QueueType::Quorum)))).await;
 }

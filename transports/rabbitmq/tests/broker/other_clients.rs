@@ -1,4 +1,4 @@
-//! What other clients publish is handled, set aside and sent back without losing a property.
+//! Messages of other clients are handled, dead-lettered and replayed without losing a property.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::support::{
     Place, TYPES, dead_letter, foreign_channel, message, one, options, retry, settle,
 };
 
-/// As pika sends it when everything is used.
+/// Every property that a client can set.
 fn properties() -> BasicProperties {
     let mut headers = FieldTable::default();
     headers.insert("tenant".into(), AMQPValue::LongString("St. Mary's".into()));
@@ -46,7 +46,7 @@ async fn publish(place: &Place) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn a_foreign_message_keeps_its_properties_through_everything() {
+async fn a_message_of_another_client_keeps_its_properties_through_everything() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         publish(&place).await;
@@ -80,13 +80,13 @@ async fn a_foreign_message_keeps_its_properties_through_everything() {
         let headers = got.headers().as_ref().unwrap().inner();
         assert_eq!(headers["count"], AMQPValue::LongInt(-7));
         assert_eq!(headers["x-own"], AMQPValue::Boolean(true));
-        assert!(!headers.contains_key("x-death"), "nothing that looks like a circle");
+        assert!(!headers.contains_key("x-death"), "nothing that looks like a cycle");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
-async fn what_is_rejected_is_set_aside_by_the_broker_and_gets_a_lasting_id() {
+async fn a_rejected_message_is_dead_lettered_by_the_broker_and_gets_a_lasting_id() {
     for queue_type in TYPES {
         let options = Options { dead_lettering: DeadLettering::Reject, ..options(queue_type) };
         let place = Place::with(options).await;
@@ -103,7 +103,7 @@ async fn what_is_rejected_is_set_aside_by_the_broker_and_gets_a_lasting_id() {
         assert_eq!(first[0].reason.code().as_str(), "rejected");
         let again =
             place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
-        assert_eq!(again, first, "what was seen once stays the same");
+        assert_eq!(again, first, "the id does not change");
         assert_eq!(place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap(), 1);
         assert_eq!(one(&*worker).await.message.ledger.replayed, 1);
     }

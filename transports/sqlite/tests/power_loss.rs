@@ -7,6 +7,9 @@
 //!
 //! Killing a process proves nothing about this: the operating system keeps what it was given.
 //!
+//! In a second recording syncs fail and the process is killed and started again: the kernel then shows pages
+//! that are not on disk and that no later sync writes.
+//!
 //! `BEZOAR_SEED` repeats the choices of a run; how the workload's threads took turns is not repeated, so
 //! bad images are kept.
 
@@ -35,7 +38,7 @@ mod power_loss {
 use power_loss::{
     crash_sweep::{Report, sweep},
     database::DATABASE,
-    log::{Step, Target, first_of},
+    log::{Step, Target, first_of, without_repetitions},
     recording::{self, Recording},
     recording_summary::RecordingSummary,
 };
@@ -64,6 +67,23 @@ fn a_disk_that_ignores_syncs_is_caught_corrupting_the_database() {
     assert!(report.corrupt > 0, "{report}");
 }
 
+/// A sync fails, the process is killed and another goes on, and then the power is cut.
+#[test]
+fn nothing_acknowledged_is_lost_after_failed_syncs_and_restarts() {
+    let (mut report, summary) = run_failing(Kernel::Usual, 150);
+    report.expect_good();
+    assert!(report.distinct >= 1_500, "{report}");
+    assert!(summary.failed_syncs >= 6, "{summary:?}");
+}
+
+/// The negative control: what is in the log is not written once more when the database is opened. The
+/// checkpoint that follows then copies pages into the database whose frames are not on disk.
+#[test]
+fn building_on_what_a_failed_sync_left_is_caught() {
+    let (report, _) = run_failing(Kernel::SkipsWritesThatChangeNothing, 100);
+    assert!(report.lost + report.corrupt > 0, "{report}");
+}
+
 #[test]
 #[ignore = "the workload that the other tests record; they start it"]
 fn workload() {
@@ -87,10 +107,37 @@ impl Device {
     }
 }
 
+/// What becomes of a write to the log that writes what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kernel {
+    Usual,
+    SkipsWritesThatChangeNothing,
+}
+
+/// Records a workload that is killed after failed syncs and started again, and cuts the power.
+fn run_failing(kernel: Kernel, points: usize) -> (Report, RecordingSummary) {
+    let seed = seed();
+    println!("{kernel:?}: BEZOAR_SEED={seed}");
+    let recording = Recording::make_with_failing_syncs(seed);
+    recording.check();
+    let mut steps = recording.steps();
+    let summary = RecordingSummary::of(&steps);
+    println!("{} steps, {summary:?}", steps.len());
+    if kernel == Kernel::SkipsWritesThatChangeNothing {
+        steps = without_repetitions(&steps, &format!("{DATABASE}-wal"));
+    }
+    let report = sweep(&steps, points, seed);
+    println!("{kernel:?}: {report}");
+    (report, summary)
+}
+
+fn seed() -> u64 {
+    env::var("BEZOAR_SEED").map_or_else(|_| rand::rng().random(), |it| it.parse().unwrap())
+}
+
 /// Records a workload and cuts the power at about so many moments of it.
 fn run(synchronous: Synchronous, device: Device, points: usize) -> (Report, RecordingSummary) {
-    let seed =
-        env::var("BEZOAR_SEED").map_or_else(|_| rand::rng().random(), |it| it.parse().unwrap());
+    let seed = seed();
     println!("{synchronous:?}, {device:?}: BEZOAR_SEED={seed}");
     let recording = Recording::make(synchronous, seed);
     recording.check();

@@ -109,6 +109,7 @@ fn is_rare(step: &Step<'_>) -> bool {
         Step::Change(Change::Name { .. } | Change::Truncate { .. }) => true,
         Step::Change(Change::Write { offset, .. }) => *offset == 0,
         Step::SyncStart(target) | Step::SyncDone(target) => *target == Target::Folder,
+        Step::SyncFailed(_) => true,
         Step::Note(_) => false,
     }
 }

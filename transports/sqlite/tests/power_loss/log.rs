@@ -27,6 +27,8 @@ pub(crate) enum Step<'a> {
     SyncStart(Target),
     /// A sync succeeded.
     SyncDone(Target),
+    /// A sync failed: the kernel forgets that what it covered is not on disk.
+    SyncFailed(Target),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +76,30 @@ pub(crate) fn first_of(steps: &[Step<'_>], wanted: &str) -> Target {
         _ => None,
     });
     Target::File(file.expect("a file of that name was created"))
+}
+
+/// Without the writes to files of this name that wrote what was there.
+pub(crate) fn without_repetitions<'a>(steps: &[Step<'a>], wanted: &str) -> Vec<Step<'a>> {
+    let mut contents: HashMap<FileNumber, Vec<u8>> = HashMap::new();
+    let mut changes_something = |step: &Step<'_>| match *step {
+        Step::Change(Change::Name { name, file: Some(file) }) if name == wanted => {
+            contents.insert(file, Vec::new()).is_none()
+        }
+        Step::Change(Change::Truncate { file, length }) => {
+            contents.entry(file).and_modify(|bytes| bytes.resize(length, 0));
+            true
+        }
+        Step::Change(Change::Write { file, offset, data }) => {
+            let Some(bytes) = contents.get_mut(&file) else { return true };
+            let end = offset + data.len();
+            let is_new = bytes.get(offset..end) != Some(data);
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[offset..end].copy_from_slice(data);
+            is_new
+        }
+        _ => true,
+    };
+    steps.iter().filter(|step| changes_something(step)).copied().collect()
 }
 
 /// As in shim.c.
@@ -131,6 +157,8 @@ impl<'a> Reader<'a> {
             4 => self.synced(&record, Step::SyncStart),
             5 => self.synced(&record, Step::SyncDone),
             6 => self.unlinked(&record),
+            8 => self.open.clear(), // another process begins
+            9 => self.synced(&record, Step::SyncFailed),
             7 => drop(self.open.remove(&record.descriptor).expect("what is closed was open")),
             what => panic!("the log has a record of unknown kind {what}"),
         }

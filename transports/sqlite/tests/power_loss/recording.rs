@@ -8,6 +8,7 @@ use std::{
 };
 
 use bezoar_sqlite::Synchronous;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tempfile::TempDir;
 
 use super::{
@@ -20,6 +21,23 @@ const FOLDER: &str = "BEZOAR_RECORD_FOLDER";
 const LOG: &str = "BEZOAR_RECORD_LOG";
 const SYNCHRONOUS: &str = "BEZOAR_RECORD_SYNCHRONOUS";
 const SEED: &str = "BEZOAR_RECORD_SEED";
+const NUMBER: &str = "BEZOAR_RECORD_NUMBER";
+const FAIL_SYNC: &str = "BEZOAR_RECORD_FAIL_SYNC";
+const EXIT_SYNC: &str = "BEZOAR_RECORD_EXIT_SYNC";
+/// As in shim.c.
+const KILLED: i32 = 42;
+/// How many processes have a sync that fails.
+const FAILURES: u64 = 8;
+
+/// One run of the workload.
+#[derive(Debug, Default)]
+struct Process {
+    /// How many ran before it in the same folder.
+    number: u64,
+    seed: u64,
+    /// Which sync fails, and at which one it is killed.
+    fails: Option<(u64, u64)>,
+}
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -33,17 +51,44 @@ pub(crate) struct Recording {
 impl Recording {
     /// Runs the workload in a process of its own, with the shim in front of the C library.
     pub(crate) fn make(synchronous: Synchronous, seed: u64) -> Self {
+        Self::make_in_turn(synchronous, &[Process { seed, ..Process::default() }])
+    }
+
+    /// Runs it many times over in the same folder; each time but the last a sync fails, and the process is
+    /// killed at that moment or soon after it.
+    pub(crate) fn make_with_failing_syncs(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut processes: Vec<_> = (0..FAILURES)
+            .map(|number| {
+                let fail_sync = random.random_range(8..90);
+                let exit_sync = fail_sync + random.random_range(0..2) * random.random_range(1..6);
+                Process { number, seed: seed + number, fails: Some((fail_sync, exit_sync)) }
+            })
+            .collect();
+        processes.push(Process { number: FAILURES, seed, fails: None });
+        Self::make_in_turn(Synchronous::Full, &processes)
+    }
+
+    fn make_in_turn(synchronous: Synchronous, processes: &[Process]) -> Self {
         // Beside the build and not in memory: a sync that takes time lets others go on meanwhile.
         let place = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let place_path = place.path().canonicalize().unwrap();
         let (folder, log) = (place_path.join("folder"), place_path.join("log"));
         fs::create_dir(&folder).unwrap();
-        let mut child = Command::new(env::current_exe().unwrap());
-        child.args(["--exact", "workload", "--ignored", "--nocapture"]);
-        child.env("LD_PRELOAD", compile_shim(&place_path)).env(FOLDER, &folder).env(LOG, &log);
-        child.env(SYNCHRONOUS, format!("{synchronous:?}")).env(SEED, seed.to_string());
-        let output = child.output().unwrap();
-        assert!(output.status.success(), "the workload failed: {output:#?}");
+        let shim = compile_shim(&place_path);
+        for process in processes {
+            let mut child = Command::new(env::current_exe().unwrap());
+            child.args(["--exact", "workload", "--ignored", "--nocapture"]);
+            child.env("LD_PRELOAD", &shim).env(FOLDER, &folder).env(LOG, &log);
+            child.env(SYNCHRONOUS, format!("{synchronous:?}")).env(SEED, process.seed.to_string());
+            child.env(NUMBER, process.number.to_string());
+            if let Some((fail_sync, exit_sync)) = process.fails {
+                child.env(FAIL_SYNC, fail_sync.to_string()).env(EXIT_SYNC, exit_sync.to_string());
+            }
+            let output = child.output().unwrap();
+            let expected = if process.fails.is_some() { KILLED } else { 0 };
+            assert_eq!(output.status.code(), Some(expected), "the workload: {output:#?}");
+        }
         Self { log: fs::read(log).unwrap(), left: read_folder(&folder) }
     }
 
@@ -69,13 +114,14 @@ impl Recording {
 pub(crate) fn run_workload() {
     let Some(folder) = env::var_os(FOLDER) else {
         let folder = TempDir::new().unwrap();
-        return workload::run(folder.path(), Synchronous::Full, 0);
+        return workload::run(folder.path(), Synchronous::Full, 0, 0);
     };
     let synchronous = match env::var(SYNCHRONOUS).unwrap().as_str() {
         "Full" => Synchronous::Full,
         _ => Synchronous::Normal,
     };
-    workload::run(Path::new(&folder), synchronous, env::var(SEED).unwrap().parse().unwrap());
+    let number = |name| env::var(name).unwrap().parse().unwrap();
+    workload::run(Path::new(&folder), synchronous, number(SEED), number(NUMBER) as u32);
 }
 
 fn compile_shim(place: &Path) -> PathBuf {

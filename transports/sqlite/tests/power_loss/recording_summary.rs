@@ -12,6 +12,7 @@ pub(crate) struct RecordingSummary {
     pub(crate) log_removals: usize,
     /// How often a write-ahead log began again from its start.
     pub(crate) log_resets: usize,
+    pub(crate) failed_syncs: usize,
 }
 
 impl RecordingSummary {
@@ -35,6 +36,7 @@ impl RecordingSummary {
                     summary.log_syncs += usize::from(names[*file] == log);
                     summary.database_syncs += usize::from(names[*file] == DATABASE);
                 }
+                Step::SyncFailed(_) => summary.failed_syncs += 1,
                 _ => (),
             }
         }

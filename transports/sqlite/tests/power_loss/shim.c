@@ -5,6 +5,9 @@
 // and when it has succeeded, and the lock is not held in between: what happens meanwhile is not covered
 // by it, and the log must show that it happened.
 //
+// One sync can be made to fail (BEZOAR_RECORD_FAIL_SYNC is its number, counting those of files), and the process
+// to end at once at a later one, or at the same (BEZOAR_RECORD_EXIT_SYNC): as if it had been killed.
+//
 // The system calls are made directly; looking up the real functions could itself end up in here.
 
 #define _GNU_SOURCE
@@ -21,7 +24,7 @@
 #include <unistd.h>
 
 // As in log.rs.
-enum { OPEN = 1, WRITE, TRUNCATE, SYNC_START, SYNC_DONE, UNLINK, CLOSE };
+enum { OPEN = 1, WRITE, TRUNCATE, SYNC_START, SYNC_DONE, UNLINK, CLOSE, START, SYNC_FAILED };
 enum { CREATED = 1, EMPTIED = 2 };
 struct __attribute__((packed)) record {
     uint8_t what;
@@ -35,6 +38,10 @@ static char watched[FILES_LIMIT];
 static const char *folder;
 static int log_file = -1;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+static long fail_sync, exit_sync, syncs; // 0: never
+enum { KILLED = 42 };
+
+static void start_record(void);
 
 __attribute__((constructor)) static void start(void) {
     const char *path = getenv("BEZOAR_RECORD_LOG");
@@ -42,6 +49,10 @@ __attribute__((constructor)) static void start(void) {
     if (!folder || !path) return;
     log_file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log_file < 0) abort();
+    const char *fail = getenv("BEZOAR_RECORD_FAIL_SYNC"), *end = getenv("BEZOAR_RECORD_EXIT_SYNC");
+    fail_sync = fail ? atol(fail) : 0;
+    exit_sync = end ? atol(end) : 0;
+    start_record();
 }
 
 static void append(int what, int file, uint64_t number, const void *bytes, size_t length) {
@@ -50,6 +61,9 @@ static void append(int what, int file, uint64_t number, const void *bytes, size_
     // A log with a hole would prove nothing.
     if (syscall(SYS_writev, log_file, parts, 2) != (long)(sizeof record + length)) abort();
 }
+
+// What was open before is not: this is another process.
+static void start_record(void) { append(START, -1, 0, NULL, 0); }
 
 static int is_watched(int file) { return file >= 0 && file < FILES_LIMIT && watched[file]; }
 
@@ -147,9 +161,27 @@ static void append_alone(int what, int file) {
     pthread_mutex_unlock(&order);
 }
 
+static int is_folder(int file) {
+    struct stat about;
+    return fstat(file, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+// Whether this sync is to fail; does not return if the process is to end.
+static int fails(int file) {
+    if (is_folder(file)) return 0;
+    pthread_mutex_lock(&order); // so that all that was done is in the log
+    long number = ++syncs;
+    int failed = fail_sync && number == fail_sync;
+    if (failed) append(SYNC_FAILED, file, 0, NULL, 0);
+    if (exit_sync && number == exit_sync) _exit(KILLED);
+    pthread_mutex_unlock(&order);
+    return failed;
+}
+
 static int sync_by(long call, int file) {
     if (!is_watched(file)) return syscall(call, file);
     append_alone(SYNC_START, file);
+    if (fails(file)) return errno = EIO, -1;
     int failed = syscall(call, file);
     int error = errno;
     if (!failed) append_alone(SYNC_DONE, file);

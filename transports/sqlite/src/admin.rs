@@ -1,4 +1,4 @@
-//! The operator's side. Reading has a connection of its own, so that a long list does not hold up the writer.
+//! Queue administration. Reads use their own connections, so that a long listing does not block the writer.
 
 use async_trait::async_trait;
 use bezoar_core::{

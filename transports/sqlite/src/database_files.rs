@@ -1,4 +1,4 @@
-//! Notices when somebody deletes, replaces or truncates a file of the database under this program.
+//! Detects that somebody deleted, replaced or truncated a file of the open database.
 //!
 //! SQLite goes on writing into a deleted file, for nobody to read. So each of the three files must stay the
 //! one that was opened: `lab.db`, the write-ahead log `lab.db-wal` and its index `lab.db-shm`. While a
@@ -23,7 +23,7 @@ pub(crate) struct DatabaseFiles {
     database: WatchedFile,
     pub(crate) log: WatchedFile,
     index: WatchedFile,
-    /// What was done to the log in place. Nothing makes that good but a restart.
+    /// What was done to the log in place. Only a restart ends that.
     damage: OnceLock<String>,
 }
 
@@ -58,7 +58,7 @@ impl DatabaseFiles {
         }
     }
 
-    /// Whether only the log is gone: what it held can still be brought into the database.
+    /// Whether only the log is gone: its content can still be copied into the database.
     pub(crate) fn only_log_is_gone(&self) -> bool {
         self.database.is_in_place() && self.index.is_in_place() && !self.log.is_in_place()
     }
@@ -80,7 +80,7 @@ impl DatabaseFiles {
     }
 }
 
-/// A file that has to stay where it is.
+/// A file that must stay where it is.
 #[derive(Debug)]
 pub(crate) struct WatchedFile {
     pub(crate) path: PathBuf,

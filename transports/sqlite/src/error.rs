@@ -1,4 +1,4 @@
-//! What SQLite says, as the contract says it.
+//! Maps errors of SQLite and of the file system to those of the contract.
 
 use std::io;
 
@@ -15,12 +15,13 @@ pub(crate) fn no_queue(queue: &QueueName, operation: &'static str) -> TransportE
     error(ErrorKind::QueueNotFound(queue.clone()), operation)
 }
 
-/// The one place where SQLite's errors get their meaning.
+/// The only place that maps SQLite's errors.
 pub(crate) fn from_sqlite(source: &rusqlite::Error, operation: &'static str) -> TransportError {
     let (kind, remedy) = match source.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            (ErrorKind::Unavailable, "another process keeps the database locked; end it, or wait")
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            ErrorKind::Unavailable,
+            "another process holds the write lock; stop that process, or wait",
+        ),
         Some(ErrorCode::DiskFull) => (ErrorKind::Full, NO_ROOM),
         Some(ErrorCode::SystemIoFailure) => io_failure(source),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => (
@@ -77,13 +78,13 @@ pub(crate) fn from_io(source: io::Error, operation: &'static str) -> TransportEr
     ))
 }
 
-/// Whether another connection is in the way, whatever it was that was tried.
+/// Whether another connection holds a lock that was needed.
 pub(crate) fn is_busy(source: &rusqlite::Error) -> bool {
     matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether it may be the fault of one of several that were done together, and the others could be done
-/// without it. A lock or a lost file is nobody's, and what may have been done must not be done again.
+/// Whether one job of a group may have caused this, so that the others succeed without it. A lock or a missing
+/// file is no job's fault, and a transaction that may have been committed must not be repeated.
 pub(crate) fn may_be_of_one(failed: &TransportError) -> bool {
     matches!(failed.kind, ErrorKind::Other | ErrorKind::Full)
 }
@@ -95,7 +96,7 @@ pub(crate) fn may_be_committed(source: &rusqlite::Error) -> bool {
     breaks_the_connection(source) && code != Some(ffi::SQLITE_IOERR_WRITE)
 }
 
-/// Whether the connection is to be trusted no more: after a failed write or sync nobody knows what is on disk.
+/// Whether the connection must be reopened: after a failed write or sync nobody knows what is on disk.
 pub(crate) fn breaks_the_connection(source: &rusqlite::Error) -> bool {
     matches!(
         source.sqlite_error_code(),

@@ -1,4 +1,4 @@
-//! Where the row of a lease is.
+//! Finds the row of a lease.
 //!
 //! The hot table is clustered by the time at which a message can be delivered, and for a leased one that is
 //! the end of its lease. A delivery knows that time, but not always: the answer to a renewal may be lost, and
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 /// How many leases are remembered before those that ended long ago are forgotten.
 const REMEMBERED: usize = 10_000;
-/// How long after its end a lease is of no use to anybody.
+/// How long after its end a lease can be forgotten.
 const LONG_AGO_MS: i64 = 60 * 60 * 1_000;
 
 /// A lease as the database knows it.

@@ -8,8 +8,8 @@ use std::{
 use bezoar_core::{Clock, millis, to_millis};
 use jiff::Timestamp;
 
-/// Follows another clock. When that is set back, it goes on from where it was and at the same pace, ahead
-/// of the other, until the other has caught up: what was ready stays ready, and nothing overtakes it.
+/// Follows another clock. When that clock is set back, this one continues from where it was, at the same pace,
+/// until the other has caught up. So ready messages stay ready, and no later message overtakes them.
 #[derive(Debug)]
 pub(crate) struct MonotonicClock {
     inner: Arc<dyn Clock>,
@@ -19,7 +19,7 @@ pub(crate) struct MonotonicClock {
 #[derive(Debug)]
 struct Reading {
     latest: i64,
-    /// How far this clock is ahead of the other.
+    /// How far this clock is ahead of the other, in milliseconds.
     ahead: i64,
 }
 
@@ -52,15 +52,15 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// Notices when the clock was set forward: it has moved by more than the time that has really passed.
+/// Detects that the clock was set forward: it moved by more than the time that passed.
 #[derive(Debug, Default)]
 pub(crate) struct ClockJumpDetector(Option<(Timestamp, Duration)>);
 
 impl ClockJumpDetector {
-    /// A clock that is corrected in small steps is left alone.
+    /// Small corrections are ignored.
     const TOLERANCE: Duration = Duration::from_secs(1);
 
-    /// What the clock should show, if it was set forward since it was last noted.
+    /// What the clock should show, if it was set forward since the last reading.
     pub(crate) fn jumped(&self, now: Timestamp, steady: Duration) -> Option<Timestamp> {
         let (then, before) = self.0?;
         let passed = to_millis(steady.saturating_sub(before));
@@ -69,7 +69,7 @@ impl ClockJumpDetector {
         (ahead > to_millis(Self::TOLERANCE)).then_some(expected)
     }
 
-    /// Notes what the clock shows.
+    /// Records a reading of the clock.
     pub(crate) fn note(&mut self, now: Timestamp, steady: Duration) {
         self.0 = Some((now, steady));
     }

@@ -1,15 +1,15 @@
-//! Where the database is and how it is used.
+//! Options of a database: its path, its limits and how it waits.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bezoar_core::{Clock, Invalid, SystemClock};
 
-/// Where the database is and how it is used.
+/// Options of a database: its path, its limits and how it waits.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file. It is created, readable by its owner only, if it is not there; its folder must be.
+    /// Path of the database file. A missing file is created, readable by its owner only; its folder must exist.
     pub path: PathBuf,
-    /// The largest body that is accepted.
+    /// Largest body that is accepted, in bytes.
     pub max_message_bytes: usize,
     /// How large the database may grow before messages are refused; as large as the disk allows, if `None`.
     /// What is already accepted can always be worked on.
@@ -18,22 +18,22 @@ pub struct Options {
     /// How large the write-ahead log may grow while a long read transaction keeps it from being checkpointed,
     /// before messages are refused.
     pub max_log_bytes: u64,
-    /// How long to wait for another process that is writing; at most a day.
+    /// How long to wait while another process writes; at most a day.
     pub busy_timeout: Duration,
-    /// How often to look for what another process has sent; one's own messages wake at once. Not 0.
+    /// How often to poll for messages of other processes; messages of this process wake receivers at once. Not 0.
     pub poll: Duration,
     /// What a commit waits for.
     pub synchronous: Synchronous,
-    /// What tells the time.
+    /// The clock to use.
     pub clock: Arc<dyn Clock>,
 }
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Synchronous {
-    /// The disk: what was accepted survives a power cut.
+    /// The disk: what was accepted survives a power loss.
     Full,
-    /// The operating system: what was accepted survives the process, and may be lost in a power cut.
+    /// The operating system: what was accepted survives a crash of the process, but not always a power loss.
     Normal,
 }
 
@@ -44,7 +44,8 @@ impl Options {
     /// A day. SQLite counts milliseconds, and not beyond 24 days.
     const MAX_BUSY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// The file at `path`, bodies up to 16 MiB, five seconds of patience, a look a second, power-safe.
+    /// The file at `path` with the defaults: bodies up to 16 MiB, a busy timeout of 5 s, one poll a second, durable
+    /// commits.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -79,7 +80,7 @@ impl Options {
         if self.poll.is_zero() {
             return Err(Invalid::new(
                 "poll",
-                "is 0, and who looks without a pause does nothing else",
+                "is 0; polling without a pause would use a whole processor",
             ));
         }
         if self.busy_timeout > Self::MAX_BUSY_TIMEOUT {

@@ -1,4 +1,4 @@
-//! Who waits for a queue hears of new messages at once.
+//! Wakes receivers as soon as a message of their queue is ready.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
 use bezoar_core::QueueName;
 use tokio::sync::Notify;
 
-/// One signal per queue. Within this process only; others are noticed by looking.
+/// One signal per queue, within this process only: messages of other processes are found by polling.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueSignals(Arc<Mutex<HashMap<QueueName, Arc<Notify>>>>);
 
@@ -19,7 +19,7 @@ impl QueueSignals {
         signals.entry(queue.clone()).or_default().clone()
     }
 
-    /// Wakes all who wait for `queue`.
+    /// Wakes every receiver that waits for `queue`.
     pub(crate) fn notify(&self, queue: &QueueName) {
         let signals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(signal) = signals.get(queue) {

@@ -1,4 +1,4 @@
-//! Connections that only read: a long look of one operator does not hold up the short ones of others.
+//! A small pool of read-only connections: one operator's long listing does not block the short ones of others.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::{Options, database};
 
-/// How many looks go on at a time; more wait.
+/// How many reads run at a time; further ones wait.
 const READERS: usize = 3;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Readers {
         readers.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Runs `work` on one that is free, or else waits for one.
+    /// Runs `work` on a free connection, or waits for one.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> T {
         let free = self.0.iter().find_map(|reader| reader.try_lock().ok());
         let mut reader =

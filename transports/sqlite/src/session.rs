@@ -1,4 +1,4 @@
-//! What the writer remembers within a transaction and between them, and the statements for sending and claiming.
+//! The writer's state, within a transaction and between transactions, and the statements for sending and claiming.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     now: Timestamp,
-    /// Numbers of queues that are known to be there. Queues are never removed.
+    /// Ids of known queues. Queues are never removed.
     queues: HashMap<QueueName, i64>,
-    /// What this transaction adds to each queue's counters: waiting, dead.
+    /// What this transaction adds to each queue's counters, waiting and dead.
     counts: HashMap<i64, (i64, i64)>,
     /// What this transaction adds to the counters of causes.
     pub(crate) causes: CauseCounts,
@@ -188,7 +188,7 @@ impl Session {
         outgoing: &Outgoing,
     ) -> rusqlite::Result<bool> {
         let Some(window) = outgoing.once else { return Ok(false) };
-        // Two that have ended go with each that comes, so that the table does not grow for ever.
+        // Each new id removes up to two expired ones, so that the table does not grow for ever.
         connection
             .prepare_cached(
                 "DELETE FROM bezoar_once WHERE (queue, id) IN

@@ -6,12 +6,12 @@
 //!
 //! [`LogWatch`] looks after every commit, before anybody is told of it, whether the last frame is in the file
 //! and the frame that was last before is still there. A log that was truncated or overwritten in place fails
-//! that; an ordinary checkpoint, by whatever program, does not: SQLite then says that the log has no frames,
-//! or its frames have the salts of the new header.
+//! that check. An ordinary checkpoint by any program passes it: SQLite then reports no frames, or frames with
+//! the salts of the new header.
 //!
-//! [`make_durable`] deals with a sync that failed before this program started: the kernel then keeps pages
-//! that are not on disk, calls them clean, and never writes them. SQLite reads them, believes them, and
-//! appends to them. Written once more they are dirty again, and the next sync tells the truth.
+//! [`make_durable`] handles a sync that failed before the database was opened. The kernel then keeps pages that
+//! are not on disk, marks them clean and never writes them; SQLite reads them and appends to them. Writing them
+//! once more makes them dirty again, so that the next sync really stores them.
 
 use std::{
     fmt,

@@ -1,5 +1,5 @@
-//! What a real file, a real disk and real neighbours can do to a queue, and what then becomes of its
-//! messages. Tests in `bodies` to `errors`; what they need in the others.
+//! Faults of files, disks, clocks and other processes, and what they do to messages. The last four modules are
+//! support code.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]

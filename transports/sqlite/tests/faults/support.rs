@@ -1,4 +1,4 @@
-//! A queue called lab, its messages, and what is done with them.
+//! Opening a transport with one queue, `lab`, and sending, receiving and settling its messages.
 
 use std::{
     error::Error,

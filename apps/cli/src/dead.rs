@@ -15,6 +15,7 @@ mod list;
 mod on_broker;
 mod operation;
 mod outcomes;
+mod rejected;
 mod replay;
 mod replays;
 mod reveal;
@@ -42,6 +43,8 @@ enum Command {
     Ack(ack::Arguments),
     /// Show one dead letter with every attempt
     Show(show::Arguments),
+    /// Show why messages were rejected whose dead letters stay on their broker
+    Rejected(rejected::Arguments),
     /// Reveal a body, header values or error texts; recorded in the audit log
     Reveal(reveal::Arguments),
     /// Send dead letters back to their queues
@@ -66,6 +69,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         Command::Causes(arguments) => causes::run(arguments, client).await,
         Command::Ack(arguments) => ack::run(arguments, client).await,
         Command::Show(arguments) => show::run(arguments, client).await,
+        Command::Rejected(arguments) => rejected::run(arguments, client).await,
         Command::Reveal(arguments) => reveal::run(arguments, client).await,
         Command::Replay(arguments) => replay::run(arguments, client).await,
         Command::Replays(arguments) => replays::run(arguments, client).await,

@@ -35,7 +35,7 @@ use crate::{
     app::{App, EditRules, ErrorTexts, LiveSettings},
     background,
     broker::Broker,
-    config::{self, Config, DeadLetterMode, Reload, Role, Watch},
+    config::{self, Config, DeadLetterMode, Reload, Role},
     dead_letter_intake::Intakes,
     endpoint::{
         ClientOptions, Endpoint, EndpointClient, EndpointOptions, Origins, PauseRequest, RateLimit,
@@ -146,7 +146,7 @@ impl Gateway {
             config: Mutex::new(config.clone()),
         };
         for route in &config.routes {
-            gateway.start_route(route, config.watch(&route.from)).await?;
+            gateway.start_route(route).await?;
         }
         gateway.app.intakes.follow(&gateway.app, &config);
         gateway.warn_of_unconfigured().await;
@@ -189,7 +189,7 @@ impl Gateway {
         self.end_routes(ending.iter().map(|name| name.as_str()));
         for route in &new.routes {
             if self.app.route(route.name.as_str(), |_| true).is_err() {
-                self.start_route(route, new.watch(&route.from)).await?;
+                self.start_route(route).await?;
             }
         }
         self.change(|live| {
@@ -231,7 +231,7 @@ impl Gateway {
         let _ = self.serving.await;
     }
 
-    async fn start_route(&self, config: &config::RouteConfig, watch: Watch) -> Result<()> {
+    async fn start_route(&self, config: &config::RouteConfig) -> Result<()> {
         let name = config.name.as_str();
         let breaker = self.origins.breaker(name, config.to.origin(), blame(config));
         let paused = match self.app.catalogue.setting(&paused_setting(name)).await? {
@@ -257,7 +257,7 @@ impl Gateway {
             ErrorTexts::Hidden => worker,
             ErrorTexts::ShownForDevelopment => worker.show_error_texts_for_development(),
         };
-        let source = self.source(config, watch);
+        let source = self.source(config);
         let route = Route::start(source, config.clone(), worker, gate, metrics);
         self.change(|live| live.routes.insert(name.to_owned(), Arc::new(route)));
         tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
@@ -265,7 +265,7 @@ impl Gateway {
     }
 
     /// The source of a route's messages. Outcomes of messages that were replayed to a broker are reported to the catalogue.
-    fn source(&self, config: &config::RouteConfig, watch: Watch) -> RouteSource {
+    fn source(&self, config: &config::RouteConfig) -> RouteSource {
         let Some(broker) = self.app.broker(&config.from) else {
             let bezoar = &self.app.bezoar;
             let (transport, admin) = (bezoar.transport().clone(), bezoar.admin().clone());
@@ -274,9 +274,10 @@ impl Gateway {
         let mode = config.dead_letter.unwrap_or(DeadLetterMode::Publish);
         let broker = Arc::new(broker.dead_lettering(mode));
         let transport = Reporting::new(broker.clone(), self.app.catalogue.clone());
-        let transport = match (mode, watch) {
-            (DeadLetterMode::Reject, Watch::Take) => transport.announcing(),
-            _ => transport,
+        let transport = match mode {
+            DeadLetterMode::Publish => transport,
+            // Whether its dead letters are taken in or stay there: the broker keeps neither reason nor history.
+            DeadLetterMode::Reject => transport.announcing(),
         };
         let catalogue = self.app.catalogue.clone();
         RouteSource { transport: Arc::new(transport), admin: broker, catalogue }

@@ -57,9 +57,10 @@ fn needs(method: &str, path: &str) -> Option<Needs> {
         ("get", "/healthz" | "/readyz" | "/openapi.json") => Nothing,
         ("get", "/metrics") => Nothing, // on loopback; see below
         ("get", "/v1/whoami") => Token,
-        ("get", "/v1/queues" | "/v1/dead-letters" | "/v1/causes" | "/v1/replays") => {
-            Shown(Role::Viewer)
-        }
+        (
+            "get",
+            "/v1/queues" | "/v1/dead-letters" | "/v1/causes" | "/v1/replays" | "/v1/rejections",
+        ) => Shown(Role::Viewer),
         ("get", "/v1/dead-letters/{id}" | "/v1/replays/{id}" | "/v1/replays/{id}/messages") => {
             Found(Role::Viewer)
         }

@@ -25,20 +25,20 @@ pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
     if let Some(made) = &letter.time {
         lines.event(made, "created");
     }
-    let mut before: Option<&FailedTry> = None;
-    for failed in &letter.history {
-        if let Some(words) = between(before, failed) {
-            lines.note(&words);
-        }
-        lines.failed_try(failed);
-        before = Some(failed);
-    }
+    lines.failed_tries(&letter.history);
     let replayed = letter.summary.replayed.unwrap_or_default();
-    if before.map_or(0, |last| last.generation) < replayed {
+    if letter.history.last().map_or(0, |last| last.generation) < replayed {
         lines.note("replayed");
     }
     let why = letter.reason_code.as_ref().unwrap_or(&letter.summary.reason);
     lines.event(&letter.summary.at, &format!("dead-lettered: {why}"));
+    lines.table
+}
+
+/// The failed tries alone.
+pub(super) fn tries(history: &[FailedTry]) -> Table {
+    let mut lines = TimelineRows { table: Table::new(COLUMNS), last: None };
+    lines.failed_tries(history);
     lines.table
 }
 
@@ -79,6 +79,17 @@ impl TimelineRows {
 
     fn note(&mut self, what: &str) {
         self.table.push(["".into(), "".into(), what.into(), "".into(), "".into(), "".into()]);
+    }
+
+    fn failed_tries(&mut self, history: &[FailedTry]) {
+        let mut before: Option<&FailedTry> = None;
+        for failed in history {
+            if let Some(words) = between(before, failed) {
+                self.note(&words);
+            }
+            self.failed_try(failed);
+            before = Some(failed);
+        }
     }
 
     fn failed_try(&mut self, failed: &FailedTry) {

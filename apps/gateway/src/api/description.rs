@@ -81,6 +81,7 @@ fn paths() -> Value {
                     "headers": "header names with new values; null removes a header" })) },
         "/v1/dead-letters/{id}/approve": { "parameters": [id], "post": send(
             "Approves an edited version that someone else created.", json!({ "reason": "string" })) },
+        "/v1/rejections": { "get": get("Lists why messages were rejected whose dead letters stay on their broker, for 30 days, newest first; ?queue=&message_id=&correlation_id=&limit=.") },
         "/v1/causes": { "get": get(&format!("Groups dead letters by cause, largest group first; {FILTER}&limit=.")) },
         "/v1/causes/{cause}": { "parameters": [parameter("cause", "path", "v1:0123456789abcdef")], "post": send(
             "Marks a cause.",

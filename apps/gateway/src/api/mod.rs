@@ -6,6 +6,7 @@
 //! | `dead_letters.rs`, `causes.rs`, `filter.rs` | listing, revealing and editing dead letters; grouping by cause |
 //! | `operations.rs` | replays and discards |
 //! | `on_broker.rs` | replaying and discarding dead letters that stay on their broker |
+//! | `rejections.rs` | why messages were rejected whose dead letters stay on their broker |
 //! | `transfer.rs`, `audit.rs` | export and import; the audit log |
 //! | `views.rs` | the JSON of everything that is returned |
 //! | `queues.rs` | queue counts, route states, pause and resume |
@@ -29,6 +30,7 @@ mod on_broker;
 mod operations;
 mod problem;
 mod queues;
+mod rejections;
 mod segment;
 mod transfer;
 mod views;
@@ -60,6 +62,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/dead-letters/{id}/reveal", post(dead_letters::reveal))
         .route("/v1/dead-letters/{id}/edits", post(dead_letters::edit))
         .route("/v1/dead-letters/{id}/approve", post(dead_letters::approve))
+        .route("/v1/rejections", get(rejections::list))
         .route("/v1/causes", get(causes::list))
         .route("/v1/causes/{cause}", post(causes::mark))
         .route("/v1/replays", get(operations::list).post(operations::replay))

@@ -6,7 +6,7 @@ use bezoar::{
     FailedTry, UncountedSummary,
     catalogue::{
         AuditEntry, Cause, Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary, ItemState,
-        Operation, OperationItem, OperationKind, ReplayIds,
+        Operation, OperationItem, OperationKind, Rejection, ReplayIds,
     },
 };
 use serde_json::{Value, json};
@@ -54,6 +54,25 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["lineage"] = record.lineage.iter().map(|id| id.0).collect();
     all["operations"] = record.operations.iter().map(|id| id.0).collect();
     all
+}
+
+/// Why a message was rejected, and every attempt before that.
+pub(super) fn rejection(rejection: &Rejection) -> Value {
+    let ledger = &rejection.ledger;
+    json!({
+        "queue": rejection.queue.as_str(),
+        "message_id": rejection.message_id.as_str(),
+        "type": rejection.message_type.as_str(),
+        "correlation_id": rejection.correlation_id.as_ref().map(|id| id.as_str()),
+        "at": rejection.at.to_string(),
+        "reason": rejection.reason.to_string(),
+        "reason_code": rejection.reason.code().as_str(),
+        "attempts": ledger.failed,
+        "replayed": ledger.replayed,
+        "last_failure_at": ledger.last_failure_at().map(|at| at.to_string()),
+        "uncounted": ledger.uncounted.as_ref().map(uncounted),
+        "history": ledger.history().iter().map(failed_try).collect::<Vec<_>>(),
+    })
 }
 
 /// Failures that did not use up a retry.

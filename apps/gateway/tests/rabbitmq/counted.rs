@@ -37,6 +37,45 @@ async fn they_are_counted_and_sent_back_there() {
     lab.gateway.stop().await;
 }
 
+/// The broker carries neither reason nor history of what is rejected: the gateway keeps both.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn what_is_rejected_keeps_reason_and_history_here() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let reject = format!(
+        "dead_letter = \"reject\"\n[[queue]]\nname = \"{}\"\nwatch = \"count\"",
+        client.name()
+    );
+    let lab = client.lab(endpoint.port, &reject).await;
+    endpoint.answers([500, 500, 422]);
+    client.send("m-1", "poison").await;
+    client.until_dead(1).await;
+    client.send("m-2", "poison").await;
+    client.until_dead(2).await;
+    let (_, listed) = lab.get(&format!("/v1/dead-letters?queue={}", client.segment())).await;
+    assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 0, "they stay on the broker");
+
+    let (status, found) = lab.get("/v1/rejections?message_id=m-1").await;
+    assert_eq!(status, StatusCode::OK, "{found}");
+    let [first] = &found["rejections"].as_array().unwrap()[..] else { panic!("one: {found}") };
+    assert_eq!(first["queue"], client.name());
+    assert_eq!(first["reason"], "max retries (1) exhausted");
+    let codes: Vec<_> =
+        first["history"].as_array().unwrap().iter().map(|it| it["code"].clone()).collect();
+    assert_eq!((codes, &first["attempts"]), (vec!["http.500".into(); 2], &2.into()));
+    assert_eq!(first["last_failure_at"], first["history"][1]["failed_at"]);
+
+    let (_, all) = lab.get(&format!("/v1/rejections?queue={}", client.segment())).await;
+    let ids: Vec<_> =
+        all["rejections"].as_array().unwrap().iter().map(|it| it["message_id"].clone()).collect();
+    assert_eq!(ids, ["m-2", "m-1"], "newest first");
+    let (_, none) = lab.get("/v1/rejections?message_id=m-3").await;
+    assert_eq!(none, json!({ "rejections": [] }));
+    let (status, _) = lab.get("/v1/rejections?message=m-1").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    lab.gateway.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
 async fn they_are_removed_only_by_whoever_knows_how_many_there_are() {

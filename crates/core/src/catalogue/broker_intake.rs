@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 
-use super::{CatalogueError, OperationId};
+use super::{CatalogueError, OperationId, Rejection, RejectionFilter};
 use crate::{DeadLetter, Message, MessageId, QueueName, Reason};
 
 /// Takes dead letters of brokers into the store, and learns the outcomes of those that go back.
@@ -31,6 +31,13 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
         queue: &QueueName,
         dying: Vec<(Message, Reason)>,
     ) -> Result<(), CatalogueError>;
+
+    /// What was [announced](Self::announce) within the last 30 days and not taken in, newest first, at most `limit`.
+    async fn rejections(
+        &self,
+        filter: &RejectionFilter,
+        limit: u32,
+    ) -> Result<Vec<Rejection>, CatalogueError>;
 
     /// Says that messages which were replayed to a broker completed there. Those that nobody waits for are ignored.
     async fn completed(

@@ -18,6 +18,7 @@
 //! | `fingerprint.rs`, `cause.rs`, `hours.rs` | which dead letters are one cause, and what is known about a cause |
 //! | `filter.rs`, `summary.rs` | which dead letters match, and what a list shows |
 //! | `operation.rs` | what a replay or discard may do next |
+//! | `rejection.rs` | why messages were rejected whose dead letters stay on their broker |
 //! | `versions.rs` | who may edit, and who may approve |
 //! | `audit.rs` | entries that are chained by their hashes |
 //! | `limits.rs` | limits, and checks of texts and imports |
@@ -34,6 +35,7 @@ mod hours;
 mod limits;
 mod operation;
 mod operations;
+mod rejection;
 mod settings;
 mod summary;
 mod versions;
@@ -56,6 +58,7 @@ pub use operation::{
     OperationKind, OperationPlan, OperationState, ReplayIds,
 };
 pub use operations::Operations;
+pub use rejection::{Rejection, RejectionFilter};
 pub use settings::Settings;
 pub use summary::{Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary};
 

@@ -23,7 +23,8 @@ use bezoar_core::{
         Advance, AuditEntry, AuditHead, AuditLog, AuditedAction, BrokerIntake, CHUNK_LIMIT,
         CatalogueError, Cause, CauseId, CauseState, Count, DeadLetterCatalogue, DeadLetterRecord,
         DeadLetterSummary, Filter, ListRequest, Operation, OperationCommand, OperationId,
-        OperationItem, OperationPlan, Operations, Settings, check_import, check_text,
+        OperationItem, OperationPlan, Operations, PAGE_LIMIT, Rejection, RejectionFilter, Settings,
+        check_import, check_text,
     },
 };
 use jiff::Timestamp;
@@ -268,6 +269,16 @@ impl BrokerIntake for SqliteTransport {
             announced::announce(session, it, &queue, &dying).map(Ok)
         })
         .await
+    }
+
+    async fn rejections(
+        &self,
+        filter: &RejectionFilter,
+        limit: u32,
+    ) -> Result<Vec<Rejection>, CatalogueError> {
+        let (filter, limit) = (filter.clone(), limit.clamp(1, PAGE_LIMIT));
+        let since = intake::remembered_since(self.options.clock.now());
+        Ok(self.read("rejections", move |it| announced::list(it, &filter, since, limit)).await?)
     }
 
     async fn completed(

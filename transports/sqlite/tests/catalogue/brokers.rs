@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
-    catalogue::{Filter, ItemState, OperationId, OperationKind, OperationState, ReplayIds},
+    CorrelationId, DeadLetter, DeadLetterId, DeadLetterIds, FailureKind, Message, MessageId,
+    QueueAdmin, Reason, Settlement,
+    catalogue::{
+        Filter, ItemState, OperationId, OperationKind, OperationState, RejectionFilter, ReplayIds,
+    },
     millis,
 };
 
@@ -147,6 +150,37 @@ async fn a_rejected_letter_has_the_reason_and_the_tries_that_were_announced() {
     assert_eq!(ward.latest().await.attempts, 0, "it is said once");
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_messages"), 3);
     census::check(&ward);
+}
+
+#[tokio::test]
+async fn what_was_announced_is_found_by_message_and_correlation_until_it_is_taken_in() {
+    let ward = Ward::new().await;
+    let mut told = letter(0, message("a")).message;
+    told.correlation_id = Some(CorrelationId::new("c-7").unwrap());
+    ward.store.announce(&queue(RESULTS), vec![(told.clone(), reason())]).await.unwrap();
+    let found = async |filter: RejectionFilter| ward.store.rejections(&filter, 10).await.unwrap();
+    let by_id = |id: &str| RejectionFilter {
+        message_id: Some(MessageId::new(id).unwrap()),
+        ..RejectionFilter::default()
+    };
+    let by_correlation = |id: &str| RejectionFilter {
+        correlation_id: Some(CorrelationId::new(id).unwrap()),
+        ..RejectionFilter::default()
+    };
+    let of_queue = |name: &str| RejectionFilter {
+        queues: Some(vec![queue(name)]),
+        ..RejectionFilter::default()
+    };
+    let [it] = &found(by_id(told.id.as_str())).await[..] else { panic!("it is there") };
+    assert_eq!((&it.reason, &it.ledger), (&reason(), &told.ledger));
+    assert_eq!((&it.message_type, &it.correlation_id), (&told.message_type, &told.correlation_id));
+    assert_eq!(found(by_correlation("c-7")).await.len(), 1);
+    assert_eq!(found(of_queue(RESULTS)).await.len(), 1);
+    for none in [by_id("another"), by_correlation("c-8"), of_queue("another")] {
+        assert_eq!(found(none).await, []);
+    }
+    ward.clock.advance(Duration::from_secs(31 * 86_400));
+    assert_eq!(found(by_id(told.id.as_str())).await, [], "for 30 days");
 }
 
 #[tokio::test]

@@ -1,7 +1,12 @@
 //! What is known of messages that a broker sets aside by itself, until they are taken in.
 
-use bezoar_core::{Body, Code, DeadLetter, Message, QueueName, Reason};
-use rusqlite::{Connection, OptionalExtension, params};
+use bezoar_core::{
+    Body, Code, CorrelationId, DeadLetter, Invalid, Message, MessageId, MessageType, QueueName,
+    Reason,
+    catalogue::{Rejection, RejectionFilter},
+    millis,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{catalogue::dead_letters::edit::counts, row, session::Session, settle::Counts};
 
@@ -21,6 +26,7 @@ pub(crate) fn announce(
             message.time,
             Body::default(),
         );
+        let numbered = Message { correlation_id: message.correlation_id.clone(), ..numbered };
         let seq = row::insert_message(connection, &numbered)?;
         row::insert_ledger(connection, seq, &message.ledger)?;
         let Counts { acquired, failed, released, replayed, history } = counts(message);
@@ -69,6 +75,65 @@ pub(crate) fn complete(
         row::delete_message(connection, seq, true)?;
     }
     Ok(())
+}
+
+/// What was announced since a time and not taken in, newest first.
+pub(crate) fn list(
+    connection: &Connection,
+    filter: &RejectionFilter,
+    since: i64,
+    limit: u32,
+) -> rusqlite::Result<Vec<Rejection>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT q.name, a.message_id, m.type, m.correlation_id, a.at, a.reason_code, a.reason, a.seq,
+                a.acquired, a.failed, a.released, a.replayed, a.history
+         FROM bezoar_announced AS a
+         CROSS JOIN bezoar_queues AS q ON q.id = a.queue
+         CROSS JOIN bezoar_messages AS m ON m.seq = a.seq
+         WHERE a.at >= ?1 AND (?2 IS NULL OR a.message_id = ?2) AND (?3 IS NULL OR m.correlation_id = ?3)
+         ORDER BY a.at DESC, a.seq DESC",
+    )?;
+    let message_id = filter.message_id.as_ref().map(|id| id.as_str());
+    let correlation_id = filter.correlation_id.as_ref().map(|id| id.as_str());
+    let mut rows = statement.query(params![since, message_id, correlation_id])?;
+    let mut found = Vec::new();
+    while found.len() < limit as usize
+        && let Some(row) = rows.next()?
+    {
+        let rejection = rejection(connection, row)?;
+        let fits = |queues: &Vec<QueueName>| queues.contains(&rejection.queue);
+        if filter.queues.as_ref().is_none_or(fits) {
+            found.push(rejection);
+        }
+    }
+    Ok(found)
+}
+
+fn rejection(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Rejection> {
+    let text = |column: usize| row.get::<_, String>(column);
+    let code = Code::new(text(5)?).unwrap_or(Code::UNKNOWN);
+    let seq: i64 = row.get(7)?;
+    let correlation_id = row.get::<_, Option<String>>(3)?;
+    Ok(Rejection {
+        queue: stored(QueueName::new(text(0)?), 0)?,
+        message_id: stored(MessageId::new(text(1)?), 1)?,
+        message_type: stored(MessageType::new(text(2)?), 2)?,
+        correlation_id: correlation_id.and_then(|id| CorrelationId::new(id).ok()),
+        at: millis(row.get(4)?),
+        reason: Reason::new(code, text(6)?),
+        ledger: row::read_ledger(connection, row, seq, 8)?,
+    })
+}
+
+/// A name that was valid when it was stored.
+fn stored<T>(name: Result<T, Invalid>, column: usize) -> rusqlite::Result<T> {
+    name.map_err(|invalid| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Text,
+            invalid.into(),
+        )
+    })
 }
 
 /// Forgets what nobody asked for since a time, a piece at a time.

@@ -4,7 +4,10 @@ pub(crate) mod announced;
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetter, MessageId, QueueName, Reason, catalogue::OperationId, to_millis};
+use bezoar_core::{
+    DeadLetter, MessageId, QueueName, Reason, catalogue::OperationId, millis, to_millis,
+};
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::{
@@ -89,8 +92,13 @@ pub(crate) fn completed(
         .try_for_each(|(replay, id)| session.replays.completed_away(connection, *replay, id))
 }
 
+/// Since when it is remembered what was taken in or announced.
+pub(crate) fn remembered_since(now: Timestamp) -> i64 {
+    now.as_millisecond().saturating_sub(to_millis(REMEMBERED))
+}
+
 pub(crate) fn forget(session: &Session, connection: &Connection) -> rusqlite::Result<()> {
-    let before = session.now_millis().saturating_sub(to_millis(REMEMBERED));
+    let before = remembered_since(millis(session.now_millis()));
     connection
         .prepare_cached(
             "DELETE FROM bezoar_taken WHERE (queue, letter, digest) IN

@@ -255,10 +255,11 @@ mod tests {
     #[test]
     fn no_later_sync_covers_what_a_failed_one_did() {
         let file = Target::File(0);
-        let mut steps = vec![Step::Change(NAME), Step::Change(WRITE)];
+        let mut steps = vec![Step::Change(NAME), Step::Change(NAME), Step::Change(WRITE)];
+        assert!(!reached_the_disk(3), "the third change is one that did not");
         steps.extend([Step::SyncStart(file), Step::SyncFailed(file)]);
         steps.extend([Step::SyncStart(file), Step::SyncDone(file)]);
-        assert_eq!((disk(&steps).durable(0).len(), disk(&steps).pending().len()), (0, 1));
+        assert_eq!((disk(&steps).durable(0).len(), disk(&steps).pending().len()), (0, 2));
         steps.extend([Step::Change(WRITE), Step::SyncStart(file), Step::SyncDone(file)]);
         assert_eq!(disk(&steps).durable(0).len(), 1500);
     }

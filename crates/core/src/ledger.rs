@@ -108,7 +108,8 @@ impl UncountedSummary {
     fn plus(before: Option<Self>, failure: &UncountedFailure) -> Self {
         let (count, suspected, first, waited) = match before {
             Some(it) => {
-                (it.count, it.suspected, it.first, it.waited + whole_millis(failure.waited))
+                let waited = whole_millis(it.waited + whole_millis(failure.waited));
+                (it.count, it.suspected, it.first, waited)
             }
             None => (0, 0, failure.at, Duration::ZERO),
         };
@@ -124,7 +125,8 @@ impl UncountedSummary {
 }
 
 fn whole_millis(duration: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX); // the most that a store keeps
+    Duration::from_millis(millis.unsigned_abs())
 }
 
 impl Ledger {

@@ -245,6 +245,9 @@ impl App {
         let started = Instant::now();
         let queue_of = Destination::from(queue);
         let transport = self.transport(queue);
+        if !transport.capabilities().deduplication {
+            batch.iter_mut().for_each(|outgoing| outgoing.once = None);
+        }
         let sending = transport.send(&queue_of, &batch);
         let results = sending.instrument(span.clone()).await;
         self.measure(queue, &results, started.elapsed());
@@ -322,7 +325,9 @@ impl App {
             (None, None) => None,
             (there, here) => Some(there.unwrap_or_default() + here.unwrap_or_default()),
         };
-        Ok((Depth { dead, oldest_dead: here.oldest_dead.or(there.oldest_dead), ..there }, problem))
+        let mut depth = there;
+        (depth.dead, depth.oldest_dead) = (dead, here.oldest_dead.or(there.oldest_dead));
+        Ok((depth, problem))
     }
 
     /// Updates the metrics of all queues.

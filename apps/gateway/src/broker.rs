@@ -5,9 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use bezoar::{
-    Capabilities, DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, Destination,
-    ErrorKind, Finding, Invalid, Outgoing, QueueAdmin, QueueName, SubscribeOptions, Subscription,
-    Transport, TransportError,
+    Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
+    QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
     rabbitmq::{DeadLettering, Options, Pem, QueueType, RabbitTransport},
 };
 
@@ -126,32 +125,6 @@ impl QueueAdmin for Broker {
 
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
         self.inner.depth(&self.there(queue)?).await
-    }
-
-    async fn dead_letters(
-        &self,
-        queue: &QueueName,
-        page: DeadLetterPage,
-    ) -> Result<Vec<DeadLetter>, TransportError> {
-        let mut letters = self.inner.dead_letters(&self.there(queue)?, page).await?;
-        letters.iter_mut().for_each(|letter| letter.queue = queue.clone());
-        Ok(letters)
-    }
-
-    async fn replay(
-        &self,
-        queue: &QueueName,
-        selection: &DeadLetterIds,
-    ) -> Result<u64, TransportError> {
-        self.inner.replay(&self.there(queue)?, selection).await
-    }
-
-    async fn discard(
-        &self,
-        queue: &QueueName,
-        selection: &DeadLetterIds,
-    ) -> Result<u64, TransportError> {
-        self.inner.discard(&self.there(queue)?, selection).await
     }
 
     async fn dead_letter_feed(

@@ -68,7 +68,7 @@ async fn send(product: &Product, watch: &Stopwatch, delays: &[Duration]) -> Resu
     let mut pace = interval(PACE);
     for (numbers, delays) in numbers.chunks(BATCH).zip(delays.chunks(BATCH)) {
         let outgoing = |(number, delay): (&u64, &Duration)| -> Result<Outgoing> {
-            Ok(Outgoing { delay: *delay, ..message(numbered(*number))?.into() })
+            Ok(Outgoing::from(message(numbered(*number))?).after(*delay))
         };
         let batch = numbers.iter().zip(delays).map(outgoing).collect::<Result<Vec<_>>>()?;
         pace.tick().await;

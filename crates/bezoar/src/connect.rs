@@ -1,10 +1,10 @@
 //! From a URL to queues.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Clock, DeadLetter, DeadLetterIds, DeadLetterPage, MessageId, QueueAdmin, QueueName, Transport,
-    TransportError, catalogue::Catalogue,
+    Clock, DeadLetter, DeadLetterIds, DeadLetterPage, ErrorKind, MessageId, QueueAdmin, QueueName,
+    Transport, TransportError, catalogue::Catalogue,
 };
 use bezoar_runtime::{Host, MessageBuilder, Publisher, RunError, Shutdown, TypedMessage, Worker};
 use serde::Serialize;
@@ -20,6 +20,9 @@ use crate::drivers::{self, invalid};
 pub async fn connect(url: &str) -> Result<Bezoar, TransportError> {
     drivers::open(url).await
 }
+
+/// How long to wait for the next dead letter of a broker before believing that it was the last.
+const LAST_LETTER: Duration = Duration::from_secs(2);
 
 /// Open queues: to send to, to handle messages of, to inspect. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -147,13 +150,22 @@ impl Bezoar {
         host.run(shutdown).await
     }
 
-    /// The first dead letters of a queue; [`admin`](Self::admin) pages through all.
+    /// The first 100 dead letters of a queue; the
+    /// [access](bezoar_core::QueueAdmin::dead_letter_access) of [`admin`](Self::admin) pages through all.
     ///
     /// # Errors
     ///
-    /// Kind `QueueNotFound` or `Invalid`; otherwise what the transport says.
+    /// Kind `Unsupported` where dead letters can only be taken in turn, as on RabbitMQ; `QueueNotFound` or
+    /// `Invalid`; otherwise what the transport says.
     pub async fn dead_letters(&self, queue: &str) -> Result<Vec<DeadLetter>, TransportError> {
-        self.admin.dead_letters(&name(queue)?, DeadLetterPage::default()).await
+        let Some(access) = self.admin.dead_letter_access() else {
+            return Err(TransportError::new(
+                ErrorKind::Unsupported("lists of dead letters"),
+                self.transport.capabilities().transport,
+                "dead_letters",
+            ));
+        };
+        access.dead_letters(&name(queue)?, DeadLetterPage::default()).await
     }
 
     /// Sends all dead letters of a queue back to it, each once, with retries counted anew.
@@ -162,7 +174,13 @@ impl Bezoar {
     ///
     /// Kind `QueueNotFound` or `Invalid`; otherwise what the transport says.
     pub async fn replay(&self, queue: &str) -> Result<u64, TransportError> {
-        self.admin.replay(&name(queue)?, &DeadLetterIds::All).await
+        let queue = name(queue)?;
+        if let Some(access) = self.admin.dead_letter_access() {
+            return access.replay(&queue, &DeadLetterIds::All).await;
+        }
+        let Some(feed) = self.admin.dead_letter_feed(&queue).await? else { return Ok(0) };
+        let most = self.admin.depth(&queue).await?.dead.unwrap_or(u64::MAX);
+        feed.replay_all(most, LAST_LETTER).await
     }
 
     /// The transport itself.

@@ -34,6 +34,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use crate::Bezoar;
 
+const ACCESS: &str = "queues in memory give access to their dead letters";
 /// How long a worker may be busy, in virtual time.
 const LONGEST_WAIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
@@ -145,7 +146,8 @@ impl Harness {
         let mut page = DeadLetterPage::default();
         let mut all = Vec::new();
         loop {
-            let more = self.bezoar.admin().dead_letters(&self.queue, page).await;
+            let access = self.bezoar.admin().dead_letter_access().expect(ACCESS);
+            let more = access.dead_letters(&self.queue, page).await;
             let more = more.expect("the queue was provisioned");
             let Some(last) = more.last() else { return all };
             page.after = Some(last.id);
@@ -155,7 +157,8 @@ impl Harness {
 
     /// Sends all dead letters back.
     pub async fn replay(&self) -> u64 {
-        let replayed = self.bezoar.admin().replay(&self.queue, &DeadLetterIds::All).await;
+        let access = self.bezoar.admin().dead_letter_access().expect(ACCESS);
+        let replayed = access.replay(&self.queue, &DeadLetterIds::All).await;
         replayed.expect("the queue was provisioned")
     }
 

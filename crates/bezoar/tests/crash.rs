@@ -181,7 +181,13 @@ impl Run {
     }
 
     async fn dead(&self, bezoar: &Bezoar) -> Vec<DeadLetter> {
-        bezoar.admin().dead_letters(&self.queue, DeadLetterPage::default()).await.unwrap()
+        bezoar
+            .admin()
+            .dead_letter_access()
+            .unwrap()
+            .dead_letters(&self.queue, DeadLetterPage::default())
+            .await
+            .unwrap()
     }
 
     fn handled(&self) -> HashMap<String, usize> {

@@ -12,9 +12,9 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Clock, Context, DeadLetterPage, Depth, Event, Failure, Gate, Host, Message, MessageId,
-    MessageType, Observer, Outgoing, Postpone, QueueAdmin, QueueName, Reason, RetryPolicy, Router,
-    Shutdown, State, Worker,
+    Bezoar, Clock, Context, DeadLetterAccess, DeadLetterPage, Depth, Event, Failure, Gate, Host,
+    Message, MessageId, MessageType, Observer, Outgoing, Postpone, QueueAdmin, QueueName, Reason,
+    RetryPolicy, Router, Shutdown, State, Worker,
     memory::{MemoryTransport, Options},
     testing::{Harness, VirtualClock},
 };

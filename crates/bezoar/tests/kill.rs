@@ -256,7 +256,8 @@ async fn dead(bezoar: &Bezoar) -> HashSet<String> {
     let mut page = DeadLetterPage::default();
     let mut ids = HashSet::new();
     loop {
-        let more = bezoar.admin().dead_letters(&queue, page).await.unwrap();
+        let more =
+            bezoar.admin().dead_letter_access().unwrap().dead_letters(&queue, page).await.unwrap();
         let Some(last) = more.last() else { return ids };
         page.after = Some(last.id);
         for dead in &more {

@@ -16,10 +16,10 @@ use std::{
 };
 
 use bezoar::{
-    Backoff, Capabilities, Context, DeadLetter, DeadLetterPage, Delivery, Depth, Destination,
-    Failure, FailureKind, Host, Jitter, Message, MessageId, MessageType, Outgoing, QueueAdmin,
-    QueueName, Reason, RetryPolicy, Router, Settlement, Shutdown, State, SubscribeOptions,
-    Subscription, Transport, TransportError, Worker,
+    Backoff, Capabilities, Context, DeadLetter, DeadLetterAccess, DeadLetterPage, Delivery, Depth,
+    Destination, Failure, FailureKind, Host, Jitter, Message, MessageId, MessageType, Outgoing,
+    QueueAdmin, QueueName, Reason, RetryPolicy, Router, Settlement, Shutdown, State,
+    SubscribeOptions, Subscription, Transport, TransportError, Worker,
     memory::{MemoryTransport, Options, Place, Transition},
     testing::VirtualClock,
 };
@@ -146,7 +146,7 @@ impl World {
         let message = Message::new(id, MessageType::new("result").unwrap(), time, "body");
         let delay = SECOND * self.random.random_range(0..5);
         let sent =
-            self.memory.send(&(&self.queue).into(), &[Outgoing { delay, ..message.into() }]).await;
+            self.memory.send(&(&self.queue).into(), &[Outgoing::from(message).after(delay)]).await;
         sent.into_iter().for_each(|sent| sent.unwrap());
     }
 

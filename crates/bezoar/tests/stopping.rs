@@ -12,9 +12,9 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Capabilities, Delivery, Destination, ErrorKind, Event, Gate, Host, Message, Observer,
-    Outgoing, QueueAdmin, QueueName, Router, Shutdown, SubscribeOptions, Subscription, Transport,
-    TransportError, Worker,
+    Bezoar, Capabilities, DeadLetterAccess, Delivery, Destination, ErrorKind, Event, Gate, Host,
+    Message, Observer, Outgoing, QueueAdmin, QueueName, Router, Shutdown, SubscribeOptions,
+    Subscription, Transport, TransportError, Worker,
     memory::{MemoryTransport, Options},
     testing::VirtualClock,
 };
@@ -119,7 +119,7 @@ async fn a_message_that_kills_its_process_is_set_aside_and_its_neighbour_is_not(
     let memory = memory().await;
     send(&memory).await;
     // Five processes take it and die: the lease runs out each time.
-    let options = SubscribeOptions { lease: SECOND, ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_lease(SECOND);
     for _ in 0..5 {
         let subscription = memory.subscribe(&lab(), options).await.unwrap();
         let taken = subscription.receive(NonZeroU32::MIN, 2 * SECOND).await.unwrap();
@@ -167,7 +167,9 @@ impl Unreliable {
 #[async_trait::async_trait]
 impl Transport for Unreliable {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { wakes: self.wakes, ..self.inner.capabilities() }
+        let mut capabilities = self.inner.capabilities();
+        capabilities.wakes = self.wakes;
+        capabilities
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {

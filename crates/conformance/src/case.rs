@@ -3,8 +3,9 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Capabilities, Counting, DeadLetter, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Message,
-    Outgoing, QueueAdmin, QueueName, SubscribeOptions, Transport, TransportError,
+    Capabilities, Counting, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterIds,
+    DeadLetterPage, Depth, ErrorKind, Message, Outgoing, QueueAdmin, QueueName, SubscribeOptions,
+    Transport, TransportError,
 };
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +17,9 @@ use crate::{
 
 /// For how many ticks the workers of a case hold a delivery.
 pub(crate) const LEASE: u32 = 4;
+
+/// The most dead letters that a case reads.
+const MOST: usize = 10_000;
 
 pub(crate) struct Case {
     pub(crate) queue: QueueName,
@@ -108,13 +112,13 @@ impl Case {
     }
 
     pub(crate) async fn worker_of(&self, queue: &QueueName) -> Worker {
-        let options = SubscribeOptions { lease: self.ticks(LEASE), ..SubscribeOptions::default() };
+        let options = SubscribeOptions::default().with_lease(self.ticks(LEASE));
         let subscription = self.transport().subscribe(queue, options).await;
         Worker { subscription: subscription.expect("a queue can be opened"), lag: self.lag() }
     }
 
     pub(crate) fn lag(&self) -> Duration {
-        self.harness.lag()
+        self.can().lag
     }
 
     pub(crate) async fn depth(&self) -> Depth {
@@ -140,18 +144,22 @@ impl Case {
         let counts = [depth.ready, depth.delayed, depth.leased, depth.dead];
         counts.into_iter().zip(expected).all(|(count, expected)| match count {
             Some(count) => count == expected,
-            None => !self.harness.knows_depth(),
+            None => !self.can().knows_depth,
         })
     }
 
-    /// A number is missing, which is right only if the harness says so.
-    pub(crate) fn cannot_tell_depth(&self) {
-        assert!(!self.harness.knows_depth(), "a queue with a ready message tells its age");
+    /// An age is missing, which is right only if the capabilities say so.
+    pub(crate) fn cannot_tell_ages(&self) {
+        assert!(!self.can().knows_ages, "a queue with a ready message tells its age");
+    }
+
+    /// All dead letters, in the order of their ids.
+    pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
+        if self.can().dead_letter_access { self.listed().await } else { self.fed().await }
     }
 
     /// All dead letters, read in small pages.
-    pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
-        const MOST: usize = 10_000;
+    async fn listed(&self) -> Vec<DeadLetter> {
         let mut dead: Vec<DeadLetter> = Vec::new();
         while dead.len() < MOST {
             let page = self.page_after(dead.last(), 7).await;
@@ -163,6 +171,31 @@ impl Case {
         dead
     }
 
+    /// All dead letters as a feed hands them out; they stay.
+    async fn fed(&self) -> Vec<DeadLetter> {
+        let feed = self.feed().await;
+        let mut dead: Vec<DeadLetter> = Vec::new();
+        while dead.len() < MOST {
+            let some = feed.next(NonZeroU32::MAX, self.lag()).await.expect("a feed can be read");
+            if some.is_empty() {
+                break;
+            }
+            dead.extend(some);
+        }
+        dead.sort_by_key(|letter| letter.id);
+        dead
+    }
+
+    /// The feed of the queue's dead letters.
+    pub(crate) async fn feed(&self) -> Box<dyn DeadLetterFeed> {
+        self.feed_of(&self.queue).await
+    }
+
+    pub(crate) async fn feed_of(&self, queue: &QueueName) -> Box<dyn DeadLetterFeed> {
+        let feed = self.admin().dead_letter_feed(queue).await.expect("a feed can be opened");
+        feed.expect("there is a feed where the capabilities say so")
+    }
+
     pub(crate) async fn page_after(
         &self,
         last: Option<&DeadLetter>,
@@ -170,7 +203,16 @@ impl Case {
     ) -> Vec<DeadLetter> {
         let limit = NonZeroU32::new(limit).expect("a page is asked for");
         let page = DeadLetterPage { after: last.map(|dead| dead.id), limit };
-        self.admin().dead_letters(&self.queue, page).await.expect("dead letters can be listed")
+        self.page(&self.queue, page).await.expect("dead letters can be listed")
+    }
+
+    pub(crate) async fn page(
+        &self,
+        queue: &QueueName,
+        page: DeadLetterPage,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let admin = self.admin();
+        access(&*admin).dead_letters(queue, page).await
     }
 
     /// Sends `count` messages and sets them aside.
@@ -192,13 +234,54 @@ impl Case {
         self.dead().await
     }
 
-    pub(crate) async fn replay(&self, selection: DeadLetterIds) -> u64 {
-        self.admin().replay(&self.queue, &selection).await.expect("dead letters can be replayed")
+    /// Replays dead letters; all of them also where they can only be taken in turn.
+    pub(crate) async fn replay(&self, ids: DeadLetterIds) -> u64 {
+        let replayed = if self.can().dead_letter_access {
+            self.replay_of(&self.queue, &ids).await
+        } else {
+            let most = self.all_dead(&ids).await;
+            self.feed().await.replay_all(most, self.lag()).await
+        };
+        replayed.expect("dead letters can be replayed")
     }
 
-    pub(crate) async fn discard(&self, selection: DeadLetterIds) -> u64 {
-        self.admin().discard(&self.queue, &selection).await.expect("dead letters can be discarded")
+    pub(crate) async fn replay_of(
+        &self,
+        queue: &QueueName,
+        ids: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
+        let admin = self.admin();
+        access(&*admin).replay(queue, ids).await
     }
+
+    /// Discards dead letters; all of them also where they can only be taken in turn.
+    pub(crate) async fn discard(&self, ids: DeadLetterIds) -> u64 {
+        let discarded = if self.can().dead_letter_access {
+            self.discard_of(&self.queue, &ids).await
+        } else {
+            let most = self.all_dead(&ids).await;
+            self.feed().await.discard_all(most, self.lag()).await
+        };
+        discarded.expect("dead letters can be discarded")
+    }
+
+    pub(crate) async fn discard_of(
+        &self,
+        queue: &QueueName,
+        ids: &DeadLetterIds,
+    ) -> Result<u64, TransportError> {
+        let admin = self.admin();
+        access(&*admin).discard(queue, ids).await
+    }
+
+    async fn all_dead(&self, ids: &DeadLetterIds) -> u64 {
+        assert_eq!(*ids, DeadLetterIds::All, "a case that chooses needs access to dead letters");
+        self.dead().await.len() as u64
+    }
+}
+
+fn access(admin: &dyn QueueAdmin) -> &dyn DeadLetterAccess {
+    admin.dead_letter_access().expect("there is access where the capabilities say so")
 }
 
 /// The error says which queue is not there.

@@ -31,17 +31,6 @@ pub trait Harness: Send + Sync {
         Duration::from_secs(1)
     }
 
-    /// How far the transport may be behind what it has answered: for so long a case looks for a message
-    /// before it believes that there is none, and asks again for a count that is not yet right.
-    fn lag(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Whether the transport can tell every number of a depth. If not, unknown ones are passed over.
-    fn knows_depth(&self) -> bool {
-        true
-    }
-
     /// How long one case may take, in real time.
     fn deadline(&self) -> Duration {
         Duration::from_secs(10)

@@ -47,3 +47,11 @@ pub(crate) fn durable(can: &Capabilities) -> Option<&'static str> {
 pub(crate) fn deduplication(can: &Capabilities) -> Option<&'static str> {
     (!can.deduplication).then_some("it does not recognise repetitions")
 }
+
+pub(crate) fn access(can: &Capabilities) -> Option<&'static str> {
+    (!can.dead_letter_access).then_some("its dead letters can only be taken in turn")
+}
+
+pub(crate) fn feed(can: &Capabilities) -> Option<&'static str> {
+    (!can.dead_letter_feed).then_some("it has no feed of dead letters")
+}

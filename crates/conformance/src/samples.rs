@@ -20,15 +20,13 @@ pub(crate) fn messages(count: usize) -> Vec<Message> {
 
 /// A message with every field filled.
 pub(crate) fn full_message(id: &str) -> Message {
-    Message {
-        causation_id: Some(message_id("cause of it")),
-        content_type: Some(ContentType::new("application/json; charset=utf-8").expect("short")),
-        body: b"{\"value\": \xff\x00}".to_vec().into(),
-        ..message(id)
-    }
-    .with_correlation_id(CorrelationId::new("c-7").expect("it is short"))
-    .with_header("tenant", "St. Mary's")
-    .with_header("empty", "")
+    message(id)
+        .caused_by(&message("cause of it"))
+        .with_content_type(ContentType::new("application/json; charset=utf-8").expect("short"))
+        .with_body(b"{\"value\": \xff\x00}".to_vec())
+        .with_correlation_id(CorrelationId::new("c-7").expect("it is short"))
+        .with_header("tenant", "St. Mary's")
+        .with_header("empty", "")
 }
 
 pub(crate) fn message_id(id: &str) -> MessageId {
@@ -37,7 +35,7 @@ pub(crate) fn message_id(id: &str) -> MessageId {
 
 /// The same message, to be delivered after `delay`.
 pub(crate) fn after(delay: Duration, message: Message) -> Outgoing {
-    Outgoing { delay, ..message.into() }
+    Outgoing::from(message).after(delay)
 }
 
 /// A failed run; each number gives another.
@@ -86,6 +84,6 @@ pub(crate) fn ids<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Me
 /// Everything but the ledger is as the sender made it.
 #[track_caller]
 pub(crate) fn assert_as_sent(received: &Message, sent: &Message) {
-    let received = Message { ledger: sent.ledger.clone(), ..received.clone() };
+    let received = received.clone().with_ledger(sent.ledger.clone());
     assert_eq!(&received, sent, "bytes and fields come out as they went in, nothing is made up");
 }

@@ -70,6 +70,8 @@ impl Reason {
 
     /// The code of a message that its store returned changed.
     pub const DAMAGED: Code = Code::from_static("damaged");
+    /// The code of a message that expired before it was handled.
+    pub const EXPIRED: Code = Code::from_static("expired");
 
     /// A reason in words that are safe to show: numbers, names from configuration, never an error's text.
     pub fn new(code: Code, text: impl Into<String>) -> Self {
@@ -80,6 +82,11 @@ impl Reason {
     pub fn max_deliveries(deliveries: u32) -> Self {
         let text = format!("delivered {deliveries} times without an outcome");
         Self::new(Self::MAX_DELIVERIES, text)
+    }
+
+    /// The message expired at `at`, before a handler ran.
+    pub fn expired(at: Timestamp) -> Self {
+        Self::new(Self::EXPIRED, format!("expired at {at}"))
     }
 
     /// The body is not what the handler expects.

@@ -223,6 +223,26 @@ impl Ledger {
         self.replayed = self.replayed.saturating_add(1);
     }
 
+    /// Makes a ledger small enough to be stored or sent: forgets tries, half of them at a time, then shortens
+    /// the detail of the last one, then forgets that try as well. Counters are never forgotten, so that a
+    /// retry or a dead letter never fails for its size.
+    ///
+    /// `fits` says whether what is left of it is small enough. Returns whether that was reached.
+    pub fn fit(&mut self, fits: impl Fn(&Self) -> bool) -> bool {
+        while !fits(self) {
+            match self.history.as_mut_slice() {
+                [] => return false,
+                [last] if last.detail.reveal().is_empty() => self.history.clear(),
+                [last] => last.detail = half(&last.detail),
+                tries => {
+                    let kept = tries.len() / 2;
+                    self.shorten(kept);
+                }
+            }
+        }
+        true
+    }
+
     /// Forgets all but `limit` tries: the first, and the latest of the others. The last one is always kept.
     pub fn shorten(&mut self, limit: usize) {
         let surplus = self.history.len().saturating_sub(limit.max(1));
@@ -231,9 +251,56 @@ impl Ledger {
     }
 }
 
+/// The first half of a detail.
+fn half(detail: &Detail) -> Detail {
+    let text = detail.reveal();
+    Detail::truncated(text[..text.floor_char_boundary(text.len() / 2)].to_owned())
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A stand-in for what a transport writes.
+    fn size(ledger: &Ledger) -> usize {
+        ledger.history().iter().map(|it| 20 + it.detail.reveal().len()).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn a_ledger_is_made_to_fit_by_history_then_detail(
+            details in prop::collection::vec("[a-zß🏥]{0,40}", 0..40), limit in 0..3_000_usize,
+        ) {
+            let tries = details.iter().map(|detail| {
+                FailedTry::new(millis(0), Duration::ZERO, &Failure::transient(detail.clone()))
+            });
+            let mut ledger = Ledger::restored(7, 3, 1, 2, tries.collect());
+            let before = ledger.clone();
+            prop_assert!(ledger.fit(|it| size(it) <= limit), "an empty history always fits");
+            prop_assert!(size(&ledger) <= limit);
+            prop_assert_eq!(
+                (ledger.acquired, ledger.failed, ledger.released, ledger.replayed), (7, 3, 1, 2)
+            );
+            if size(&before) <= limit {
+                prop_assert_eq!(&ledger, &before, "what fits is left alone");
+            } else if let Some(last) = ledger.last() {
+                let whole = before.last().unwrap().detail.reveal();
+                prop_assert!(whole.starts_with(last.detail.reveal()), "the latest try stays");
+                let all_whole = ledger.history().len() == 1 || last.detail.reveal() == whole;
+                prop_assert!(all_whole, "no detail is shortened while there is history to forget");
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_never_fit_is_said_to() {
+        let mut ledger = Ledger::default();
+        ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &Failure::transient("x"))]);
+        assert!(!ledger.fit(|_| false));
+        assert_eq!((ledger.history().len(), ledger.failed), (0, 1));
+    }
 
     fn failed_try(second: i64) -> FailedTry {
         let at = millis(second * 1_000);

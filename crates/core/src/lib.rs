@@ -18,39 +18,46 @@
 
 mod admin;
 pub mod blame;
+mod capabilities;
 pub mod catalogue;
 mod classification;
 mod clock;
 mod dead_letter;
+mod dead_letter_access;
+mod dead_letter_feed;
 mod error;
 mod failure;
 mod ledger;
 mod message;
 mod name;
 mod policy;
+mod receipt;
 mod sensitive;
 mod transport;
 mod uncounted;
 
-pub use admin::{
-    DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, Finding, QueueAdmin, Severity,
-};
+pub use admin::{Depth, Finding, QueueAdmin, Severity};
+pub use capabilities::{Capabilities, Counting, Leases, SettlementDurability};
 pub use classification::{Classification, Classifier};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
 pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
+pub use dead_letter_access::{DeadLetterAccess, DeadLetterIds, DeadLetterPage};
+pub use dead_letter_feed::DeadLetterFeed;
 pub use error::{ErrorKind, TransportError};
 pub use failure::{Code, Failure, FailureError, FailureKind};
 pub use ledger::{FailedTry, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
-pub use name::{ContentType, CorrelationId, Invalid, MessageId, MessageType, QueueName};
+pub use name::{
+    ContentType, CorrelationId, Invalid, MessageId, MessageType, OrderingKey, QueueName,
+};
 pub use policy::{
     Backoff, Decision, Jitter, MAX_DELAY, MAX_IMMEDIATE_RETRIES, MAX_RETRY_AFTER, RetryPolicy,
     RetryStrategy, Verdict,
 };
 pub use rand::Rng;
+pub use receipt::Receipt;
 pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};
 pub use transport::{
-    Capabilities, Counting, Delivery, Destination, Leases, Outgoing, Receipt, Settlement,
-    SettlementDurability, SubscribeOptions, Subscription, Transport,
+    Delivery, Destination, Outgoing, Settlement, SubscribeOptions, Subscription, Transport,
 };
 pub use uncounted::{UncountedDecision, UncountedPolicy};

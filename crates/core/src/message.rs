@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::{
-    Body, ContentType, CorrelationId, HeaderValue, Invalid, Ledger, MessageId, MessageType, millis,
+    Body, ContentType, CorrelationId, HeaderValue, Invalid, Ledger, MessageId, MessageType,
+    OrderingKey, millis,
 };
 
 /// Header values by name, in the order of their names.
@@ -15,6 +16,7 @@ pub type Headers = BTreeMap<String, HeaderValue>;
 ///
 /// Everything but the ledger stays as the sender made it, through every retry and replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Message {
     /// The identity that it keeps.
     pub id: MessageId,
@@ -30,6 +32,13 @@ pub struct Message {
     pub headers: Headers,
     /// When it was made, to the millisecond.
     pub time: Timestamp,
+    /// When it expires, to the millisecond: from then on it is dead-lettered instead of handled. Kept where
+    /// [`Capabilities::time_to_live`](crate::Capabilities::time_to_live) says so.
+    pub expires_at: Option<Timestamp>,
+    /// What it must be handled in order with: it waits until every earlier message of the same key in its
+    /// queue is done or dead. Kept where
+    /// [`Capabilities::ordering_keys`](crate::Capabilities::ordering_keys) says so.
+    pub ordering_key: Option<OrderingKey>,
     /// The payload.
     pub body: Body,
     /// What became of it so far.
@@ -52,6 +61,8 @@ impl Message {
             content_type: None,
             headers: Headers::new(),
             time: millis(time.as_millisecond()),
+            expires_at: None,
+            ordering_key: None,
             body: body.into(),
             ledger: Ledger::default(),
         }
@@ -74,6 +85,41 @@ impl Message {
     pub fn with_content_type(mut self, content_type: ContentType) -> Self {
         self.content_type = Some(content_type);
         self
+    }
+
+    /// The same message with another body.
+    pub fn with_body(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The same message, made at another time.
+    pub fn with_time(mut self, time: Timestamp) -> Self {
+        self.time = millis(time.as_millisecond());
+        self
+    }
+
+    /// The same message with another past.
+    pub fn with_ledger(mut self, ledger: Ledger) -> Self {
+        self.ledger = ledger;
+        self
+    }
+
+    /// The same message, dead-lettered instead of handled from `time` on.
+    pub fn with_expires_at(mut self, time: Timestamp) -> Self {
+        self.expires_at = Some(millis(time.as_millisecond()));
+        self
+    }
+
+    /// The same message, handled in order with others of `key`.
+    pub fn with_ordering_key(mut self, key: OrderingKey) -> Self {
+        self.ordering_key = Some(key);
+        self
+    }
+
+    /// Whether it has expired at `now`.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
     }
 
     /// The same message with one header more; an earlier value of that name is replaced.

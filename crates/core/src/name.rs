@@ -115,6 +115,10 @@ name!(
     CorrelationId, "correlation id"
 );
 name!(
+    /// What messages must be handled in order with each other: a patient, an account, an order.
+    OrderingKey, "ordering key"
+);
+name!(
     /// The type of a message, by which a router picks its handler.
     MessageType, "message type"
 );

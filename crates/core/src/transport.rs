@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::{
-    FailedTry, Invalid, Ledger, MAX_DELAY, Message, QueueName, Reason, TransportError,
-    UncountedFailure,
+    Capabilities, FailedTry, Invalid, Ledger, MAX_DELAY, Message, QueueName, Reason, Receipt,
+    TransportError, UncountedFailure,
 };
 
 /// Where queues live.
@@ -30,7 +30,8 @@ pub trait Transport: Debug + Send + Sync + 'static {
 /// An open queue.
 #[async_trait]
 pub trait Subscription: Debug + Send + Sync {
-    /// Leases up to `max` messages, waiting at most `wait` for the first. An empty result is no error.
+    /// Leases up to `max` messages, waiting at most `wait` for the first: at the server, for as long as
+    /// [`Capabilities::server_wait`] says it does. An empty result is no error.
     /// Once the bodies of a result exceed [`SubscribeOptions::max_bytes`] it takes no further message.
     /// Dropping the future loses nothing.
     async fn receive(
@@ -87,6 +88,7 @@ impl From<&QueueName> for Destination {
 
 /// A message on its way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Outgoing {
     /// The message. Its ledger is stored with it.
     pub message: Message,
@@ -98,7 +100,20 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether headers and delay stay within what every transport handles; the body's limit is the transport's.
+    /// The same message, not delivered before `delay` has passed.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The same message, accepted once within `window`.
+    pub fn once(mut self, window: Duration) -> Self {
+        self.once = Some(window);
+        self
+    }
+
+    /// Whether headers and delay stay within what every transport handles.
+    /// [`Capabilities::check`] adds the limits of one.
     ///
     /// # Errors
     ///
@@ -123,6 +138,7 @@ impl From<Message> for Outgoing {
 
 /// How a queue is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SubscribeOptions {
     /// For how long a delivery is held unless it is extended, where leases expire.
     pub lease: Duration,
@@ -143,6 +159,26 @@ impl Default for SubscribeOptions {
     }
 }
 
+impl SubscribeOptions {
+    /// The same, holding each delivery for `lease`.
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The same, with up to `prefetch` messages sent ahead.
+    pub fn with_prefetch(mut self, prefetch: NonZeroU32) -> Self {
+        self.prefetch = prefetch;
+        self
+    }
+
+    /// The same, ending a receive with `max_bytes` of bodies.
+    pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+}
+
 /// A message leased to one worker.
 ///
 /// It is not `Clone`: one owner extends and settles it.
@@ -152,34 +188,17 @@ pub struct Delivery {
     pub message: Arc<Message>,
     /// What the transport knows the lease by.
     pub receipt: Receipt,
-    /// When the lease runs out by the transport's clock, where leases do. It informs; the receipt decides.
+    /// When the lease runs out by the transport's clock, where leases do. It informs; only the receipt decides.
     pub lease_until: Option<Timestamp>,
     /// Whether somebody may have worked on this message before without leaving a trace; see
     /// [`Ledger::may_have_run`](crate::Ledger::may_have_run).
     pub redelivered: bool,
 }
 
-/// What a transport knows a lease by. Opaque to everybody else.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Receipt {
-    /// A place and a token, as numbers.
-    Numbered {
-        /// Which message.
-        key: i64,
-        /// Which lease of it.
-        token: i64,
-    },
-    /// A place and a token, as text.
-    Named {
-        /// Which message.
-        key: Box<str>,
-        /// Which lease of it.
-        token: Box<str>,
-    },
-}
-
-/// What becomes of a delivery.
+/// What becomes of a delivery. A transport hands a message back at once for a settlement that it does not
+/// know.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settlement {
     /// Done: the message is gone.
     Complete,
@@ -224,76 +243,4 @@ impl Settlement {
             Self::Uncounted { failure, .. } => ledger.fail_uncounted(failure),
         }
     }
-}
-
-/// What a transport can do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capabilities {
-    /// The transport's name, as in errors.
-    pub transport: &'static str,
-    /// Messages can be sent to a topic or exchange.
-    pub topics: bool,
-    /// A topic can have several subscriptions.
-    pub subscriptions: bool,
-    /// Messages can be grouped into sessions.
-    pub sessions: bool,
-    /// Without failures, messages that were sent one after the other are delivered in that order.
-    pub ordering: bool,
-    /// The longest delay of a message or a retry; `None` if there is no delay at all.
-    pub scheduled: Option<Duration>,
-    /// Several messages travel in one operation.
-    pub batching: bool,
-    /// Messages can be sent in the caller's own database transaction.
-    pub transactions: bool,
-    /// The server itself moves messages to a dead-letter queue.
-    pub native_dead_letters: bool,
-    /// Messages can overtake by priority.
-    pub priority: bool,
-    /// The largest body, in bytes as this transport counts.
-    pub max_message_bytes: usize,
-    /// Messages survive the end of the process.
-    pub durable: bool,
-    /// Whether leases end by time.
-    pub leases: Leases,
-    /// A stale receipt never changes anything.
-    pub fencing: bool,
-    /// What `Ok` of a settlement means.
-    pub settlement: SettlementDurability,
-    /// What the ledger's count of acquisitions means.
-    pub acquired: Counting,
-    /// A message is never seen in two places at once, not even after a crash.
-    pub single_copy: bool,
-    /// An id can be accepted once within a time, see [`Outgoing::once`].
-    pub deduplication: bool,
-    /// A waiting `receive` returns as soon as a message is sent through the same transport.
-    pub wakes: bool,
-}
-
-/// Whether leases end by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leases {
-    /// A lease that is not extended runs out.
-    Expire,
-    /// A lease holds as long as the connection does.
-    HeldByConnection,
-}
-
-/// What `Ok` of a settlement means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SettlementDurability {
-    /// It is stored.
-    Durable,
-    /// It is on its way; it may be lost with the connection, and the message then returns.
-    Submitted,
-}
-
-/// What a count means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
-    /// Stored before the handler runs.
-    Exact,
-    /// It may be higher: an acquisition can be counted that reached nobody.
-    AtLeast,
-    /// Not counted.
-    Unknown,
 }

@@ -244,9 +244,8 @@ mod tests {
             assert!(error.to_string().contains(part), "{error}");
             assert!(!format!("{error:?} {error}").contains("CANARY"), "{error:?}");
         }
-        let exact =
-            Message { body: r#"{"id": 12345678901234567890123, "a": 1}"#.into(), ..original() };
-        let twice = Message { body: r#"{"a": 1, "a": 2}"#.into(), ..original() };
+        let exact = original().with_body(r#"{"id": 12345678901234567890123, "a": 1}"#);
+        let twice = original().with_body(r#"{"a": 1, "a": 2}"#);
         for odd in [exact, twice] {
             let error = patch(r#"[{"op": "remove", "path": "/a"}]"#).apply(&odd, LIMIT);
             assert_eq!(error.unwrap_err(), EditError::NotFaithful);
@@ -255,7 +254,7 @@ mod tests {
             (0..40).map(|n| format!(r#"{{"op": "copy", "from": "", "path": "/a{n}"}}"#)).collect();
         let bomb = patch(&format!("[{}]", copies.join(",")));
         assert!(matches!(bomb.apply(&original(), LIMIT), Err(EditError::TooLarge { .. })));
-        let text = Message { body: "no JSON".into(), ..original() };
+        let text = original().with_body("no JSON");
         assert_eq!(patch("[]").apply(&text, LIMIT).unwrap_err(), EditError::NotJson);
     }
 }

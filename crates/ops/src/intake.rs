@@ -104,7 +104,7 @@ impl Intake {
     async fn replay(&self, shutdown: &Shutdown) -> Result<(), Trouble> {
         self.catalogue.adopt(&self.queue).await?;
         let feed = self.feed().await?;
-        let options = SubscribeOptions { prefetch: BATCH, ..SubscribeOptions::default() };
+        let options = SubscribeOptions::default().with_prefetch(BATCH);
         let waiting = self.store.subscribe(&self.queue, options).await?;
         loop {
             let deliveries = tokio::select! {

@@ -252,7 +252,7 @@ impl Settler {
             (Ok(()), Settlement::Uncounted { after, failure }) => {
                 Event::NotCounted { failure, after: *after }
             }
-            (Ok(()), Settlement::Release { .. }) => Event::Released,
+            (Ok(()), _) => Event::Released,
         };
         self.worker.tell(&settled.held.message, &event);
     }

@@ -362,7 +362,7 @@ impl Worker {
     /// How the queue is opened.
     pub(crate) fn subscribe_options(&self) -> SubscribeOptions {
         let prefetch = self.prefetch.unwrap_or(self.concurrency.saturating_mul(AHEAD));
-        SubscribeOptions { prefetch, ..self.subscribe }
+        self.subscribe.with_prefetch(prefetch)
     }
 
     pub(crate) fn tell(&self, message: &Message, event: &Event<'_>) {

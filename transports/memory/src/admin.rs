@@ -4,13 +4,14 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterIds, DeadLetterPage, Depth, Finding, QueueAdmin, QueueName, Severity,
-    TransportError,
+    DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, Finding,
+    QueueAdmin, QueueName, Severity, TransportError,
 };
 
 use crate::{
     MemoryTransport,
     error::no_queue,
+    feed::MemoryFeed,
     state::{Queue, State},
 };
 
@@ -42,6 +43,21 @@ impl QueueAdmin for MemoryTransport {
         self.step(|state, now| Ok(find(state, queue, "depth")?.depth(now)))
     }
 
+    fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
+        Some(self)
+    }
+
+    async fn dead_letter_feed(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
+        self.step(|state, _| find(state, queue, "dead_letter_feed").map(drop))?;
+        Ok(Some(Box::new(MemoryFeed::new(self.clone(), queue.clone()))))
+    }
+}
+
+#[async_trait]
+impl DeadLetterAccess for MemoryTransport {
     async fn dead_letters(
         &self,
         queue: &QueueName,
@@ -58,30 +74,22 @@ impl QueueAdmin for MemoryTransport {
         })
     }
 
-    async fn replay(
-        &self,
-        queue: &QueueName,
-        selection: &DeadLetterIds,
-    ) -> Result<u64, TransportError> {
+    async fn replay(&self, queue: &QueueName, ids: &DeadLetterIds) -> Result<u64, TransportError> {
         self.step(|state, now| {
             find(state, queue, "replay")?;
-            Ok(state.replay(queue, selection, now))
+            Ok(state.replay(queue, ids, now))
         })
     }
 
-    async fn discard(
-        &self,
-        queue: &QueueName,
-        selection: &DeadLetterIds,
-    ) -> Result<u64, TransportError> {
+    async fn discard(&self, queue: &QueueName, ids: &DeadLetterIds) -> Result<u64, TransportError> {
         self.step(|state, now| {
             find(state, queue, "discard")?;
-            Ok(state.discard(queue, selection, now))
+            Ok(state.discard(queue, ids, now))
         })
     }
 }
 
-fn find<'a>(
+pub(crate) fn find<'a>(
     state: &'a State,
     queue: &QueueName,
     operation: &'static str,

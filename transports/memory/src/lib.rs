@@ -23,6 +23,7 @@
 
 mod admin;
 mod error;
+mod feed;
 mod options;
 mod state;
 mod transport;

@@ -1,7 +1,7 @@
 //! Where every message is, and the moves between those places. No locks, no waiting: plain data.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -59,6 +59,10 @@ pub(crate) struct Queue {
     /// Ids that are accepted once, and until when.
     once: BTreeMap<MessageId, i64>,
     pub(crate) wake: Arc<Notify>,
+    /// Dead letters that an open feed has handed out.
+    pub(crate) fed: BTreeSet<DeadLetterId>,
+    /// Rung when there may be a dead letter for a feed.
+    pub(crate) letters: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -100,14 +104,12 @@ impl Queue {
                 None => delayed += 1,
             }
         }
-        Depth {
-            ready: Some(ready),
-            delayed: Some(delayed),
-            leased: Some(leased),
-            dead: Some(self.dead.len() as u64),
-            oldest_ready: self.next().filter(|next| next.as_millisecond() <= now),
-            oldest_dead: self.dead.values().next().map(|(_, dead)| dead.at),
-        }
+        let mut depth = Depth::default();
+        (depth.ready, depth.delayed) = (Some(ready), Some(delayed));
+        (depth.leased, depth.dead) = (Some(leased), Some(self.dead.len() as u64));
+        depth.oldest_ready = self.next().filter(|next| next.as_millisecond() <= now);
+        depth.oldest_dead = self.dead.values().next().map(|(_, dead)| dead.at);
+        depth
     }
 }
 
@@ -176,7 +178,7 @@ impl State {
         entries.insert((until, key.1), entry);
         self.queues.get_mut(queue)?.leased.insert(key.1, until);
         self.moved(message.id.clone(), from, Place::Leased, now);
-        let receipt = Receipt::Numbered { key: key.1, token };
+        let receipt = Receipt::from_numbers([key.1, token, 0]);
         Some(Delivery { message, receipt, lease_until: Some(millis(until)), redelivered })
     }
 
@@ -203,8 +205,10 @@ impl State {
                 let dead = DeadLetter { id, queue: queue.clone(), message, reason, at: now };
                 let queue = self.queues.get_mut(queue).expect("a delivery came from it");
                 queue.dead.insert(id, (seq, dead));
+                queue.letters.notify_waiters();
                 Place::Dead
             }
+            _ => self.put(queue, seq, message, Duration::ZERO, now),
         };
         self.moved(id, Place::Leased, to, now);
         true
@@ -274,7 +278,7 @@ impl State {
 
     /// Takes out the entry that this very lease holds.
     fn take(&mut self, queue: &QueueName, delivery: &Delivery) -> Option<(i64, Entry)> {
-        let Receipt::Numbered { key, token } = delivery.receipt else { return None };
+        let [key, token, _] = delivery.receipt.numbers()?;
         let queue = self.queues.get_mut(queue)?;
         let place = (*queue.leased.get(&key)?, key);
         if queue.waiting.get(&place)?.token != Some(token) {

@@ -8,9 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Counting, Delivery, Destination, ErrorKind, Leases, MAX_DELAY, Outgoing,
-    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing, QueueName,
+    Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -46,45 +45,30 @@ impl MemoryTransport {
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
-        let (actual_bytes, limit_bytes) =
-            (outgoing.message.body.len(), self.options.max_message_bytes);
-        if actual_bytes > limit_bytes {
-            let id = outgoing.message.id.clone();
-            return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send"));
-        }
-        outgoing.check().map_err(|invalid| error(ErrorKind::Invalid(invalid), "send"))
     }
 }
 
 #[async_trait]
 impl Transport for MemoryTransport {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            transport: TRANSPORT,
-            topics: false,
-            subscriptions: false,
-            sessions: false,
-            ordering: true,
-            scheduled: Some(MAX_DELAY),
-            batching: true,
-            transactions: false,
-            native_dead_letters: false,
-            priority: false,
-            max_message_bytes: self.options.max_message_bytes,
-            durable: false,
-            leases: Leases::Expire,
-            fencing: true,
-            settlement: SettlementDurability::Durable,
-            acquired: Counting::Exact,
-            single_copy: true,
-            deduplication: true,
-            wakes: true,
-        }
+        let mut can = Capabilities::new(TRANSPORT, self.options.max_message_bytes);
+        can.ordering = true;
+        can.scheduled = Some(MAX_DELAY);
+        can.time_to_live = true;
+        can.batching = true;
+        can.fencing = true;
+        can.settlement = SettlementDurability::Durable;
+        can.acquired = Counting::Exact;
+        can.single_copy = true;
+        can.deduplication = true;
+        can.wakes = true;
+        can.knows_depth = true;
+        can.knows_ages = true;
+        can.dead_letter_access = true;
+        can.dead_letter_feed = true;
+        can
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
@@ -94,8 +78,9 @@ impl Transport for MemoryTransport {
                 .map(|_| Err(error(ErrorKind::Unsupported("topics"), "send")))
                 .collect();
         };
+        let can = self.capabilities();
         let send = |outgoing: &Outgoing| {
-            self.check(outgoing)?;
+            can.check(outgoing)?;
             self.step(|state, now| {
                 if !state.queues.contains_key(queue) {
                     return Err(no_queue(queue, "send"));

@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding, Invalid,
-    QueueAdmin, QueueName, TransportError,
+    DeadLetterFeed, Depth, ErrorKind, Finding, Invalid, QueueAdmin, QueueName, TransportError,
 };
 
 use crate::{
@@ -39,31 +38,9 @@ impl QueueAdmin for RabbitTransport {
         let dead = self.companion_count(queue, topology::dead_queue(queue)).await?;
         let quarantined = self.companion_count(queue, topology::quarantine_queue(queue)).await?;
         let ready = Some(ready + quarantined.unwrap_or(0) + self.inner.prefetched_count(queue));
-        Ok(Depth { ready, dead, ..Depth::default() })
-    }
-
-    async fn dead_letters(
-        &self,
-        queue: &QueueName,
-        page: DeadLetterPage,
-    ) -> Result<Vec<DeadLetter>, TransportError> {
-        self.inner.page(queue, page).await
-    }
-
-    async fn replay(
-        &self,
-        queue: &QueueName,
-        selection: &DeadLetterIds,
-    ) -> Result<u64, TransportError> {
-        self.inner.replay_dead(queue, selection).await
-    }
-
-    async fn discard(
-        &self,
-        queue: &QueueName,
-        selection: &DeadLetterIds,
-    ) -> Result<u64, TransportError> {
-        self.inner.discard_dead(queue, selection).await
+        let mut depth = Depth::default();
+        (depth.ready, depth.dead) = (ready, dead);
+        Ok(depth)
     }
 
     async fn dead_letter_feed(

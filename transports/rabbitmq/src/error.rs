@@ -137,13 +137,6 @@ fn is_queue_down(source: &lapin::Error) -> bool {
             && amqp.get_message().as_str().contains("down or inaccessible"))
 }
 
-/// Whether another consumer has exclusive access.
-pub(crate) fn is_exclusively_consumed(source: &lapin::Error) -> bool {
-    is_access_refused(source)
-        && matches!(source.kind(), Lapin::ProtocolError(amqp)
-            if amqp.get_message().as_str().contains("exclusive"))
-}
-
 /// Whether a new channel fails with the error of an earlier one: after 2,047 channels lapin uses their numbers again,
 /// and keeps the error with the number.
 pub(crate) fn is_stale_channel_error(source: &lapin::Error) -> bool {

@@ -32,6 +32,8 @@ use crate::{
     wire,
 };
 
+/// How long the broker may take to show what it has confirmed.
+const LAG: Duration = Duration::from_millis(200);
 /// How long the bindings from the delay queues back to a queue are assumed to exist after they were checked.
 const BINDINGS_VALID_FOR: Duration = Duration::from_secs(10);
 
@@ -56,8 +58,6 @@ pub(crate) struct TransportState {
     /// The user that we are logged in as.
     pub(crate) user: String,
     pub(crate) ids: Arc<DeadLetterIdGenerator>,
-    /// One scan of a dead-letter queue at a time: letters that one holds another would miss.
-    pub(crate) dead_turn: Arc<tokio::sync::Mutex<()>>,
     bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
     pairs: Arc<Mutex<Vec<Weak<ConsumerPair>>>>,
 }
@@ -83,7 +83,6 @@ impl RabbitTransport {
                 management: management.map(Arc::new),
                 user,
                 ids: Arc::default(),
-                dead_turn: Arc::default(),
                 bindings_checked_at: Arc::default(),
                 pairs: Arc::default(),
                 options,
@@ -113,16 +112,7 @@ impl RabbitTransport {
         outgoing: &Outgoing,
     ) -> Result<Publication, TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), "send");
-        let (actual_bytes, limit_bytes) =
-            (outgoing.message.body.len(), self.inner.options.max_message_bytes);
-        if actual_bytes > limit_bytes {
-            let id = outgoing.message.id.clone();
-            return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send"));
-        }
-        outgoing.check().map_err(invalid)?;
-        if outgoing.delay > delay_topology::MAX {
-            return Err(error(ErrorKind::Unsupported("delays of more than 75 days"), "send"));
-        }
+        self.capabilities().check(outgoing)?;
         let properties = wire::write(&outgoing.message).map_err(invalid)?;
         let body = outgoing.message.body.reveal().clone();
         match to {
@@ -270,27 +260,22 @@ impl DeadLetterIdGenerator {
 #[async_trait]
 impl Transport for RabbitTransport {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            transport: TRANSPORT,
-            topics: true,
-            subscriptions: true,
-            sessions: false,
-            ordering: true,
-            scheduled: Some(delay_topology::MAX),
-            batching: true,
-            transactions: false,
-            native_dead_letters: true,
-            priority: false,
-            max_message_bytes: self.inner.options.max_message_bytes,
-            durable: true,
-            leases: Leases::HeldByConnection,
-            fencing: true,
-            settlement: SettlementDurability::Submitted,
-            acquired: Counting::AtLeast,
-            single_copy: false,
-            deduplication: false,
-            wakes: true,
-        }
+        let mut can = Capabilities::new(TRANSPORT, self.inner.options.max_message_bytes);
+        can.topics = true;
+        can.subscriptions = true;
+        can.ordering = true;
+        can.scheduled = Some(delay_topology::MAX);
+        can.batching = true;
+        can.native_dead_letters = true;
+        can.durable = true;
+        can.leases = Leases::HeldByConnection;
+        can.fencing = true;
+        can.settlement = SettlementDurability::Submitted;
+        can.acquired = Counting::AtLeast;
+        can.wakes = true;
+        can.lag = LAG;
+        can.dead_letter_feed = true;
+        can
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {

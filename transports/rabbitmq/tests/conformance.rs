@@ -60,15 +60,6 @@ impl Harness for RabbitHarness {
         Duration::from_millis(600)
     }
 
-    fn lag(&self) -> Duration {
-        Duration::from_millis(180)
-    }
-
-    /// A broker tells what is ready and what is dead, and neither ages nor what is leased or delayed.
-    fn knows_depth(&self) -> bool {
-        false
-    }
-
     fn deadline(&self) -> Duration {
         Duration::from_secs(60)
     }

@@ -92,8 +92,8 @@ async fn a_life() {
         let held = worker.receive(NonZeroU32::MIN, WAIT).await.unwrap().pop().unwrap();
         worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();
     }
-    let all = bezoar_core::DeadLetterIds::All;
-    assert_eq!(transport.replay(&queue, &all).await.unwrap(), 1);
+    let feed = transport.dead_letter_feed(&queue).await.unwrap().unwrap();
+    assert_eq!(feed.replay_all(1, WAIT).await.unwrap(), 1);
     worker.close().await.unwrap();
     transport.close().await;
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Code, DeadLetter, DeadLetterId, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding,
-    QueueAdmin, QueueName, Reason, Severity, TransportError, millis,
+    Code, DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage, Depth,
+    ErrorKind, Finding, QueueAdmin, QueueName, Reason, Severity, TransportError, millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -73,6 +73,13 @@ impl QueueAdmin for SqliteTransport {
         depth.await?.ok_or_else(|| no_queue(queue, "depth"))
     }
 
+    fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl DeadLetterAccess for SqliteTransport {
     async fn dead_letters(
         &self,
         queue: &QueueName,
@@ -197,14 +204,14 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
         .prepare_cached("SELECT at FROM bezoar_dead WHERE queue = ?1 ORDER BY id LIMIT 1")?
         .query_row([queue], |row| row.get(0))
         .optional()?;
-    Ok(Depth {
-        ready: Some(at_least_none(waiting - hidden)),
-        delayed: Some(at_least_none(hidden - leased)),
-        leased: Some(at_least_none(leased)),
-        dead: Some(at_least_none(dead)),
-        oldest_ready: oldest.map(millis),
-        oldest_dead: oldest_dead.map(millis),
-    })
+    let mut depth = Depth::default();
+    depth.ready = Some(at_least_none(waiting - hidden));
+    depth.delayed = Some(at_least_none(hidden - leased));
+    depth.leased = Some(at_least_none(leased));
+    depth.dead = Some(at_least_none(dead));
+    depth.oldest_ready = oldest.map(millis);
+    depth.oldest_dead = oldest_dead.map(millis);
+    Ok(depth)
 }
 
 /// A count that somebody has changed by hand may be below what it is compared to.

@@ -1,7 +1,7 @@
 //! Finds the row of a lease.
 //!
 //! The hot table is clustered by the time at which a message can be delivered, and for a leased one that is
-//! the end of its lease. A delivery knows that time, but not always: the answer to a renewal may be lost, and
+//! the end of its lease. A receipt holds that time, but not always the latest: the answer to a renewal may be lost, and
 //! a clock that is set forward moves all leases. The receipt decides, not the time, so the places to which
 //! rows were moved are remembered here for as long as their leases are held. An index would find them as
 //! well, at the price of two writes more for each message.
@@ -29,10 +29,14 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) fn of(queue: i64, delivery: &Delivery) -> Option<Self> {
-        let Receipt::Numbered { key: seq, token } = delivery.receipt else { return None };
-        let visible_at = delivery.lease_until?.as_millisecond();
+        let [seq, token, visible_at] = delivery.receipt.numbers()?;
         Some(Self { queue, visible_at, seq, token })
     }
+}
+
+/// The receipt of a lease that ends at `visible_at`.
+pub(crate) fn receipt(seq: i64, token: i64, visible_at: i64) -> Receipt {
+    Receipt::from_numbers([seq, token, visible_at])
 }
 
 /// The leases whose rows were moved, and where to. The latest place is not certain: the transaction

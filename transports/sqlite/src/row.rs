@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bezoar_core::{
     Body, Code, ContentType, CorrelationId, Delivery, Detail, FailedTry, FailureKind,
-    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Reason, Receipt,
+    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Reason,
     UncountedSummary, millis, to_millis,
 };
 use bytes::Bytes;
@@ -14,10 +14,7 @@ use crate::checksum::{self, StoredFields};
 
 /// The row of a delivery. One that is not ours has none, and no row has this number.
 pub(crate) fn seq(delivery: &Delivery) -> i64 {
-    match delivery.receipt {
-        Receipt::Numbered { key, .. } => key,
-        Receipt::Named { .. } => i64::MIN,
-    }
+    delivery.receipt.numbers().map_or(i64::MIN, |[seq, ..]| seq)
 }
 
 pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusqlite::Result<i64> {

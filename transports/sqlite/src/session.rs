@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use bezoar_core::{Body, Delivery, Message, Outgoing, QueueName, Receipt, millis, to_millis};
+use bezoar_core::{Body, Delivery, Outgoing, QueueName, millis, to_millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     catalogue::{CauseCounts, ReplayCounts, replay_of},
-    lease::Moved,
+    lease::{self, Moved},
     queue_signals::QueueSignals,
     row,
 };
@@ -236,8 +236,7 @@ impl Session {
             let (visible_at, seq) = (row.get(0)?, row.get(1)?);
             let (mut message, integrity) = row::message(connection, row, seq, 2, 7)?;
             if let Some(reason) = integrity.problem() {
-                let bodiless = Message { body: Body::default(), ..message };
-                undeliverable.push((visible_at, seq, bodiless, reason));
+                undeliverable.push((visible_at, seq, message.with_body(Body::default()), reason));
                 continue;
             }
             bytes += message.body.len();
@@ -249,7 +248,7 @@ impl Session {
             }
             let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();
-            let receipt = Receipt::Numbered { key: seq, token };
+            let receipt = lease::receipt(seq, token, until);
             let lease_until = Some(millis(until));
             let message = Arc::new(message);
             let delivery = Delivery { message, receipt, lease_until, redelivered };

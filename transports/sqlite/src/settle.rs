@@ -68,6 +68,7 @@ impl Session {
                 self.insert_dead(connection, &dying, Arrival::Died)?;
                 Ok(true)
             }
+            _ => self.put_back(connection, name, &lease, Duration::ZERO, message, settlement),
         }
     }
 

@@ -4,9 +4,8 @@ use std::{num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Counting, Delivery, Destination, ErrorKind, Leases, MAX_DELAY, Outgoing,
-    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing, QueueName,
+    Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use jiff::Timestamp;
 use rand::RngExt;
@@ -17,7 +16,7 @@ use crate::{
     Options, database,
     database_files::{BLOCKED_LOG, DatabaseFiles},
     error::{TRANSPORT, error, may_be_of_one, no_queue},
-    lease::Lease,
+    lease::{self, Lease},
     monotonic_clock::MonotonicClock,
     queue_signals::QueueSignals,
     readers::Readers,
@@ -60,16 +59,6 @@ impl SqliteTransport {
         let writer = Writer::start(connection, files.clone(), options.clone(), signals.clone())
             .map_err(|source| error(ErrorKind::Unavailable, "open").with_source(source))?;
         Ok(Self { readers, writer, options, files, signals })
-    }
-
-    fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
-        let (actual_bytes, limit_bytes) =
-            (outgoing.message.body.len(), self.options.max_message_bytes);
-        if actual_bytes > limit_bytes {
-            let id = outgoing.message.id.clone();
-            return Err(error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send"));
-        }
-        outgoing.check().map_err(|invalid| error(ErrorKind::Invalid(invalid), "send"))
     }
 
     /// Stores messages that were checked; all or none.
@@ -146,27 +135,22 @@ fn part_end(batch: &[Outgoing]) -> usize {
 #[async_trait]
 impl Transport for SqliteTransport {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            transport: TRANSPORT,
-            topics: false,
-            subscriptions: false,
-            sessions: false,
-            ordering: true,
-            scheduled: Some(MAX_DELAY),
-            batching: true,
-            transactions: false,
-            native_dead_letters: false,
-            priority: false,
-            max_message_bytes: self.options.max_message_bytes,
-            durable: true,
-            leases: Leases::Expire,
-            fencing: true,
-            settlement: SettlementDurability::Durable,
-            acquired: Counting::Exact,
-            single_copy: true,
-            deduplication: true,
-            wakes: true,
-        }
+        let mut can = Capabilities::new(TRANSPORT, self.options.max_message_bytes);
+        can.ordering = true;
+        can.scheduled = Some(MAX_DELAY);
+        can.time_to_live = true;
+        can.batching = true;
+        can.durable = true;
+        can.fencing = true;
+        can.settlement = SettlementDurability::Durable;
+        can.acquired = Counting::Exact;
+        can.single_copy = true;
+        can.deduplication = true;
+        can.wakes = true;
+        can.knows_depth = true;
+        can.knows_ages = true;
+        can.dead_letter_access = true;
+        can
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
@@ -176,7 +160,8 @@ impl Transport for SqliteTransport {
                 .map(|_| Err(error(ErrorKind::Unsupported("topics"), "send")))
                 .collect();
         };
-        let mut results: Vec<_> = batch.iter().map(|outgoing| self.check(outgoing)).collect();
+        let can = self.capabilities();
+        let mut results: Vec<_> = batch.iter().map(|outgoing| can.check(outgoing)).collect();
         let accepted = batch.iter().zip(&results).filter(|(_, checked)| checked.is_ok());
         let mut accepted: Vec<_> = accepted.map(|(outgoing, _)| outgoing.clone()).collect();
         let mut open = results.iter_mut().filter(|checked| checked.is_ok());
@@ -374,8 +359,11 @@ impl Subscription for SqliteSubscription {
             Err(failed) => return deliveries.iter().map(|_| Err(failed.again())).collect(),
         };
         let renew = |(delivery, until): (&mut Delivery, Option<Timestamp>)| {
-            delivery.lease_until =
-                Some(until.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?);
+            let until = until.ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?;
+            if let Some([seq, token, _]) = delivery.receipt.numbers() {
+                delivery.receipt = lease::receipt(seq, token, until.as_millisecond());
+            }
+            delivery.lease_until = Some(until);
             Ok(())
         };
         deliveries.iter_mut().zip(untils).map(renew).collect()

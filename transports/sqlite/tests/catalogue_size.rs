@@ -241,8 +241,7 @@ async fn rate(messages: usize, how: impl Fn(usize) -> Settlement) -> f64 {
     for part in batch.chunks(5_000) {
         store.send(&(&queue).into(), part).await.into_iter().for_each(|sent| sent.unwrap());
     }
-    let options =
-        SubscribeOptions { lease: Duration::from_secs(600), ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_lease(Duration::from_secs(600));
     let open = store.subscribe(&queue, options).await.unwrap();
     let mut held: Vec<Vec<(Delivery, Settlement)>> = Vec::new();
     for first in (0..messages).step_by(50) {

@@ -73,12 +73,12 @@ impl Lab {
     async fn send(&self, id: &str, delay: Duration) {
         let (id, of) = (MessageId::new(id).unwrap(), MessageType::new("result").unwrap());
         let message = Message::new(id, of, self.watch.now(), "");
-        let outgoing = Outgoing { delay, ..message.into() };
+        let outgoing = Outgoing::from(message).after(delay);
         self.transport.send(&queue().into(), &[outgoing]).await.remove(0).unwrap();
     }
 
     async fn subscribe(&self) -> Box<dyn Subscription> {
-        let options = SubscribeOptions { lease: LEASE, ..SubscribeOptions::default() };
+        let options = SubscribeOptions::default().with_lease(LEASE);
         self.transport.subscribe(&queue(), options).await.unwrap()
     }
 }
@@ -127,7 +127,7 @@ async fn leases_of_other_processes_survive_a_step_of_the_clock_too() {
     }
     let options = Options::new(lab.folder.path().join("bezoar.db"));
     let second = SqliteTransport::open(Options { clock: lab.watch.clone(), ..options }).unwrap();
-    let options = SubscribeOptions { lease: LEASE, ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_lease(LEASE);
     let (first, worker) =
         (lab.subscribe().await, second.subscribe(&queue(), options).await.unwrap());
     let mut held = receive(&*worker).await;

@@ -118,6 +118,8 @@ impl BatchItem {
         // The parser's error quotes the value.
         let expected = "is not a duration; use a form such as 30s, 5m, 1h30m or 250ms";
         let delay = delay.map_err(|_| Invalid::new("delay", expected))?;
-        Ok(Outgoing { message, delay: delay.unwrap_or_default(), once })
+        let mut outgoing = Outgoing::from(message).after(delay.unwrap_or_default());
+        outgoing.once = once;
+        Ok(outgoing)
     }
 }

@@ -1,15 +1,20 @@
 //! Replays or discards all dead letters of a queue that stay on its broker.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State};
-use bezoar::{DeadLetterIds, QueueAdmin, QueueName, catalogue::Verb};
+use bezoar::{
+    DeadLetterFeed, ErrorKind, QueueAdmin, QueueName, Transport, TransportError, catalogue::Verb,
+};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Problem, caller::Caller, input, input::Input, segment::Segment};
 use crate::{app::App, broker::Broker, config::Role};
+
+/// How long to wait for the next dead letter before believing that it was the last.
+const LAST_LETTER: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +40,11 @@ pub(super) async fn replay(
     let (queue, broker) = find(&app, &caller, &queue, Role::Operator)?;
     let reason = input::reason(&wanted.reason)?;
     log(&app, &caller, Verb::Replay, &queue, reason).await?;
-    let done = finish(async move { broker.replay(&queue, &DeadLetterIds::All).await }).await?;
+    let done = finish(async move {
+        let most = broker.depth(&queue).await?.dead.unwrap_or(u64::MAX);
+        open(&broker, &queue).await?.replay_all(most, LAST_LETTER).await
+    });
+    let done = done.await?;
     Ok(Json(json!({ "replayed": done })))
 }
 
@@ -58,7 +67,9 @@ pub(super) async fn discard(
         return Err(problem.with("expected", wanted.expect).with("found", found));
     }
     log(&app, &caller, Verb::Discard, &queue, reason).await?;
-    let done = finish(async move { broker.discard(&queue, &DeadLetterIds::All).await }).await?;
+    let done =
+        finish(async move { open(&broker, &queue).await?.discard_all(found, LAST_LETTER).await });
+    let done = done.await?;
     Ok(Json(json!({ "discarded": done })))
 }
 
@@ -83,6 +94,17 @@ fn find(
     Err(Problem::new(StatusCode::CONFLICT, "conflict", detail))
 }
 
+async fn open(
+    broker: &Broker,
+    queue: &QueueName,
+) -> Result<Box<dyn DeadLetterFeed>, TransportError> {
+    let feed = broker.dead_letter_feed(queue).await?;
+    feed.ok_or_else(|| {
+        let kind = ErrorKind::Unsupported("dead letters that stay on the broker");
+        TransportError::new(kind, broker.capabilities().transport, "dead_letter_feed")
+    })
+}
+
 /// Records the action before it happens.
 async fn log(
     app: &App,
@@ -97,7 +119,7 @@ async fn log(
 
 /// Runs in a separate task, so that a client that disconnects does not abort it.
 async fn finish(
-    work: impl Future<Output = Result<u64, bezoar::TransportError>> + Send + 'static,
+    work: impl Future<Output = Result<u64, TransportError>> + Send + 'static,
 ) -> Result<u64, Problem> {
     match tokio::spawn(work).await {
         Ok(done) => Ok(done?),

@@ -15,9 +15,9 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Body, Context, ErrorKind, Event, Failure, Host, Message, MessageId, MessageType,
-    Observer, Outgoing, QueueAdmin, QueueName, Router, Shutdown, State, Transport, TransportError,
-    Worker,
+    Bezoar, Body, Context, DeadLetterAccess, ErrorKind, Event, Failure, Host, Message, MessageId,
+    MessageType, Observer, Outgoing, QueueAdmin, QueueName, Router, Shutdown, State, Transport,
+    TransportError, Worker,
 };
 
 use tokio::{

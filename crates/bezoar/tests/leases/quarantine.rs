@@ -8,7 +8,7 @@ use super::*;
 
 /// A process takes `count` messages and dies, as often as `deaths` says.
 async fn die_with(transport: &Scripted, count: u32, deaths: u32) {
-    let options = SubscribeOptions { lease: SECOND, ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_lease(SECOND);
     for _ in 0..deaths {
         let open = transport.memory.subscribe(&lab(), options).await.unwrap();
         let max = NonZeroU32::new(count).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterIds, DeadLetterPage, Severity, SubscribeOptions};
+use bezoar_core::{DeadLetterIds, Severity, SubscribeOptions};
 use jiff::Timestamp;
 
 use crate::{
@@ -59,7 +59,7 @@ pub(crate) async fn the_oldest_ready_message_tells_its_age(case: Case) {
     case.elapse(3).await;
     case.send(message("last")).await;
     assert_eq!(oldest(&case).await, first, "the oldest stays the oldest");
-    let Some(first) = first else { return case.cannot_tell_depth() };
+    let Some(first) = first else { return case.cannot_tell_ages() };
     let worker = case.worker().await;
     worker.consume(1).await;
     let second = oldest(&case).await.expect("two more are ready");
@@ -76,7 +76,7 @@ pub(crate) async fn the_age_of_a_returned_message_begins_with_its_return(case: C
     case.elapse(LEASE + 2).await;
     match oldest(&case).await {
         Some(since) => assert_eq!(Some(since), held.lease_until, "ready since its lease ended"),
-        None => case.cannot_tell_depth(),
+        None => case.cannot_tell_ages(),
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn the_oldest_dead_letter_tells_its_age(case: Case) {
     case.kill(1).await;
     match case.depth().await.oldest_dead {
         Some(since) => assert_eq!(since, first, "the oldest stays the oldest"),
-        None => case.cannot_tell_depth(),
+        None => case.cannot_tell_ages(),
     }
 }
 
@@ -146,12 +146,16 @@ pub(crate) async fn opening_an_unknown_queue_is_refused(case: Case) {
     assert_not_found(opened, &unknown);
 }
 
-pub(crate) async fn operating_on_an_unknown_queue_is_refused(case: Case) {
-    let (unknown, admin) = (case.unknown_queue(), case.admin());
-    assert_not_found(admin.depth(&unknown).await, &unknown);
-    assert_not_found(admin.dead_letters(&unknown, DeadLetterPage::default()).await, &unknown);
-    for selection in [DeadLetterIds::All, DeadLetterIds::Ids(Vec::new())] {
-        assert_not_found(admin.replay(&unknown, &selection).await, &unknown);
-        assert_not_found(admin.discard(&unknown, &selection).await, &unknown);
-    }
+pub(crate) async fn the_depth_of_an_unknown_queue_is_refused(case: Case) {
+    let unknown = case.unknown_queue();
+    assert_not_found(case.admin().depth(&unknown).await, &unknown);
+}
+
+pub(crate) async fn dead_letters_are_offered_as_declared(case: Case) {
+    let (can, admin) = (case.can(), case.admin());
+    let access = admin.dead_letter_access().is_some();
+    assert_eq!(access, can.dead_letter_access, "access to dead letters is there if declared");
+    let feed = admin.dead_letter_feed(&case.queue).await.expect("it can be asked for");
+    assert_eq!(feed.is_some(), can.dead_letter_feed, "a feed is there if declared");
+    assert!(access || feed.is_some(), "nobody could ever do anything about a dead letter");
 }

@@ -18,7 +18,7 @@ async fn round_trip(case: Case, body: impl Into<Body>) {
 }
 
 fn with_body(id: &str, body: impl Into<Body>) -> Message {
-    Message { body: body.into(), ..message(id) }
+    message(id).with_body(body)
 }
 
 /// Bytes that no two neighbours share, so that a part lost or moved is noticed.

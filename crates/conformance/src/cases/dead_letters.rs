@@ -5,7 +5,7 @@ use std::time::Duration;
 use bezoar_core::{DeadLetterId, DeadLetterIds, DeadLetterPage, Ledger, Settlement};
 
 use crate::{
-    case::Case,
+    case::{Case, assert_not_found},
     samples::{assert_as_sent, failed_try, full_message, ids, message, messages, reason, retry},
 };
 
@@ -75,12 +75,11 @@ pub(crate) async fn a_page_beyond_the_end_is_empty(case: Case) {
     case.kill(2).await;
     let after_all =
         DeadLetterPage { after: Some(DeadLetterId(i64::MAX)), ..DeadLetterPage::default() };
-    let page =
-        case.admin().dead_letters(&case.queue, after_all).await.expect("a page can be empty");
+    let page = case.page(&case.queue, after_all).await.expect("a page can be empty");
     assert_eq!(page.len(), 0, "nothing comes after the greatest id");
     let from_start =
         DeadLetterPage { after: Some(DeadLetterId(i64::MIN)), ..DeadLetterPage::default() };
-    let page = case.admin().dead_letters(&case.queue, from_start).await;
+    let page = case.page(&case.queue, from_start).await;
     assert!(!page.expect("a page can be read").is_empty(), "everything comes after the least id");
 }
 
@@ -89,8 +88,30 @@ pub(crate) async fn the_same_message_id_is_kept_twice(case: Case) {
     let dead = case.kill_these(same).await;
     assert_eq!(dead.len(), 2, "a foreign id that repeats hides nothing");
     assert_ne!(dead[0].id, dead[1].id, "each dead letter has an id of its own");
+}
+
+pub(crate) async fn letters_of_the_same_message_id_are_told_apart(case: Case) {
+    let same = vec![message("same"), message("same").with_header("which", "second")];
+    let dead = case.kill_these(same).await;
     case.discard(DeadLetterIds::Ids(vec![dead[0].id])).await;
     assert_eq!(case.dead().await, [dead[1].clone()], "they are told apart by their own ids");
+}
+
+pub(crate) async fn listing_changes_nothing(case: Case) {
+    let dead = case.kill(10).await;
+    for _ in 0..2 {
+        assert_eq!(case.dead().await, dead, "a list is the same as long as nothing happens");
+        case.assert_depth([0, 0, 0, 10], "after listing").await;
+    }
+}
+
+pub(crate) async fn access_to_an_unknown_queue_is_refused(case: Case) {
+    let unknown = case.unknown_queue();
+    assert_not_found(case.page(&unknown, DeadLetterPage::default()).await, &unknown);
+    for ids in [DeadLetterIds::All, DeadLetterIds::Ids(Vec::new())] {
+        assert_not_found(case.replay_of(&unknown, &ids).await, &unknown);
+        assert_not_found(case.discard_of(&unknown, &ids).await, &unknown);
+    }
 }
 
 pub(crate) async fn an_id_is_never_given_twice(case: Case) {

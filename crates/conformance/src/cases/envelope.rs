@@ -61,18 +61,17 @@ pub(crate) async fn names_of_full_length_come_back(case: Case) {
 
 fn named(text: &str) -> Message {
     let name = "a name of any script that is short enough";
-    Message {
-        message_type: MessageType::new(text).expect(name),
-        causation_id: Some(MessageId::new(text).expect(name)),
-        ..message(text)
-    }
-    .with_correlation_id(CorrelationId::new(text).expect(name))
-    .with_content_type(ContentType::new(text).expect(name))
+    let mut message = message(text)
+        .with_correlation_id(CorrelationId::new(text).expect(name))
+        .with_content_type(ContentType::new(text).expect(name));
+    message.message_type = MessageType::new(text).expect(name);
+    message.causation_id = Some(MessageId::new(text).expect(name));
+    message
 }
 
 pub(crate) async fn times_keep_their_milliseconds(case: Case) {
     for time in [1_700_000_000_123, 1_700_000_000_999, 0, -1, 253_402_200_000_001] {
-        let sent = Message { time: millis(time), ..message("timed") };
+        let sent = message("timed").with_time(millis(time));
         let received = round_trip(&case, sent).await;
         assert_eq!(received.time.as_millisecond(), time, "times are kept to the millisecond");
     }
@@ -83,7 +82,7 @@ pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
     ledger.fail(vec![failed_try(1), failed_try(2)]);
     ledger.acquire();
     ledger.fail(vec![failed_try(3)]);
-    case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
+    case.send(message("with a past").with_ledger(ledger.clone())).await;
     let delivery = case.worker().await.one().await;
     let received = delivery.message.ledger.clone();
     assert_eq!(received.history(), ledger.history(), "the history is sent with the message");
@@ -97,7 +96,7 @@ pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
 /// As a program may write it that knows what failed and has counted nothing.
 pub(crate) async fn a_history_is_kept_whatever_the_counts_say(case: Case) {
     let mut ledger = Ledger::restored(0, 0, 0, 0, vec![failed_try(1), failed_try(2)]);
-    case.send(Message { ledger: ledger.clone(), ..message("with a past") }).await;
+    case.send(message("with a past").with_ledger(ledger.clone())).await;
     let worker = case.worker().await;
     for number in 3..5 {
         let held = worker.one().await;

@@ -2,7 +2,8 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar_core::{Leases, Settlement, SubscribeOptions};
+use bezoar_core::{Leases, Settlement, SubscribeOptions, millis};
+use jiff::Timestamp;
 
 use crate::{
     case::{Case, LEASE},
@@ -47,7 +48,7 @@ pub(crate) async fn a_delivery_says_when_its_lease_ends(case: Case) {
 
 pub(crate) async fn a_receive_gives_a_message_once_however_short_its_lease(case: Case) {
     case.send_all(messages(3)).await;
-    let options = SubscribeOptions { lease: Duration::ZERO, ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_lease(Duration::ZERO);
     let opened = case.transport().subscribe(&case.queue, options).await;
     let subscription = opened.expect("a queue can be opened");
     let most = NonZeroU32::new(16).expect("it is not 0");
@@ -73,6 +74,20 @@ pub(crate) async fn an_expired_lease_nobody_took_over_can_be_settled(case: Case)
     case.outlast_leases().await;
     worker.settle(late, Settlement::Complete).await;
     worker.none("a completed message is gone").await;
+}
+
+pub(crate) async fn the_receipt_decides_and_not_the_end_of_the_lease(case: Case) {
+    case.send_all(messages(3)).await;
+    let worker = case.worker().await;
+    let mut held = worker.take(3).await;
+    for (delivery, end) in held.iter_mut().zip([None, Some(millis(0)), Some(Timestamp::MAX)]) {
+        delivery.lease_until = end;
+        worker.extend(delivery, case.ticks(LEASE)).await;
+        delivery.lease_until = end;
+    }
+    worker.complete(held).await;
+    case.outlast_leases().await;
+    worker.none("completed messages are gone").await;
 }
 
 pub(crate) async fn renewal_holds_a_message_beyond_its_first_lease(case: Case) {

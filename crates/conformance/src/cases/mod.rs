@@ -8,6 +8,7 @@ pub(crate) mod concurrency;
 pub(crate) mod dead_letters;
 pub(crate) mod delays;
 pub(crate) mod envelope;
+pub(crate) mod feed;
 pub(crate) mod headers;
 pub(crate) mod leases;
 pub(crate) mod once;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 fn once(case: &Case, message: Message) -> Outgoing {
-    Outgoing { once: Some(case.ticks(10)), ..message.into() }
+    Outgoing::from(message).once(case.ticks(10))
 }
 
 pub(crate) async fn the_same_id_is_accepted_once(case: Case) {

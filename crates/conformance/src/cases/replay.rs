@@ -42,7 +42,7 @@ pub(crate) async fn a_second_replay_finds_nothing(case: Case) {
     assert_eq!(case.worker().await.consume_all().await.len(), 3, "and delivered once");
 }
 
-pub(crate) async fn unknown_ids_are_passed_over(case: Case) {
+pub(crate) async fn unknown_ids_are_ignored(case: Case) {
     let dead = case.kill(1).await;
     let ids = [DeadLetterId(i64::MIN), DeadLetterId(-1), dead[0].id, DeadLetterId(i64::MAX)];
     assert_eq!(case.replay(DeadLetterIds::Ids(ids.to_vec())).await, 1, "only what is there counts");
@@ -54,12 +54,12 @@ pub(crate) async fn an_id_named_twice_is_replayed_once(case: Case) {
     assert_eq!(case.worker().await.consume_all().await.len(), 1, "and delivered once");
 }
 
-pub(crate) async fn the_ids_of_another_queue_are_passed_over(case: Case) {
+pub(crate) async fn the_ids_of_another_queue_are_ignored(case: Case) {
     let (dead, other) = (case.kill(2).await, case.other_queue().await);
-    for selection in [these(&dead), DeadLetterIds::All] {
-        let replayed = case.admin().replay(&other, &selection).await;
+    for ids in [these(&dead), DeadLetterIds::All] {
+        let replayed = case.replay_of(&other, &ids).await;
         assert_eq!(replayed.expect("it can be asked for"), 0, "another queue's are not replayed");
-        let discarded = case.admin().discard(&other, &selection).await;
+        let discarded = case.discard_of(&other, &ids).await;
         assert_eq!(discarded.expect("it can be asked for"), 0, "another queue's are not discarded");
     }
     assert_eq!(case.dead().await, dead, "each queue has its own dead letters");
@@ -134,7 +134,7 @@ pub(crate) async fn a_discard_of_all_leaves_none_and_touches_nothing_else(case: 
     case.assert_depth([1, 0, 1, 0], "after discarding the dead").await;
 }
 
-pub(crate) async fn a_discard_passes_over_unknown_ids(case: Case) {
+pub(crate) async fn a_discard_ignores_unknown_ids(case: Case) {
     let dead = case.kill(2).await;
     let ids = [DeadLetterId(i64::MAX), dead[0].id, dead[0].id, DeadLetterId(i64::MIN)];
     assert_eq!(

@@ -105,8 +105,7 @@ pub(crate) async fn receive_gives_what_is_there_when_asked_for_more(case: Case) 
 
 pub(crate) async fn a_receive_ends_with_its_bytes(case: Case) {
     case.send_all(messages(5)).await; // of 6 bytes each
-    let options =
-        SubscribeOptions { max_bytes: 13, lease: case.ticks(LEASE), ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_max_bytes(13).with_lease(case.ticks(LEASE));
     let opened = case.transport().subscribe(&case.queue, options).await;
     let worker = Worker { subscription: opened.expect("a queue can be opened"), lag: case.lag() };
     let mut left = 5;

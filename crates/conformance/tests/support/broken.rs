@@ -9,9 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, DeadLetter, DeadLetterIds, DeadLetterPage, Delivery, Depth, Destination, Finding,
-    ManualClock, Outgoing, QueueAdmin, QueueName, Settlement, SubscribeOptions, Subscription,
-    Transport, TransportError,
+    Capabilities, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterIds, DeadLetterPage,
+    Delivery, Depth, Destination, Finding, ManualClock, Outgoing, QueueAdmin, QueueName,
+    Settlement, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use bezoar_memory::MemoryTransport;
 
@@ -126,6 +126,19 @@ pub(crate) trait Defect: Debug + Send + Sync + 'static {
     ) -> Result<u64, TransportError> {
         store.memory.discard(queue, selection).await
     }
+
+    /// Whether access to dead letters is offered.
+    fn offers_access(&self) -> bool {
+        true
+    }
+
+    async fn feed(
+        &self,
+        store: &Store,
+        queue: &QueueName,
+    ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
+        store.memory.dead_letter_feed(queue).await
+    }
 }
 
 /// A transport with a defect. It claims to be durable, so that the cases of a restart run as well.
@@ -138,7 +151,9 @@ pub(crate) struct Broken {
 #[async_trait]
 impl Transport for Broken {
     fn capabilities(&self) -> Capabilities {
-        self.defect.capabilities(Capabilities { durable: true, ..self.store.memory.capabilities() })
+        let mut capabilities = self.store.memory.capabilities();
+        capabilities.durable = true;
+        self.defect.capabilities(capabilities)
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Outcomes {
@@ -205,6 +220,20 @@ impl QueueAdmin for Broken {
         self.defect.depth(&self.store, queue).await
     }
 
+    fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
+        self.defect.offers_access().then_some(self)
+    }
+
+    async fn dead_letter_feed(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
+        self.defect.feed(&self.store, queue).await
+    }
+}
+
+#[async_trait]
+impl DeadLetterAccess for Broken {
     async fn dead_letters(
         &self,
         queue: &QueueName,

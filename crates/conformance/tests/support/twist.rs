@@ -4,8 +4,8 @@ use std::{fmt, num::NonZeroU32, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, DeadLetter, DeadLetterPage, Delivery, Depth, Destination, Outgoing, QueueAdmin,
-    QueueName, Settlement, SubscribeOptions, Transport, TransportError,
+    Capabilities, DeadLetter, DeadLetterAccess, DeadLetterPage, Delivery, Depth, Destination,
+    Outgoing, QueueAdmin, QueueName, Settlement, SubscribeOptions, Transport, TransportError,
 };
 
 use super::broken::{Defect, Opened, Outcomes, Settlements, Store};

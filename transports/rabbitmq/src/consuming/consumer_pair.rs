@@ -97,10 +97,8 @@ impl ConsumerPair {
 
     /// The queue that a delivery came from.
     pub(crate) fn source_of(&self, receipt: &Receipt) -> Source {
-        match *receipt {
-            Receipt::Numbered { token, .. } if token == self.quarantine.channel.epoch() => {
-                Source::Quarantine
-            }
+        match receipt.numbers() {
+            Some([_, epoch, _]) if epoch == self.quarantine.channel.epoch() => Source::Quarantine,
             _ => Source::Work,
         }
     }

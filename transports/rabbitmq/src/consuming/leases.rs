@@ -79,7 +79,7 @@ impl Leases {
             self.hold(tag, raw);
             let redelivered = message.ledger.may_have_run();
             message.ledger.acquire();
-            let receipt = Receipt::Numbered { key: tag.cast_signed(), token: self.epoch };
+            let receipt = Receipt::from_numbers([tag.cast_signed(), self.epoch, 0]);
             let message = Arc::new(message);
             some.push(Delivery { message, receipt, lease_until: None, redelivered });
         }
@@ -110,10 +110,8 @@ impl Leases {
     }
 
     fn tag(&self, receipt: &Receipt) -> Option<u64> {
-        match *receipt {
-            Receipt::Numbered { key, token } if token == self.epoch => Some(key.cast_unsigned()),
-            _ => None,
-        }
+        let [tag, epoch, _] = receipt.numbers()?;
+        (epoch == self.epoch).then_some(tag.cast_unsigned())
     }
 
     /// How to acknowledge these tags: together below the lowest tag that stays open, the others one by one.
@@ -173,7 +171,7 @@ mod tests {
     #[test]
     fn a_receipt_of_another_channel_finds_nothing() {
         let mut leases = with_open(&[1]);
-        assert!(leases.take(&Receipt::Numbered { key: 1, token: 2 }).is_none());
-        assert!(!leases.is_held(&Receipt::Numbered { key: 1, token: 1 }), "not handed out");
+        assert!(leases.take(&Receipt::from_numbers([1, 2, 0])).is_none());
+        assert!(!leases.is_held(&Receipt::from_numbers([1, 1, 0])), "not handed out");
     }
 }

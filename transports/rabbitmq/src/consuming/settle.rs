@@ -158,6 +158,7 @@ fn step(
         Settlement::DeadLetter { reason, .. } => {
             SettleStep::Copy(Box::new(dead_letter_copy(pair, raw, &message, &reason)))
         }
+        _ => SettleStep::Copy(Box::new(retry_copy(pair, raw, &message, Duration::ZERO))),
     }
 }
 

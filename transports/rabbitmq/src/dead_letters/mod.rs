@@ -1,6 +1,5 @@
-//! Dead letters: reading them, feeding them to a catalogue, and replaying them.
+//! Dead letters: taken in turn by a feed, and replayed.
 
 pub(crate) mod dead_letter_feed;
 pub(crate) mod dead_letter_queue;
-pub(crate) mod dead_letter_scan;
 pub(crate) mod replay;

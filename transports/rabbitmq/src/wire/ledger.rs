@@ -1,7 +1,5 @@
 //! The ledger as headers.
 
-use std::borrow::Cow;
-
 use bezoar_core::{Ledger, catalogue::OperationId};
 use lapin::types::AMQPValue;
 
@@ -36,8 +34,12 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
     }
     make_room(headers);
     let room = header_size::LIMIT_BYTES.saturating_sub(header_size::of_table(headers) + 64);
-    if let Some(history) = history_within(room, ledger) {
-        headers.insert(HISTORY.into(), text(&history));
+    if ledger.history().is_empty() {
+        return;
+    }
+    let mut fitted = ledger.clone();
+    if fitted.fit(|it| history::write(it.history()).len() <= room) && !fitted.history().is_empty() {
+        headers.insert(HISTORY.into(), text(&history::write(fitted.history())));
     }
 }
 
@@ -60,22 +62,6 @@ fn make_room(headers: &mut Table) {
         names.truncate(names.floor_char_boundary(NOTE_BYTES - 64));
         headers.insert(DROPPED.into(), text(&names));
     }
-}
-
-/// The history, halved until it fits: a retry or dead-letter never fails for size.
-fn history_within(room: usize, ledger: &Ledger) -> Option<String> {
-    let mut ledger = Cow::Borrowed(ledger);
-    while !ledger.history().is_empty() {
-        let written = history::write(ledger.history());
-        if written.len() <= room {
-            return Some(written);
-        }
-        match ledger.history().len() {
-            1 => return None,
-            tries => ledger.to_mut().shorten(tries / 2),
-        }
-    }
-    None
 }
 
 pub(super) fn read(headers: &Table) -> Ledger {

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar_core::{DeadLetterPage, ErrorKind, QueueAdmin, Settlement};
+use bezoar_core::{ErrorKind, QueueAdmin, Settlement};
 use bezoar_rabbitmq::QueueType;
 use lapin::{
     BasicProperties, Connection, ConnectionProperties,
@@ -49,11 +49,10 @@ async fn live(place: &Place, body: &[u8]) {
     }
     let held = one(&*worker).await;
     settle(&*worker, held, dead_letter()).await;
-    let dead = place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
+    let dead = place.dead().await;
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].message.body.reveal(), body);
-    let all = bezoar_core::DeadLetterIds::All;
-    assert_eq!(place.transport.replay(&place.queue, &all).await.unwrap(), 1);
+    assert_eq!(place.replay_all().await, 1);
     let held = one(&*worker).await;
     assert_eq!(held.message.body.reveal(), body);
     settle(&*worker, held, Settlement::Complete).await;

@@ -7,22 +7,16 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{
-    DeadLetter, DeadLetterFeed, DeadLetterIds, DeadLetterPage, ErrorKind, QueueAdmin, QueueName,
-    Settlement,
-};
+use bezoar_core::{DeadLetter, DeadLetterFeed, ErrorKind, QueueAdmin, QueueName, Settlement};
 use bezoar_rabbitmq::{DeadLettering, Options, QueueType};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use test_support::tcp_proxy::TcpProxy;
 use tokio::time::{Instant, timeout};
 
 use super::support::{
-    PATIENCE, Place, TYPES, at, broker, dead_letter, foreign_channel, message, one, options, settle,
+    LAST_LETTER, PATIENCE, Place, TYPES, at, broker, dead_letter, foreign_channel, message, one,
+    options, settle,
 };
-
-async fn feed(place: &Place) -> Box<dyn DeadLetterFeed> {
-    place.transport.dead_letter_feed(&place.queue).await.unwrap().expect("a broker has a feed")
-}
 
 async fn next(feed: &dyn DeadLetterFeed) -> Vec<DeadLetter> {
     feed.next(NonZeroU32::new(100).unwrap(), PATIENCE).await.unwrap()
@@ -66,18 +60,15 @@ async fn the_feed_hands_out_what_was_set_aside_until_it_is_removed() {
     for queue_type in TYPES {
         let place = Place::new(queue_type).await;
         set_aside(&place, &["a", "b", "c"]).await;
-        let listed =
-            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
-        let first = feed(&place).await;
+        let first = place.feed().await;
         let letters = all(&*first, 3).await;
-        assert_eq!(letters, listed, "with id, reason, time and message");
         first.remove(&[letters[1].id]).await.unwrap();
         let short = Duration::from_millis(50);
         let more = first.next(NonZeroU32::MIN, short).await.unwrap();
         assert_eq!(more, [], "what is in hand does not come again");
         drop(first);
 
-        let second = feed(&place).await;
+        let second = place.feed().await;
         let rest = all(&*second, 2).await;
         assert_eq!(ids(&rest), BTreeSet::from(["a".to_owned(), "c".to_owned()]));
         assert!(rest.contains(&letters[0]), "the same id as before");
@@ -97,11 +88,11 @@ async fn a_letter_of_the_brokers_own_keeps_its_id_once_it_may_have_been_taken() 
             queue: place.queue.clone(),
         };
         set_aside(&rejecting, &["a"]).await;
-        let taken = all(&*feed(&place).await, 1).await.pop().unwrap();
+        let taken = all(&*place.feed().await, 1).await.pop().unwrap();
         assert_eq!(taken.reason.code().as_str(), "rejected");
         assert_eq!(taken.message, message("a"), "nothing is made up");
-        let second = all(&*feed(&place).await, 1).await.pop().unwrap();
-        let last = feed(&place).await;
+        let second = all(&*place.feed().await, 1).await.pop().unwrap();
+        let last = place.feed().await;
         let third = all(&*last, 1).await.pop().unwrap();
         assert_eq!(second.id, third.id);
         assert_eq!((&second.message, second.at), (&taken.message, taken.at));
@@ -144,7 +135,7 @@ async fn a_dropped_feed_closes_its_channel_and_sends_nothing_else() {
     let options = Options { url: at(&address).into(), ..options(QueueType::Classic) };
     let watched = place.seen_with(options);
     for _ in 0..FEEDS {
-        next(&*feed(&watched).await).await;
+        next(&*watched.feed().await).await;
     }
     let count = |method| -> usize {
         let sent = sent.lock().unwrap();
@@ -169,11 +160,11 @@ async fn a_dropped_wait_for_letters_loses_none() {
     let hundred = NonZeroU32::new(100).unwrap();
     // While it opens, at every point of it.
     for step in 0..100 {
-        let feed = feed(&place).await;
+        let feed = place.feed().await;
         let _ = timeout(Duration::from_micros(100 * step), feed.next(hundred, PATIENCE)).await;
     }
     // While it waits.
-    let feed = feed(&place).await;
+    let feed = place.feed().await;
     let (mut letters, mut dropped) = (Vec::new(), 0);
     while letters.len() < names.len() {
         match timeout(Duration::from_micros(100 << (dropped % 12)), feed.next(hundred, PATIENCE))
@@ -237,19 +228,16 @@ async fn a_long_dead_letter_queue_needs_little_memory() {
     let place = Place::new(QueueType::Classic).await;
     fill(&place, COUNT, BYTES).await;
     let before = peak_bytes();
-    let listed =
-        place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
-    assert_eq!(listed.len(), 100);
-    let some = DeadLetterIds::Ids(listed.iter().map(|letter| letter.id).collect());
-    assert_eq!(place.transport.replay(&place.queue, &some).await.unwrap(), 100);
-    let replayed = place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap();
-    assert_eq!(replayed, COUNT as u64 - 100);
+    assert_eq!(place.feed().await.replay_all(100, LAST_LETTER).await.unwrap(), 100);
+    assert_eq!(place.replay_all().await, COUNT as u64 - 100);
+    wait_for_dead(&place, 0).await;
     let depth = place.transport.depth(&place.queue).await.unwrap();
-    assert_eq!((depth.ready, depth.dead), (Some(COUNT as u64), Some(0)));
+    assert_eq!(depth.ready, Some(COUNT as u64));
     let grown = peak_bytes() - before;
     assert!(grown < COUNT * BYTES / 3, "{grown} bytes for {} of letters", COUNT * BYTES);
     fill(&place, 500, 1).await;
-    assert_eq!(place.transport.discard(&place.queue, &DeadLetterIds::All).await.unwrap(), 500);
+    assert_eq!(place.feed().await.discard_all(500, LAST_LETTER).await.unwrap(), 500);
+    wait_for_dead(&place, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -260,7 +248,7 @@ async fn the_way_of_setting_aside_is_chosen_for_each_use_of_one_transport() {
     for (transport, code) in [(rejecting, "rejected"), (place.transport.clone(), "test")] {
         let user = Place { transport, queue: place.queue.clone() };
         set_aside(&user, &["a"]).await;
-        let feed = feed(&place).await;
+        let feed = place.feed().await;
         let letter = all(&*feed, 1).await.pop().unwrap();
         assert_eq!(letter.reason.code().as_str(), code);
         feed.remove(&[letter.id]).await.unwrap();

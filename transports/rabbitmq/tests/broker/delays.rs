@@ -17,7 +17,7 @@ const HOPS: u32 = 3;
 /// How much later than `delay` a message arrives.
 async fn lateness(place: &Place, worker: &dyn Subscription, delay: Duration) -> Duration {
     let start = Instant::now();
-    place.send(Outgoing { delay, ..message("m").into() }).await.unwrap();
+    place.send(Outgoing::from(message("m")).after(delay)).await.unwrap();
     let held = one(worker).await;
     let took = start.elapsed();
     settle(worker, held, Settlement::Complete).await;
@@ -82,7 +82,7 @@ async fn a_message_may_be_retried_many_times() {
 async fn a_delayed_message_to_an_unknown_queue_is_refused() {
     let place = Place::new(TYPES[0]).await;
     let unknown = QueueName::new("there-is-no-such-queue").unwrap();
-    let delayed = Outgoing { delay: Duration::from_secs(1), ..message("m").into() };
+    let delayed = Outgoing::from(message("m")).after(Duration::from_secs(1));
     let sent = place.transport.send(&(&unknown).into(), &[delayed]).await.pop().unwrap();
     assert_eq!(sent.unwrap_err().kind, ErrorKind::QueueNotFound(unknown));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterIds, DeadLetterPage, QueueAdmin};
+use bezoar_core::QueueAdmin;
 use bezoar_rabbitmq::{DeadLettering, Options};
 use lapin::{
     BasicProperties,
@@ -59,10 +59,9 @@ async fn a_message_of_another_client_keeps_its_properties_through_everything() {
         let second = one(&*worker).await;
         assert_eq!(second.message.id, id, "a derived id is stable");
         settle(&*worker, second, dead_letter()).await;
-        let dead =
-            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
+        let dead = place.dead().await;
         assert_eq!(dead[0].message.id, id);
-        assert_eq!(place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap(), 1);
+        assert_eq!(place.replay_all().await, 1);
         worker.close().await.unwrap();
 
         let (_connection, channel) = foreign_channel().await;
@@ -98,13 +97,10 @@ async fn a_rejected_message_is_dead_lettered_by_the_broker_and_gets_a_lasting_id
         while place.transport.depth(&place.queue).await.unwrap().dead != Some(1) {
             assert!(started.elapsed() < Duration::from_secs(1), "a rejection takes a second (D9)");
         }
-        let first =
-            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
-        assert_eq!(first[0].reason.code().as_str(), "rejected");
-        let again =
-            place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
-        assert_eq!(again, first, "the id does not change");
-        assert_eq!(place.transport.replay(&place.queue, &DeadLetterIds::All).await.unwrap(), 1);
+        assert_eq!(place.dead().await[0].reason.code().as_str(), "rejected");
+        let second = place.dead().await;
+        assert_eq!(place.dead().await, second, "what may have been taken keeps its id");
+        assert_eq!(place.replay_all().await, 1);
         assert_eq!(one(&*worker).await.message.ledger.replayed, 1);
     }
 }

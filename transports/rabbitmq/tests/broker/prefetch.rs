@@ -29,7 +29,7 @@ async fn after_messages_were_left_waiting_the_prefetch_is_halved() {
         for number in 0..12 {
             place.send(message(&format!("m-{number}"))).await.unwrap();
         }
-        let options = SubscribeOptions { prefetch: AHEAD, ..SubscribeOptions::default() };
+        let options = SubscribeOptions::default().with_prefetch(AHEAD);
         let worker = place.transport.subscribe(&place.queue, options).await.unwrap();
         let _first = one(&*worker).await;
         sleep(Duration::from_secs(1)).await; // three lie there for longer than `idle`

@@ -50,7 +50,7 @@ async fn lose(place: &Place, queue_type: QueueType, max: NonZeroU32) -> Vec<Deli
 
 /// A subscription that may prefetch everything.
 async fn prefetching(place: &Place) -> Box<dyn Subscription> {
-    let options = SubscribeOptions { prefetch: MANY, ..SubscribeOptions::default() };
+    let options = SubscribeOptions::default().with_prefetch(MANY);
     place.transport.subscribe(&place.queue, options).await.unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use bezoar_core::{DeadLetterPage, ErrorKind, QueueAdmin, Settlement};
+use bezoar_core::{ErrorKind, QueueAdmin, Settlement};
 use bezoar_rabbitmq::QueueType;
 use tokio::time::{Instant, timeout};
 
@@ -77,8 +77,7 @@ async fn work_it_off(
 }
 
 async fn dead(place: &Place) -> BTreeSet<String> {
-    let letters =
-        place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
+    let letters = place.dead().await;
     letters.iter().map(|letter| letter.message.id.to_string()).collect()
 }
 

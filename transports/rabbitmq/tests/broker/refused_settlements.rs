@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use bezoar_core::{DeadLetterPage, Delivery, ErrorKind, QueueAdmin, Settlement, Subscription};
+use bezoar_core::{Delivery, ErrorKind, Settlement, Subscription};
 use lapin::{
     Channel,
     options::{ExchangeDeleteOptions, QueueDeleteOptions},
@@ -109,7 +109,7 @@ async fn a_dead_letter_without_its_exchange_is_kept_and_its_neighbours_are_settl
     assert!(told.contains("bezoar.dead") && told.contains("bezoar provision"), "{told}");
     place.transport.repair(&place.queue).await.unwrap();
     settle(&*worker, held, dead_letter()).await;
-    let dead = place.transport.dead_letters(&place.queue, DeadLetterPage::default()).await.unwrap();
+    let dead = place.dead().await;
     let ids: Vec<_> = dead.iter().map(|it| it.message.id.as_str()).collect();
     assert_eq!(ids, ["dead"]);
 }

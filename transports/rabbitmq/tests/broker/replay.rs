@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar_core::{DeadLetterIds, DeadLetterPage, Message, QueueAdmin, Settlement};
+use bezoar_core::{Message, QueueAdmin, Settlement};
 use bezoar_rabbitmq::DeadLettering;
 use lapin::{
     BasicProperties, Channel, Connection, ExchangeKind,
@@ -187,8 +187,7 @@ async fn a_replay_on_the_broker_goes_the_same_way() {
         let behind = Behind::new(Place::new(queue_type).await).await;
         behind.publish(everything()).await;
         behind.set_aside().await;
-        let (transport, queue) = (&behind.place.transport, &behind.place.queue);
-        assert_eq!(transport.replay(queue, &DeadLetterIds::All).await.unwrap(), 1);
+        assert_eq!(behind.place.replay_all().await, 1);
         let got = behind.got().await;
         assert_eq!(got.exchange.as_str(), behind.exchange);
         assert_eq!(differences(got.properties, &everything()), [""; 0]);
@@ -235,7 +234,5 @@ async fn one_that_cannot_be_given_back_fails_alone() {
     let results = behind.place.transport.replay_messages(&behind.place.queue, &batch).await;
     assert!(results[0].as_ref().unwrap_err().to_string().contains("bezoar-amqp"));
     assert!(results[1].is_ok());
-    let page = DeadLetterPage::default();
-    let dead = behind.place.transport.dead_letters(&behind.place.queue, page).await.unwrap();
-    assert_eq!(dead, []);
+    assert_eq!(behind.place.dead().await, []);
 }

@@ -3,14 +3,16 @@
 use std::{env, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    Code, Delivery, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
-    QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
-    millis,
+    Code, DeadLetter, DeadLetterFeed, Delivery, FailedTry, Failure, Message, MessageId,
+    MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
+    Subscription, Transport, TransportError, millis,
 };
 use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
 use lapin::{Channel, Connection, ConnectionProperties};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long no letter comes before there is none.
+pub(crate) const LAST_LETTER: Duration = Duration::from_millis(1_500);
 pub(crate) const TYPES: [QueueType; 2] = [QueueType::Quorum, QueueType::Classic];
 
 pub(crate) fn url() -> String {
@@ -54,8 +56,33 @@ impl Place {
         self.transport.send(&(&self.queue).into(), &[outgoing.into()]).await.pop().unwrap()
     }
 
+    /// The feed of its dead letters.
+    pub(crate) async fn feed(&self) -> Box<dyn DeadLetterFeed> {
+        self.transport.dead_letter_feed(&self.queue).await.unwrap().expect("a broker has a feed")
+    }
+
+    /// All dead letters, by id; they stay.
+    pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
+        let feed = self.feed().await;
+        let mut dead = Vec::new();
+        loop {
+            let some = feed.next(NonZeroU32::MAX, LAST_LETTER).await.unwrap();
+            if some.is_empty() {
+                break;
+            }
+            dead.extend(some);
+        }
+        dead.sort_by_key(|letter: &DeadLetter| letter.id);
+        dead
+    }
+
+    /// Replays all dead letters; returns how many.
+    pub(crate) async fn replay_all(&self) -> u64 {
+        self.feed().await.replay_all(u64::MAX, LAST_LETTER).await.unwrap()
+    }
+
     pub(crate) async fn worker(&self) -> Box<dyn Subscription> {
-        let options = SubscribeOptions { lease: Duration::from_secs(1), ..Default::default() };
+        let options = SubscribeOptions::default().with_lease(Duration::from_secs(1));
         self.transport.subscribe(&self.queue, options).await.unwrap()
     }
 }

@@ -198,7 +198,7 @@ async fn a_broken_delay_topology_is_found() {
     checked.recreate(&queue, true, &sound(&queue)).await;
     checked.expect(Severity::Error, "10 exchanges are not bound to queue").await;
     let delay = Duration::from_millis(100);
-    checked.place.send(Outgoing { delay, ..message("m").into() }).await.unwrap();
+    checked.place.send(Outgoing::from(message("m")).after(delay)).await.unwrap();
     one(&*checked.place.worker().await).await;
     let repaired = checked.findings().await;
     assert!(repaired.iter().all(|it| it.severity == Severity::Note), "{repaired:?}");

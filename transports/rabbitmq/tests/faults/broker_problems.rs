@@ -33,7 +33,7 @@ impl Place {
     }
 
     async fn worker(&self) -> Box<dyn Subscription> {
-        let options = SubscribeOptions { lease: Duration::from_secs(1), ..Default::default() };
+        let options = SubscribeOptions::default().with_lease(Duration::from_secs(1));
         self.transport.subscribe(&self.queue, options).await.unwrap()
     }
 }

@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    CorrelationId, DeadLetter, DeadLetterId, DeadLetterIds, FailureKind, Message, MessageId,
-    QueueAdmin, Reason, Settlement,
+<<<<<<< HEAD
+    CorrelationId, DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, FailureKind, Message,
+    MessageId, Reason, Settlement,
     catalogue::{
         Filter, ItemState, OperationId, OperationKind, OperationState, RejectionFilter, ReplayIds,
     },
+=======
+    DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, FailureKind, Message, Reason,
+    Settlement,
+    catalogue::{Filter, ItemState, OperationId, OperationKind, OperationState, ReplayIds},
+>>>>>>> 494dd71 (core: capabilities that are read, types that can grow)
     millis,
 };
 

@@ -1,7 +1,7 @@
 //! What a plan takes, and what it does not.
 
 use bezoar_core::{
-    DeadLetterId, DeadLetterIds, QueueAdmin,
+    DeadLetterAccess, DeadLetterId, DeadLetterIds, QueueAdmin,
     catalogue::{
         CatalogueError, DeadLetterState, Filter, ItemState, OperationCommand, OperationKind,
         OperationPlan, OperationState, ReplayIds, Selection, Verb,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    DeadLetterIds, QueueAdmin, Settlement,
+    DeadLetterAccess, DeadLetterIds, Settlement,
     catalogue::{Filter, ItemState, OperationState},
 };
 

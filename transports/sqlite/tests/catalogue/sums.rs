@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Clock, DeadLetterId, DeadLetterIds, FailureKind, Message, QueueAdmin, Reason, Settlement,
+    Clock, DeadLetterAccess, DeadLetterId, DeadLetterIds, FailureKind, Message, Reason, Settlement,
     catalogue::{
         CatalogueError, CauseState, Filter, OperationCommand, OperationKind, OperationPlan,
         ReplayIds, Selection, Verb,

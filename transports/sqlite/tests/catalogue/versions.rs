@@ -1,7 +1,7 @@
 //! Edited versions, and who may approve them.
 
 use bezoar_core::{
-    Body, DeadLetterId, DeadLetterIds, Message, QueueAdmin, Settlement,
+    Body, DeadLetterAccess, DeadLetterId, DeadLetterIds, Message, Settlement,
     catalogue::{
         CatalogueError, DeadLetterState, DeadLetterSummary, Filter, OperationKind, Selection, Verb,
     },
@@ -11,7 +11,7 @@ use super::{census, ward::*};
 
 async fn mended(ward: &Ward, id: DeadLetterId) -> Message {
     let message = ward.store.record(id).await.unwrap().message;
-    Message { body: Body::from("mended"), ..message }
+    message.with_body(Body::from("mended"))
 }
 
 async fn edit(ward: &Ward, id: DeadLetterId, needs_approval: bool) -> DeadLetterSummary {
@@ -132,7 +132,7 @@ async fn a_version_of_an_unapproved_one_does_not_make_that_approved() {
 async fn what_is_taken_missing_or_too_large_cannot_be_edited() {
     let ward = Ward::new().await;
     let id = ward.kill("lab", message("a"), "boom").await;
-    let large = Message { body: Body::from(vec![0; 17 * 1024 * 1024]), ..message("a") };
+    let large = message("a").with_body(Body::from(vec![0; 17 * 1024 * 1024]));
     assert!(ward.store.edit(id, large, false, &act(Verb::Edit)).await.is_err());
     let missing = DeadLetterId(99);
     let refused = ward.store.edit(missing, message("a"), false, &act(Verb::Edit)).await;

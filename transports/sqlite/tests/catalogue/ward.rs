@@ -161,7 +161,9 @@ pub(crate) fn message(id: &str) -> Message {
 }
 
 pub(crate) fn typed(id: &str, message_type: &str) -> Message {
-    Message { message_type: MessageType::new(message_type).unwrap(), ..message(id) }
+    let mut message = message(id);
+    message.message_type = MessageType::new(message_type).unwrap();
+    message
 }
 
 pub(crate) fn failed_try(kind: FailureKind, code: &str, detail: &str) -> FailedTry {

@@ -37,7 +37,7 @@ async fn open_with_clock(folder: &TempDir, clock: &Arc<Adjustable>) -> SqliteTra
 }
 
 fn after(delay: Duration, name: &str) -> Outgoing {
-    Outgoing { delay, ..message(name, noise(1)).into() }
+    Outgoing::from(message(name, noise(1))).after(delay)
 }
 
 #[tokio::test]

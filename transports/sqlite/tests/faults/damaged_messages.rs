@@ -10,8 +10,8 @@ use std::{
 };
 
 use bezoar_core::{
-    DeadLetter, DeadLetterIds, Message, QueueAdmin, Reason, Settlement, SubscribeOptions,
-    Transport, TransportError,
+    DeadLetter, DeadLetterAccess, DeadLetterIds, Message, QueueAdmin, Reason, Settlement,
+    SubscribeOptions, Transport, TransportError,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
 use bytes::Bytes;

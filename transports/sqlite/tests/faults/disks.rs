@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use bezoar_core::{DeadLetterIds, ErrorKind, QueueAdmin, Settlement};
+use bezoar_core::{DeadLetterAccess, DeadLetterIds, ErrorKind, QueueAdmin, Settlement};
 use bezoar_sqlite::{Options, SqliteTransport};
 use tempfile::TempDir;
 

@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use bezoar_core::{
-    DeadLetterPage, Delivery, Destination, MAX_DELAY, Outgoing, QueueAdmin, QueueName, Receipt,
-    Settlement, Transport, TransportError, millis,
+    DeadLetterAccess, DeadLetterPage, Delivery, Destination, MAX_DELAY, Outgoing, QueueAdmin,
+    QueueName, Receipt, Settlement, Transport, TransportError, millis,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
 
@@ -41,7 +41,7 @@ async fn refused_sends(transport: &SqliteTransport) -> Vec<String> {
     large.body = CANARY.repeat(100).into();
     let wordy = sensitive("wordy").with_header("name", CANARY.repeat(10_000));
     let nameless = sensitive("nameless").with_header("", CANARY);
-    let late = Outgoing { delay: MAX_DELAY * 2, ..sensitive("late").into() };
+    let late = Outgoing::from(sensitive("late")).after(MAX_DELAY * 2);
     let messages: Vec<Outgoing> = vec![large.into(), wordy.into(), nameless.into(), late];
     let mut results = transport.send(&queue().into(), &messages).await;
     results.extend(transport.send(&topic, &messages[..1]).await);
@@ -53,7 +53,7 @@ async fn stale_settlements(transport: &SqliteTransport) -> Vec<String> {
     let subscription = subscription(transport).await;
     let stale = || Delivery {
         message: sensitive("stale").into(),
-        receipt: Receipt::Numbered { key: 1, token: 1 },
+        receipt: Receipt::from_numbers([1, 1, 1]),
         lease_until: Some(millis(1)),
         redelivered: false,
     };

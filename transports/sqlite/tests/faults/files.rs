@@ -10,7 +10,8 @@ use std::{
 };
 
 use bezoar_core::{
-    DeadLetterPage, ErrorKind, QueueAdmin, SubscribeOptions, Transport, TransportError,
+    DeadLetterAccess, DeadLetterPage, ErrorKind, QueueAdmin, SubscribeOptions, Transport,
+    TransportError,
 };
 use bezoar_sqlite::{Options, SqliteTransport};
 

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
-use bezoar_core::{ErrorKind, Message, QueueAdmin, Settlement, Transport};
+use bezoar_core::{ErrorKind, Message, Outgoing, QueueAdmin, Settlement, Transport};
 use bezoar_sqlite::Options;
 
 use super::{sql::*, support::*};
@@ -29,7 +29,7 @@ async fn a_claim_that_is_run_again_is_no_claim_that_is_undone() {
         // The first waits for the lock, and so the other two are done together after it.
         let lock = lock(&file_in(&folder));
         let (first, refused) = (message("first", noise(1)), message("refused", noise(1)));
-        let late = [bezoar_core::Outgoing { delay: Duration::from_secs(9), ..first.into() }];
+        let late = [Outgoing::from(first).after(Duration::from_secs(9))];
         let to = queue().into();
         let (_, held, refused, ()) = tokio::join!(
             transport.send(&to, &late),

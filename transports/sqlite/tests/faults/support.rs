@@ -12,8 +12,8 @@ use std::{
 };
 
 use bezoar_core::{
-    Body, DeadLetter, DeadLetterPage, Delivery, FailedTry, Failure, Message, MessageId,
-    MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
+    Body, DeadLetter, DeadLetterAccess, DeadLetterPage, Delivery, FailedTry, Failure, Message,
+    MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
     Subscription, Transport, TransportError, millis,
 };
 use bezoar_sqlite::{Options, SqliteTransport};

@@ -3,9 +3,9 @@
 use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    DeadLetterId, DeadLetterIds, DeadLetterPage, Delivery, Depth, ErrorKind, Message, QueueAdmin,
-    QueueName, Reason, Receipt, Settlement, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage, Delivery, Depth, ErrorKind,
+    Message, QueueAdmin, QueueName, Reason, Receipt, Settlement, SubscribeOptions, Subscription,
+    Transport, TransportError,
 };
 use jiff::Timestamp;
 
@@ -14,8 +14,8 @@ use super::{
     step::{Afterwards, Chosen, LEASE, Pick, QUEUES, Step, name},
 };
 
-pub(crate) trait Store: Transport + QueueAdmin {}
-impl<T: Transport + QueueAdmin> Store for T {}
+pub(crate) trait Store: Transport + QueueAdmin + DeadLetterAccess {}
+impl<T: Transport + QueueAdmin + DeadLetterAccess> Store for T {}
 
 /// One of the two, and what its workers and operators know.
 pub(crate) struct Side {
@@ -57,7 +57,7 @@ impl Side {
         let mut subscriptions: Vec<Box<dyn Subscription>> = Vec::new();
         for queue in QUEUES.map(name) {
             store.provision(&queue).await.unwrap();
-            let options = SubscribeOptions { lease: LEASE, ..SubscribeOptions::default() };
+            let options = SubscribeOptions::default().with_lease(LEASE);
             let inner = store.subscribe(&queue, options).await.unwrap();
             subscriptions.push(Box::new(Flawed { inner, flaw }));
         }
@@ -152,7 +152,7 @@ impl Side {
             }
             Afterwards::Forged => {
                 let (queue, mut delivery) = self.take(which, Afterwards::Kept);
-                delivery.receipt = Receipt::Named { key: "1".into(), token: "1".into() };
+                delivery.receipt = Receipt::from_text("1");
                 (queue, delivery)
             }
         }

@@ -97,7 +97,7 @@ fn queue_name() -> impl Strategy<Value = QueueName> {
 
 fn outgoing() -> impl Strategy<Value = Outgoing> {
     let delay = prop_oneof![40 => delay(), 1 => Just(MAX_DELAY + Duration::from_secs(1))];
-    (message(), delay).prop_map(|(message, delay)| Outgoing { delay, ..message.into() })
+    (message(), delay).prop_map(|(message, delay)| Outgoing::from(message).after(delay))
 }
 
 /// Any message, now and then one that is refused: a body that is too large, a header without a name.

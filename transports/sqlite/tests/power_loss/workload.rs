@@ -11,9 +11,9 @@ use std::{
 };
 
 use bezoar_core::{
-    Code, DeadLetter, DeadLetterIds, DeadLetterPage, Delivery, FailedTry, Failure, Ledger,
-    Outgoing, QueueAdmin, Reason, Settlement, SubscribeOptions, Subscription, Transport,
-    UncountedFailure, millis,
+    Code, DeadLetter, DeadLetterAccess, DeadLetterIds, DeadLetterPage, Delivery, FailedTry,
+    Failure, Ledger, Outgoing, QueueAdmin, Reason, Settlement, SubscribeOptions, Subscription,
+    Transport, UncountedFailure, millis,
 };
 use bezoar_sqlite::{SqliteTransport, Synchronous};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -99,6 +99,7 @@ impl Workload {
 
     /// Receives and settles until all was sent and nothing is left.
     async fn receive(self, all_sent: Arc<AtomicBool>, mut random: StdRng) {
+<<<<<<< HEAD
         let options = SubscribeOptions { lease: HOUR, ..SubscribeOptions::default() };
         let queue = database::queue();
         let subscription = loop {
@@ -106,6 +107,10 @@ impl Workload {
                 break subscription;
             }
         };
+=======
+        let options = SubscribeOptions::default().with_lease(HOUR);
+        let subscription = self.transport.subscribe(&database::queue(), options).await.unwrap();
+>>>>>>> 494dd71 (core: capabilities that are read, types that can grow)
         loop {
             let was_all_sent = all_sent.load(Ordering::Relaxed);
             let max = NonZeroU32::new(random.random_range(1..=4)).unwrap();
@@ -202,10 +207,8 @@ fn settled(ledger: &Ledger, settlement: &Settlement) -> State {
     let mut ledger = ledger.clone();
     let place = match settlement {
         Settlement::Complete => return State::ABSENT,
-        Settlement::Retry { .. } | Settlement::Release { .. } | Settlement::Uncounted { .. } => {
-            Place::Ready
-        }
         Settlement::DeadLetter { .. } => Place::Dead,
+        _ => Place::Ready,
     };
     settlement.record(&mut ledger);
     State::new(place, &ledger)

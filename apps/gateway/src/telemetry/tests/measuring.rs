@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar::{Clock, Context, HandlerError, Message, Postpone, QueueName};
+use bezoar::{Clock, Context, HandlerError, Postpone, QueueName};
 use jiff::{SignedDuration, Timestamp};
 use tower::{Layer, Service, service_fn};
 
@@ -13,7 +13,7 @@ use crate::telemetry::{MeasureLayer, Metrics, TelemetryOptions};
 async fn try_once(metrics: &Metrics, time: Timestamp, outcome: fn() -> Result<(), HandlerError>) {
     let endpoint = service_fn(|_: Context| async move { outcome() });
     let mut service = MeasureLayer::new(metrics.route("results")).layer(endpoint);
-    let message = Arc::new(Message { time, ..message("good") });
+    let message = Arc::new(message("good").with_time(time));
     let context = Context::new(message, QueueName::new("lab").unwrap());
     let _ = service.call(context).await;
 }

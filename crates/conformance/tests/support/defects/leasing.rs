@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
-use bezoar_core::{Clock, Delivery, ErrorKind, MAX_DELAY, QueueAdmin, Receipt, TransportError};
+use bezoar_core::{Clock, Delivery, ErrorKind, MAX_DELAY, QueueAdmin, TransportError};
 use jiff::Timestamp;
 
 use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, copy, error};
@@ -40,7 +40,10 @@ pub(crate) fn controls() -> Vec<Control> {
         Control::new(
             "refuses who is late although nobody took over",
             || RefusesWhoIsLate,
-            &["leases::an_expired_lease_nobody_took_over_can_be_settled"],
+            &[
+                "leases::an_expired_lease_nobody_took_over_can_be_settled",
+                "leases::the_receipt_decides_and_not_the_end_of_the_lease",
+            ],
         ),
         Control::new(
             "extends nothing",
@@ -254,8 +257,6 @@ impl Defect for ForgetsTheToken {
 }
 
 fn key(delivery: &Delivery) -> i64 {
-    match delivery.receipt {
-        Receipt::Numbered { key, .. } => key,
-        Receipt::Named { .. } => unreachable!("receipts in memory are numbered"),
-    }
+    let [key, ..] = delivery.receipt.numbers().expect("receipts in memory are numbers");
+    key
 }

@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod counting;
+mod feeding;
 mod leasing;
 mod messages;
 mod operating;
@@ -27,6 +28,7 @@ pub(crate) fn controls() -> Vec<Control> {
         settling::controls(),
         counting::controls(),
         replaying::controls(),
+        feeding::controls(),
         operating::controls(),
         cancelling::controls(),
     ];

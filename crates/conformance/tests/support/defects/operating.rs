@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding, QueueAdmin, QueueName,
-    Severity, TransportError, millis,
+    DeadLetter, DeadLetterAccess, DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Finding,
+    QueueAdmin, QueueName, Severity, TransportError, millis,
 };
 
 use super::{Control, Defect, Store, Twist};
@@ -15,14 +15,9 @@ pub(crate) fn controls() -> Vec<Control> {
             || {
                 depth(|depth| {
                     let zero = Some(0);
-                    *depth = Depth {
-                        ready: zero,
-                        delayed: zero,
-                        leased: zero,
-                        dead: zero,
-                        oldest_ready: None,
-                        oldest_dead: None,
-                    };
+                    *depth = Depth::default();
+                    (depth.ready, depth.delayed, depth.leased, depth.dead) =
+                        (zero, zero, zero, zero);
                 })
             },
             &[
@@ -96,7 +91,23 @@ pub(crate) fn controls() -> Vec<Control> {
         Control::new(
             "shows an unknown queue as empty",
             || Operates(Operation::ShowsTheUnknownAsEmpty),
-            &["admin::operating_on_an_unknown_queue_is_refused"],
+            &[
+                "admin::the_depth_of_an_unknown_queue_is_refused",
+                "dead_letters::access_to_an_unknown_queue_is_refused",
+            ],
+        ),
+        Control::new(
+            "declares access to dead letters that it does not offer",
+            || Operates(Operation::OffersNoAccess),
+            &["admin::dead_letters_are_offered_as_declared"],
+        ),
+        Control::new(
+            "offers a feed of dead letters that it does not declare",
+            || Twist {
+                capabilities: Box::new(|it| it.dead_letter_feed = false),
+                ..Twist::default()
+            },
+            &["admin::dead_letters_are_offered_as_declared"],
         ),
         Control::new(
             "forgets everything when it restarts",
@@ -132,12 +143,17 @@ enum Operation {
     MakesWhatItOpens,
     ShowsTheUnknownAsEmpty,
     Forgets,
+    OffersNoAccess,
 }
 
 #[async_trait]
 impl Defect for Operates {
     fn forgets(&self) -> bool {
         self.0 == Operation::Forgets
+    }
+
+    fn offers_access(&self) -> bool {
+        self.0 != Operation::OffersNoAccess
     }
 
     async fn opening(&self, store: &Store, queue: &QueueName) {

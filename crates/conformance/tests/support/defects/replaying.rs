@@ -1,11 +1,12 @@
 //! Dead letters that are not kept, or not sent back as they should be.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Body, Code, DeadLetter, DeadLetterId, DeadLetterIds, DeadLetterPage, ErrorKind, Ledger,
-    MAX_DELAY, Message, Outgoing, QueueAdmin, QueueName, Reason, Transport, TransportError, millis,
+    Body, Code, DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage,
+    Delivery, ErrorKind, Ledger, MAX_DELAY, Message, Outgoing, QueueAdmin, QueueName, Reason,
+    Settlement, SubscribeOptions, Transport, TransportError, millis,
 };
 
 use super::{Control, Defect, Store, dead, error, received};
@@ -62,6 +63,21 @@ fn keeping() -> Vec<Control> {
             &["dead_letters::a_page_beyond_the_end_is_empty"],
         ),
         Control::new(
+            "lists dead letters by taking them out and putting them back",
+            || TakesOut,
+            &["dead_letters::listing_changes_nothing"],
+        ),
+        Control::new(
+            "takes all letters of a message for one",
+            || Replays(Replay::DiscardingByMessage),
+            &["dead_letters::letters_of_the_same_message_id_are_told_apart"],
+        ),
+        Control::new(
+            "keeps one letter for each message id",
+            || OneForEachMessage,
+            &["dead_letters::the_same_message_id_is_kept_twice"],
+        ),
+        Control::new(
             "numbers dead letters by their place in the list",
             || ByPlace,
             &[
@@ -89,6 +105,55 @@ impl Defect for Pages {
         page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         store.memory.dead_letters(queue, (self.0)(page)).await
+    }
+}
+
+/// Each look gives the letters new ids.
+#[derive(Debug)]
+struct TakesOut;
+
+#[async_trait]
+impl Defect for TakesOut {
+    async fn dead_letters(
+        &self,
+        store: &Store,
+        queue: &QueueName,
+        page: DeadLetterPage,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let listed = store.memory.dead_letters(queue, page).await?;
+        let some: Vec<_> = listed.iter().map(|dead| dead.id).collect();
+        store.memory.replay(queue, &DeadLetterIds::Ids(some)).await?;
+        let open = store.memory.subscribe(queue, SubscribeOptions::default()).await?;
+        let taken = open.receive(NonZeroU32::MAX, Duration::ZERO).await?;
+        let put_back = |(held, dead): (Delivery, &DeadLetter)| {
+            (held, Settlement::DeadLetter { reason: dead.reason.clone(), tries: Vec::new() })
+        };
+        open.settle(taken.into_iter().zip(&listed).map(put_back).collect()).await;
+        Ok(listed)
+    }
+}
+
+#[derive(Debug)]
+struct OneForEachMessage;
+
+#[async_trait]
+impl Defect for OneForEachMessage {
+    async fn dead_letters(
+        &self,
+        store: &Store,
+        queue: &QueueName,
+        page: DeadLetterPage,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let mut listed = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
+        let mut seen = Vec::new();
+        listed.retain(|dead| {
+            let new = !seen.contains(&dead.message.id);
+            seen.push(dead.message.id.clone());
+            new
+        });
+        listed.retain(|dead| Some(dead.id) > page.after);
+        listed.truncate(page.limit.get() as usize);
+        Ok(listed)
     }
 }
 
@@ -132,7 +197,7 @@ fn replaying() -> Vec<Control> {
         Control::new(
             "refuses a selection with an unknown id",
             || Replays(Replay::Strictly),
-            &["replay::unknown_ids_are_passed_over", "replay::a_discard_passes_over_unknown_ids"],
+            &["replay::unknown_ids_are_ignored", "replay::a_discard_ignores_unknown_ids"],
         ),
         Control::new(
             "counts what was asked for instead of what was done",
@@ -145,7 +210,7 @@ fn replaying() -> Vec<Control> {
         Control::new(
             "replays for any queue",
             || Replays(Replay::FromAnyQueue),
-            &["replay::the_ids_of_another_queue_are_passed_over"],
+            &["replay::the_ids_of_another_queue_are_ignored"],
         ),
         Control::new(
             "replays only the first hundred",
@@ -182,7 +247,7 @@ fn replaying() -> Vec<Control> {
         Control::new(
             "discards all whatever was chosen",
             || Replays(Replay::DiscardingAll),
-            &["replay::only_the_chosen_are_discarded", "replay::a_discard_passes_over_unknown_ids"],
+            &["replay::only_the_chosen_are_discarded", "replay::a_discard_ignores_unknown_ids"],
         ),
         Control::new(
             "discards nothing",
@@ -207,6 +272,7 @@ enum Replay {
     AsARepetition,
     DiscardingAll,
     DiscardingNothing,
+    DiscardingByMessage,
 }
 
 #[async_trait]
@@ -252,7 +318,7 @@ impl Defect for Replays {
                 }
                 DeadLetterIds::All => memory.replay(queue, selection).await,
             },
-            Replay::DiscardingAll | Replay::DiscardingNothing => {
+            Replay::DiscardingAll | Replay::DiscardingNothing | Replay::DiscardingByMessage => {
                 memory.replay(queue, selection).await
             }
         }
@@ -267,6 +333,18 @@ impl Defect for Replays {
         match self.0 {
             Replay::DiscardingAll => store.memory.discard(queue, &DeadLetterIds::All).await,
             Replay::DiscardingNothing => Ok(0),
+            Replay::DiscardingByMessage => {
+                let listed = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
+                let meant = |dead: &&DeadLetter| match selection {
+                    DeadLetterIds::All => true,
+                    DeadLetterIds::Ids(ids) => ids.contains(&dead.id),
+                };
+                let messages: Vec<_> =
+                    listed.iter().filter(meant).map(|it| &it.message.id).collect();
+                let same = listed.iter().filter(|dead| messages.contains(&&dead.message.id));
+                let same = same.map(|dead| dead.id).collect();
+                store.memory.discard(queue, &DeadLetterIds::Ids(same)).await
+            }
             Replay::Strictly => {
                 let count = store.memory.discard(queue, selection).await?;
                 if count < chosen(selection) { Err(error(ErrorKind::Other)) } else { Ok(count) }
@@ -293,6 +371,10 @@ async fn resend(
     let dead = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
     let mut again: Vec<Message> = dead.into_iter().map(|dead| dead.message).collect();
     again.iter_mut().for_each(|message| change(&mut message.ledger));
-    let batch: Vec<_> = again.into_iter().map(|it| Outgoing { once, ..it.into() }).collect();
+    let outgoing = |message: Message| {
+        let outgoing = Outgoing::from(message);
+        once.map_or(outgoing.clone(), |window| outgoing.once(window))
+    };
+    let batch: Vec<_> = again.into_iter().map(outgoing).collect();
     Ok(store.memory.send(&queue.into(), &batch).await.len() as u64)
 }

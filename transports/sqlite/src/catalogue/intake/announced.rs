@@ -20,13 +20,13 @@ pub(crate) fn announce(
     let queue = super::adopt(session, connection, name)?;
     super::forget(session, connection)?;
     for (message, reason) in dying {
-        let numbered = Message::new(
+        let mut numbered = Message::new(
             message.id.clone(),
             message.message_type.clone(),
             message.time,
             Body::default(),
         );
-        let numbered = Message { correlation_id: message.correlation_id.clone(), ..numbered };
+        numbered.correlation_id = message.correlation_id.clone();
         let seq = row::insert_message(connection, &numbered)?;
         row::insert_ledger(connection, seq, &message.ledger)?;
         let Counts { acquired, failed, released, replayed, history } = counts(message);

@@ -1,0 +1,49 @@
+//! What a transport knows a lease by.
+
+use std::fmt;
+
+/// What a transport knows a lease by. It means something only to the transport that made it; a transport
+/// that is given another's refuses it as a lost lease.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Receipt(Content);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Content {
+    Numbers([i64; 3]),
+    Text(Box<str>),
+}
+
+/// For transports. Nobody else can do anything with what is in there.
+impl Receipt {
+    /// A receipt made of numbers, such as the message's key, the lease's token and the row's place.
+    pub const fn from_numbers(numbers: [i64; 3]) -> Self {
+        Self(Content::Numbers(numbers))
+    }
+
+    /// A receipt made of text.
+    pub fn from_text(text: impl Into<Box<str>>) -> Self {
+        Self(Content::Text(text.into()))
+    }
+
+    /// The numbers of a receipt that was made of them.
+    pub const fn numbers(&self) -> Option<[i64; 3]> {
+        match &self.0 {
+            Content::Numbers(numbers) => Some(*numbers),
+            Content::Text(_) => None,
+        }
+    }
+
+    /// The text of a receipt that was made of it.
+    pub fn text(&self) -> Option<&str> {
+        match &self.0 {
+            Content::Numbers(_) => None,
+            Content::Text(text) => Some(text),
+        }
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receipt(..)")
+    }
+}

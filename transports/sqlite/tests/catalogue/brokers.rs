@@ -3,17 +3,11 @@
 use std::time::Duration;
 
 use bezoar_core::{
-<<<<<<< HEAD
     CorrelationId, DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, FailureKind, Message,
     MessageId, Reason, Settlement,
     catalogue::{
         Filter, ItemState, OperationId, OperationKind, OperationState, RejectionFilter, ReplayIds,
     },
-=======
-    DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, FailureKind, Message, Reason,
-    Settlement,
-    catalogue::{Filter, ItemState, OperationId, OperationKind, OperationState, ReplayIds},
->>>>>>> 494dd71 (core: capabilities that are read, types that can grow)
     millis,
 };
 

@@ -99,18 +99,13 @@ impl Workload {
 
     /// Receives and settles until all was sent and nothing is left.
     async fn receive(self, all_sent: Arc<AtomicBool>, mut random: StdRng) {
-<<<<<<< HEAD
-        let options = SubscribeOptions { lease: HOUR, ..SubscribeOptions::default() };
+        let options = SubscribeOptions::default().with_lease(HOUR);
         let queue = database::queue();
         let subscription = loop {
             if let Ok(subscription) = self.transport.subscribe(&queue, options.clone()).await {
                 break subscription;
             }
         };
-=======
-        let options = SubscribeOptions::default().with_lease(HOUR);
-        let subscription = self.transport.subscribe(&database::queue(), options).await.unwrap();
->>>>>>> 494dd71 (core: capabilities that are read, types that can grow)
         loop {
             let was_all_sent = all_sent.load(Ordering::Relaxed);
             let max = NonZeroU32::new(random.random_range(1..=4)).unwrap();

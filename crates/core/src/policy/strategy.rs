@@ -54,8 +54,8 @@ pub trait RetryStrategy: Debug + Send + Sync + 'static {
     /// It must not block. If it panics, the default policy decides.
     fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut dyn Rng) -> Decision;
 
-    /// The longest delay that [`decide`](Self::decide) asks for of its own accord. A worker whose transport cannot wait
-    /// that long does not start. A failure's `retry_after` may ask for more, up to
+    /// The longest delay that [`decide`](Self::decide) asks for of its own accord. A worker never waits longer: it shortens
+    /// what exceeds this. Only a failure's `retry_after` may ask for more, up to
     /// [`MAX_RETRY_AFTER`](crate::MAX_RETRY_AFTER).
     fn largest_delay(&self) -> Duration;
 

@@ -253,19 +253,23 @@ async fn where_edits_are_not_allowed_there_are_none() {
 async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
     let (lab, _) = lab_with_dead(1, "").await;
     for (path, body, part) in [
-        ("/v1/replays", json!({ "reason": "x" }), "either ids, or a filter"),
-        ("/v1/replays", json!({ "reason": " ", "ids": [1] }), "give a reason"),
+        ("/v1/replays", json!({ "reason": "x" }), "either ids or a filter"),
+        ("/v1/replays", json!({ "reason": " ", "ids": [1] }), "a reason is required"),
         ("/v1/replays", json!({ "reason": "x", "ids": [1], "filter": {} }), "either ids"),
-        ("/v1/replays", json!({ "reason": "x", "ids": [99] }), "no dead letter 99"),
+        ("/v1/replays", json!({ "reason": "x", "ids": [99] }), "unknown dead letter 99"),
         ("/v1/replays", json!({ "reason": "x", "ids": [1], "rate": 0 }), "above 0"),
-        ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "only these"),
-        ("/v1/replays", json!({ "reason": "x", "filter": { "queue": "lba" } }), "no queue"),
+        ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "known filters"),
+        ("/v1/replays", json!({ "reason": "x", "filter": { "queue": "lba" } }), "unknown queue"),
         ("/v1/replays", json!({ "reason": "x", "filter": { "cause": "7" } }), "v1:"),
         ("/v1/replays", json!({ "resaon": "x" }), "line 1"),
         ("/v1/discards", json!({ "reason": "x", "filter": {} }), "line 1"),
-        ("/v1/replays/99", json!({ "order": "run", "reason": "x" }), "no replay or discard 99"),
-        ("/v1/dead-letters/99/reveal", json!({ "reason": "x" }), "no dead letter 99"),
-        ("/v1/causes/v1:0123456789abcdef", json!({ "state": "resolved" }), "no cause"),
+        (
+            "/v1/replays/99",
+            json!({ "order": "run", "reason": "x" }),
+            "unknown replay or discard 99",
+        ),
+        ("/v1/dead-letters/99/reveal", json!({ "reason": "x" }), "unknown dead letter 99"),
+        ("/v1/causes/v1:0123456789abcdef", json!({ "state": "resolved" }), "unknown cause"),
         ("/v1/imports?reason=x", json!({ "form": CANARY }), "line 1"),
     ] {
         let (status, problem) = ask(&lab, path, body.clone()).await;

@@ -199,11 +199,11 @@ mod tests {
     #[test]
     fn untyped_text_becomes_what_the_key_accepts() {
         for (kind, text, expected) in [
-            (Kind::Boolean, "true", "true or false"),
+            (Kind::Boolean, "true", "a boolean"),
             (Kind::Integer(1, 10), "5", "a whole number"),
             (Kind::Number(0.0, 1.0), "0.5", "a number"),
             (Kind::Queues, "a, b", "a list"),
-            (Kind::Automatic, "false", "true or false"),
+            (Kind::Automatic, "false", "a boolean"),
             (Kind::Automatic, "auto", "text"),
             (Kind::Retry, "jobs", "text"),
             (Kind::Name, "5", "text"),

@@ -259,7 +259,7 @@ mod tests {
         refuses::<SocketAddr>(Kind::Address, "0.0.0.0", r#"use "127.0.0.1:8420""#);
         refuses::<EndpointUrl>(Kind::Endpoint, "localhost:3000", "http://");
         refuses::<EndpointUrl>(Kind::Endpoint, "http://u:p@h/", "headers = { Authorization");
-        refuses::<Vec<Cidr>>(Kind::Networks, "10.0.0.1/8", "write 10.0.0.0/8");
+        refuses::<Vec<Cidr>>(Kind::Networks, "10.0.0.1/8", "use 10.0.0.0/8");
     }
 
     #[test]

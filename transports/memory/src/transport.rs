@@ -56,7 +56,6 @@ impl Transport for MemoryTransport {
         let mut can = Capabilities::new(TRANSPORT, self.options.max_message_bytes);
         can.ordering = true;
         can.scheduled = Some(MAX_DELAY);
-        can.time_to_live = true;
         can.batching = true;
         can.fencing = true;
         can.settlement = SettlementDurability::Durable;

@@ -138,7 +138,6 @@ impl Transport for SqliteTransport {
         let mut can = Capabilities::new(TRANSPORT, self.options.max_message_bytes);
         can.ordering = true;
         can.scheduled = Some(MAX_DELAY);
-        can.time_to_live = true;
         can.batching = true;
         can.durable = true;
         can.fencing = true;

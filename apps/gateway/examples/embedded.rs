@@ -1,9 +1,12 @@
 //! A worker with the operator's API in the same process: queues, dead letters, causes, replays and the audit log by HTTP,
 //! on the worker's own database. It asks that API what an operator would ask, replays a dead letter, and ends.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -19,7 +22,6 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 #[derive(Serialize, Deserialize)]
 struct LabResult {
@@ -30,18 +32,16 @@ impl TypedMessage for LabResult {
     const TYPE: &'static str = "lab.result";
 }
 
-/// An archive that knows no negative values until somebody repairs it.
+/// An archive that refuses negative values until somebody repairs it.
 #[derive(Clone, Default)]
 struct Archive {
     repaired: Arc<AtomicBool>,
-    handled: Arc<Notify>,
 }
 
 async fn store(
     Json(result): Json<LabResult>,
     State(archive): State<Archive>,
 ) -> Result<(), Failure> {
-    archive.handled.notify_one();
     if result.value < 0.0 && !archive.repaired.load(Ordering::SeqCst) {
         return Err(Failure::permanent("a negative value"));
     }
@@ -83,16 +83,16 @@ async fn main() -> Result<()> {
     println!("the operator's API listens");
 
     bezoar.send_message("lab", &LabResult { value: -1.0 }).await?;
-    archive.handled.notified().await;
-    let dead = operator.until("/v1/dead-letters", "/items/0/reason").await?;
-    println!("dead letter: {}", dead.as_str().context("a text")?);
+    let list =
+        operator.until("/v1/dead-letters", |list| list["dead_letters"][0].is_object()).await?;
+    println!("dead letter: {}", list["dead_letters"][0]["reason"].as_str().context("a text")?);
 
     archive.repaired.store(true, Ordering::SeqCst);
-    let replay = json!({ "selection": { "all": true }, "reason": "archive repaired" });
-    operator.ask(Method::POST, "/v1/replays", Some(replay)).await?;
-    archive.handled.notified().await;
-    let completed = operator.until("/v1/replays", "/items/0/ended_at").await?;
-    println!("replayed: {}", completed.is_string());
+    let replay = json!({ "filter": {}, "reason": "archive repaired" });
+    let replay = operator.ask(Method::POST, "/v1/replays", Some(replay)).await?;
+    let path = format!("/v1/replays/{}", replay["id"].to_string().trim_matches('"'));
+    let replay = operator.until(&path, |replay| replay["state"] == "ended").await?;
+    println!("replayed {}, completed {}", replay["total"], replay["completed"]);
 
     gateway.stop().await;
     shutdown.drain();
@@ -123,14 +123,14 @@ impl Operator {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// Asks until the answer has this.
-    async fn until(&self, path: &str, pointer: &str) -> Result<Value> {
+    /// Asks until the answer says so.
+    async fn until(&self, path: &str, says: impl Fn(&Value) -> bool) -> Result<Value> {
         loop {
             let answer = self.ask(Method::GET, path, None).await?;
-            if let Some(found) = answer.pointer(pointer).filter(|found| !found.is_null()) {
-                return Ok(found.clone());
+            if says(&answer) {
+                return Ok(answer);
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }

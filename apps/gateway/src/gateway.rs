@@ -257,6 +257,7 @@ impl Gateway {
             ErrorTexts::Hidden => worker,
             ErrorTexts::ShownForDevelopment => worker.show_error_texts_for_development(),
         };
+        worker.check()?;
         let source = self.source(config);
         let route = Route::start(source, config.clone(), worker, gate, metrics);
         self.change(|live| live.routes.insert(name.to_owned(), Arc::new(route)));

@@ -186,8 +186,8 @@ async fn work(source: RouteSource, worker: Worker, problem: Arc<QueueProblem>, s
         pause = (pause * 2).min(PAUSES.1);
     }
     problem.resumed(queue);
-    if let Err(defect) = Host::new().worker(source.transport, worker).run(shutdown).await {
-        tracing::error!(%defect, "the route ended because of a bug");
+    if let Err(error) = Host::new().worker(source.transport, worker).run(shutdown).await {
+        tracing::error!(%error, "route stopped unexpectedly");
     }
 }
 

@@ -53,7 +53,7 @@ fn typed_errors() {
         printed,
         [
             "attempt 1 failed: permanent (implausible)",
-            "dead letter: non-retryable error: permanent (implausible)",
+            "dead letter: non-retryable error: permanent",
             "stored a result of A7",
         ]
     );

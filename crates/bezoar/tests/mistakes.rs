@@ -71,7 +71,7 @@ const CASES: [(&str, &str, &[&str]); 14] = [
          impl std::error::Error for Mine {}
          impl From<Mine> for Failure { fn from(_: Mine) -> Self { Failure::permanent(\"\") } }
          async fn handler() {}",
-        &["conflicting implementations of trait `From<Mine>` for type `Failure`"],
+        &["conflicting implementations of trait `From<Mine>` for type `bezoar::Failure`"],
     ),
     (
         "a rule that says no kind",
@@ -91,7 +91,7 @@ const CASES: [(&str, &str, &[&str]); 14] = [
         "async fn handler() {}
          async fn typed(_: AttemptNumber, _: Json<f64>) {}
          fn rules() { Router::new().on_message(typed); }",
-        &["the handler does not say which type of message it handles", "first parameter"],
+        &["expected function signature `fn(bezoar::Json<_>, _)"],
     ),
     (
         "a handler of batches with one value for all",

@@ -1,28 +1,28 @@
-//! When messages may be taken.
+//! Pausing a worker from outside.
 
 use std::{fmt::Debug, num::NonZeroU32};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-/// Says when a worker may take messages: a pause, an open breaker.
+/// Decides when a worker may fetch messages: not during a pause, nor while a circuit breaker is open.
 #[async_trait]
 pub trait Gate: Debug + Send + Sync + 'static {
-    /// Waits until messages may be taken, and says how many of the `free` slots may be used.
+    /// Waits until messages may be fetched, and returns how many of the `free` slots may be used.
     /// Dropping the future changes nothing.
     async fn admit(&self, free: NonZeroU32) -> NonZeroU32;
 
-    /// Whether messages may be taken now. What was received while it closed is handed back.
+    /// Whether messages may be handled now. What was fetched while the gate closed is handed back.
     fn is_open(&self) -> bool;
 
-    /// When an operator last let messages be taken again, if they were held back. The age of failures that
-    /// use up no retry does not grow while messages are held back.
+    /// When an operator last resumed the worker, if it was paused. The age of failures that use up no retry does
+    /// not grow during a pause.
     fn resumed_at(&self) -> Option<Timestamp> {
         None
     }
 }
 
-/// Always open.
+/// A gate that never closes.
 #[derive(Debug)]
 pub(crate) struct AlwaysOpen;
 

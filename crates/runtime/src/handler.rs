@@ -1,10 +1,10 @@
-//! Plain async functions as handlers.
+//! Plain async functions as handlers, and what they may return.
 
 use std::future::Future;
 
 use bezoar_core::Failure;
 
-/// An async function whose parameters come out of a message.
+/// An async function whose parameters are taken from a message.
 ///
 /// ```
 /// use bezoar_runtime::{Json, Router, State};
@@ -17,12 +17,12 @@ use bezoar_core::Failure;
 /// let router = Router::with_state("g/dl").on("lab.result", store);
 /// ```
 ///
-/// Nothing is said here of parameters, result and `Send`: [`Router::on`](crate::Router::on) asks for
-/// those, one by one, so that the compiler can name the one that is wrong.
+/// The bounds on parameters, result and `Send` are at [`Router::on`](crate::Router::on), one by one, so that the
+/// compiler can name the one that is violated.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not an `async fn` with up to 8 parameters",
-    note = "a handler is an `async fn` with up to 8 parameters that come out of a message (`Json<T>`, \
+    note = "a handler is an `async fn` with up to 8 parameters that are taken from a message (`Json<T>`, \
             `State<T>`, `AttemptNumber`, …); a tuple of such parameters counts as one",
     note = "if it is a plain `fn`, make it an `async fn`"
 )]

@@ -1,8 +1,8 @@
-//! The loops over the contract: handlers, router, middleware, worker, host, shutdown.
+//! Runs handlers on messages, on any transport: router, handlers, workers, lease renewal, shutdown.
 //!
-//! A [`Worker`] takes messages from one queue, runs them through a [`Router`] of typed handlers, and
-//! settles each: done, retried after a delay, or set aside as a dead letter. A [`Host`] runs any number
-//! of workers until it is told to stop. No transport is named here; see the crate `bezoar` for the whole.
+//! A [`Worker`] fetches messages from one queue, passes them to a [`Router`] of typed handlers, and
+//! settles each: completed, retried after a delay, or dead-lettered. A [`Host`] runs any number
+//! of workers until it is told to stop. No transport is named here; the crate `bezoar` puts them together.
 
 mod batch;
 mod consumer;

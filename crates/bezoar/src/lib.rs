@@ -48,10 +48,10 @@ pub use bezoar_core::{
     DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage,
     Decision, Delivery, Depth, Destination, Detail, ErrorKind, FailedTry, Failure, FailureError,
     FailureKind, Finding, HeaderValue, Headers, Invalid, Jitter, Leases, Ledger, Message,
-    MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Receipt, RetryPolicy,
-    RetryStrategy, Rng, Sensitive, Settlement, SettlementDurability, Severity, SubscribeOptions,
-    Subscription, SystemClock, Transport, TransportError, UncountedFailure, UncountedPolicy,
-    UncountedSummary, Verdict,
+    MessageId, MessageType, OrderingKey, Outgoing, QueueAdmin, QueueName, Reason, Receipt,
+    RetryPolicy, RetryStrategy, Rng, Sensitive, Settlement, SettlementDurability, Severity,
+    SubscribeOptions, Subscription, SystemClock, Transport, TransportError, UncountedFailure,
+    UncountedPolicy, UncountedSummary, Verdict,
 };
 pub use bezoar_core::{blame, catalogue};
 pub use bezoar_memory as memory;

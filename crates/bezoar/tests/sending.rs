@@ -94,6 +94,22 @@ async fn a_delay_and_a_time_hold_a_message_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ordering_key_and_an_expiry_are_part_of_the_message() {
+    let (bezoar, clock) = bezoar().await;
+    let result = bezoar.message(&LabResult { value: 1.0 });
+    let built = result.ordering_key("patient-7").time_to_live(60 * SECOND).build().unwrap();
+    assert_eq!(built.message.ordering_key.unwrap().as_str(), "patient-7");
+    assert_eq!(built.message.expires_at.unwrap(), clock.now() + 60 * SECOND);
+    for refused in [
+        bezoar.message(&LabResult { value: 1.0 }).ordering_key("").build(),
+        bezoar.message(&LabResult { value: 1.0 }).time_to_live(Duration::ZERO).build(),
+        bezoar.message(&LabResult { value: 1.0 }).time_to_live(Duration::MAX).build(),
+    ] {
+        assert!(matches!(refused.unwrap_err().kind, ErrorKind::Invalid(_)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_is_sent_once_is_stored_once() {
     let (bezoar, _) = bezoar().await;
     for _ in 0..3 {

@@ -3,7 +3,8 @@
 use std::{fmt, time::Duration};
 
 use bezoar_core::{
-    CorrelationId, HeaderValue, Invalid, Message, MessageId, Outgoing, QueueName, TransportError,
+    CorrelationId, HeaderValue, Invalid, Message, MessageId, OrderingKey, Outgoing, QueueName,
+    TransportError, millis,
 };
 use jiff::Timestamp;
 
@@ -75,6 +76,29 @@ impl MessageBuilder {
     /// [`Capabilities::deduplication`](bezoar_core::Capabilities) says so.
     pub fn once(self, within: Duration) -> Self {
         self.set(|outgoing| outgoing.once = Some(within))
+    }
+
+    /// Handles it in order: it waits until every earlier message of the same key in its queue is done or dead. Only where
+    /// [`Capabilities::ordering_keys`](bezoar_core::Capabilities) says so.
+    pub fn ordering_key(self, key: impl AsRef<str>) -> Self {
+        self.try_set(|outgoing| {
+            outgoing.message.ordering_key = Some(OrderingKey::new(key)?);
+            Ok(())
+        })
+    }
+
+    /// Dead-letters it instead of handling it once this time has passed: longer than 0. Only where
+    /// [`Capabilities::time_to_live`](bezoar_core::Capabilities) says so.
+    pub fn time_to_live(self, time: Duration) -> Self {
+        let now = self.publisher.now();
+        self.try_set(|outgoing| {
+            let expires_at = now.checked_add(time).ok().filter(|_| !time.is_zero());
+            let expires_at = expires_at.ok_or_else(|| {
+                Invalid::new("time_to_live", format!("is {time:?}, longer than 0 is required"))
+            })?;
+            outgoing.message.expires_at = Some(millis(expires_at.as_millisecond()));
+            Ok(())
+        })
     }
 
     /// Sends it. Returns the message's id once the queue has stored it durably.

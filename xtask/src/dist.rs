@@ -22,7 +22,7 @@ const COMPLETIONS: [(&str, &str); 4] = [
     ("powershell", "_bezoar.ps1"),
 ];
 
-/// What is packed as it is.
+/// Files that are packaged unchanged.
 const FILES: [&str; 5] = [
     "packaging/bezoar.service",
     "packaging/bezoar.toml",
@@ -31,7 +31,7 @@ const FILES: [&str; 5] = [
     "README.md",
 ];
 
-/// Builds the program for others, and has it write its completions and manual pages.
+/// Builds the program for release, and lets it write its completions and manual pages.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let build = ["build", "--locked", "--profile", "dist", "--package", "bezoar-cli"];
     run_command(cargo(root).args(build))?;
@@ -61,7 +61,7 @@ fn complete(bezoar: &Path, folder: &Path) -> Result<()> {
 /// Where cargo puts what it builds.
 pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let metadata = output(cargo(root).args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is no JSON")?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
     metadata["target_directory"].as_str().map(PathBuf::from).context("cargo has no target folder")
 }
 

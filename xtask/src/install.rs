@@ -16,7 +16,7 @@ struct Need {
     purpose: &'static str,
 }
 
-/// Everything beyond the Rust toolchain. Who adds a test that starts a program adds it here.
+/// Everything beyond the Rust toolchain. A test that starts another program needs an entry here.
 const NEEDS: &[Need] = &[
     Need {
         program: "cc",
@@ -31,16 +31,16 @@ const NEEDS: &[Need] = &[
     Need {
         program: "rabbitmq-server",
         packages: &["rabbitmq-server"],
-        purpose: "is the broker that tests of transports/rabbitmq start for themselves",
+        purpose: "is the broker that the tests of transports/rabbitmq start",
     },
     Need {
         program: "openssl",
         packages: &["openssl"],
-        purpose: "makes the certificates of tests with encrypted connections",
+        purpose: "creates the certificates of the TLS tests",
     },
 ];
 
-/// Installs what is missing where it may, and otherwise fails with what to install.
+/// Installs what is missing, or fails with a list of what to install if it may not.
 pub(crate) fn run() -> Result<()> {
     let lacking = missing(NEEDS, on_path);
     if lacking.is_empty() {
@@ -59,7 +59,7 @@ fn missing(needs: &'static [Need], present: impl Fn(&str) -> bool) -> Vec<&'stat
     needs.iter().filter(|need| !present(need.program)).collect()
 }
 
-/// Installs a program that only some tests need, unless it is there.
+/// Installs a program that only some tests need, unless it is on the PATH.
 pub(crate) fn ensure_program(program: &str, package: &str) -> Result<()> {
     if on_path(program) {
         return Ok(());
@@ -82,7 +82,7 @@ fn apt_install(packages: &[&str]) -> Result<()> {
         Command::new("apt-get")
             .args(["install", "--quiet", "--yes", "--no-install-recommends"])
             .args(packages)
-            // Without it a package may stop to ask about time zones and the like.
+            // Without it a package may stop and ask, for example, about time zones.
             .env("DEBIAN_FRONTEND", "noninteractive"),
     )
 }

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-/// Prints a line. A reader that went away (`cargo xtask tidy | head`) is no failure of the chore.
+/// Prints a line. A closed pipe (`cargo xtask tidy | head`) is not an error.
 pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -10,7 +10,7 @@ use crate::say::{complain, say};
 #[derive(Default)]
 pub(crate) struct Steps {
     finished: Vec<(&'static str, Duration)>,
-    /// With the reason.
+    /// Name and reason.
     ignored: Vec<(&'static str, String)>,
     failed: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Steps {
         }
     }
 
-    /// Says that a step cannot be done here, and why. It is no failure, and is not forgotten.
+    /// Records a step that cannot run here, and why. That is not a failure; the summary shows it.
     pub(crate) fn ignore(&mut self, name: &'static str, reason: String) {
         say(format_args!("\n==> {name}: ignored, {reason}"));
         self.ignored.push((name, reason));

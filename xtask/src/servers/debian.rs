@@ -1,4 +1,4 @@
-//! Another Debian in a folder, for servers that are newer than this one's.
+//! Another Debian release in a folder, for servers that are newer than those of this machine.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{install, process::run};
 
-/// The Debian that has RabbitMQ 4.0.
+/// The Debian release with RabbitMQ 4.0.
 const RELEASE: &str = "trixie";
 
-/// The folder with RabbitMQ 4.0 in it: as it was left by an earlier run, or fetched, which takes about a
-/// minute and 370 MB. It fails where it cannot be had; the reason is for people.
+/// The folder with RabbitMQ 4.0: that of an earlier run, or a new one, which takes about a minute and 370 MB. Fails
+/// where that is not possible; the error says why.
 pub(crate) fn with_rabbitmq(root: &Path) -> Result<PathBuf> {
     let folder = root.join("target/rabbitmq-4");
     let complete = root.join("target/rabbitmq-4.complete");
@@ -23,9 +23,9 @@ pub(crate) fn with_rabbitmq(root: &Path) -> Result<PathBuf> {
     }
     ensure!(install::is_root(), "only root can use another system in a folder");
     install::ensure_program("debootstrap", "debootstrap")?;
-    // What an interrupted run has left is of no use.
+    // An interrupted run leaves an incomplete system.
     if folder.exists() {
-        fs::remove_dir_all(&folder).context("cannot remove what an earlier run has left")?;
+        fs::remove_dir_all(&folder).context("cannot remove the folder of an earlier run")?;
     }
     let include = "--include=rabbitmq-server,procps";
     run(Command::new("debootstrap").args(["--variant=minbase", include, RELEASE]).arg(&folder))?;

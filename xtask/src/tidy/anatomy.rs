@@ -1,4 +1,4 @@
-//! Siblings look alike: who knows one transport finds their way in all.
+//! Siblings look alike: a reader who knows one transport finds their way in all of them.
 
 use super::{
     markdown::{heading, prose},

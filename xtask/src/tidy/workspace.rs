@@ -45,7 +45,7 @@ impl Workspace {
 
     fn parse(metadata: &str) -> Result<Self> {
         let metadata: Value =
-            serde_json::from_str(metadata).context("cargo metadata is no JSON")?;
+            serde_json::from_str(metadata).context("cargo metadata is not JSON")?;
         let root = Path::new(text(&metadata, "workspace_root")?);
         let members = list(&metadata, "packages")?.iter().map(|package| member(package, root));
         Ok(Self { members: members.collect::<Result<_>>()? })

@@ -1,4 +1,4 @@
-//! What a route needs of a broker is taken away under load, and given back.
+//! What a route needs of a broker is removed under load, and restored.
 
 use std::{env, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::support::{Endpoint, Lab};
 
 const MESSAGES: usize = 300;
 
-/// A virtual host of its own, because delays are shared by all queues of one.
+/// A private virtual host, because all queues of a virtual host share the delay queues.
 struct Vhost {
     name: String,
     _connection: Connection,
@@ -55,7 +55,7 @@ impl Vhost {
         )
     }
 
-    /// The broker remembers for a channel what its user may do: a revoked permission shows on new ones.
+    /// The broker caches permissions per channel: a revoked one takes effect on new channels.
     async fn remember_permission(&self) {
         let (exchange, key) = ("".into(), "nowhere".into());
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
@@ -80,7 +80,7 @@ impl Vhost {
             let options = ExchangeDeleteOptions::default();
             self.channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
         }
-        // Where a delay of a second begins. Nothing rests there yet, or it would be lost.
+        // The first delay queues of a delay of a second. They are empty, or messages would be lost.
         for digit in 1..8 {
             let queue = format!("bezoar.delay.1.{digit}");
             let options = QueueDeleteOptions::default();
@@ -93,7 +93,7 @@ fn url(vhost: &str) -> String {
     format!("{}/{vhost}", env::var("BEZOAR_TEST_AMQP").unwrap().rsplit_once('/').unwrap().0)
 }
 
-/// What the gateway's user may write to.
+/// Sets what the gateway's user may write to.
 async fn permit(vhost: &str, write: &str) {
     let body = format!(r#"{{"configure": ".*", "write": "{write}", "read": ".*"}}"#);
     manage(&format!("permissions/{vhost}/guest"), &body).await;
@@ -115,7 +115,7 @@ async fn manage(path: &str, body: &str) {
     assert!(reply.status().is_success(), "{path}: {}", reply.status());
 }
 
-/// Each message fails once and is delivered then, whatever happens meanwhile.
+/// Each message fails once and is then delivered, whatever happens in between.
 async fn check_nothing_dies(endpoint: &Endpoint, lab: &Lab) {
     let all = async {
         loop {
@@ -132,7 +132,7 @@ async fn check_nothing_dies(endpoint: &Endpoint, lab: &Lab) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn delays_that_are_deleted_under_load_pause_the_route_and_kill_nothing() {
+async fn delay_queues_deleted_under_load_pause_the_route_and_lose_nothing() {
     delays_are_deleted_for(Duration::from_secs(6)).await;
 }
 
@@ -169,7 +169,7 @@ async fn delays_are_deleted_for(time: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn a_permission_that_is_revoked_under_load_pauses_the_route_and_kills_nothing() {
+async fn a_permission_revoked_under_load_pauses_the_route_and_loses_nothing() {
     let (vhost, endpoint) = (Vhost::new().await, Endpoint::start().await);
     endpoint.fails_first();
     let lab = Lab::start(&vhost.config(endpoint.port)).await;

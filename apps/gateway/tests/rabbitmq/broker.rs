@@ -1,4 +1,4 @@
-//! The broker as another client sees it, and a gateway on a queue of its own.
+//! The broker as another client sees it, and a gateway on a private queue.
 
 use std::{collections::BTreeMap, env, time::Duration};
 
@@ -58,7 +58,7 @@ impl Client {
         )
     }
 
-    /// A gateway with that configuration, once its queue is there.
+    /// A gateway with that configuration, once its queue exists.
     pub(crate) async fn lab(&self, port: u16, more: &str) -> Lab {
         let lab = Lab::start(&self.config(port, more)).await;
         lab.until(&self.name(), |row| {
@@ -68,7 +68,7 @@ impl Client {
         lab
     }
 
-    /// An exchange that leads to the queue by any key.
+    /// An exchange that is bound to the queue with any routing key.
     pub(crate) async fn exchange(&self) -> String {
         let name = format!("{}.exchange", self.queue);
         let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
@@ -83,7 +83,7 @@ impl Client {
         name
     }
 
-    /// Until the broker takes it: a queue that is just being made is there before it can be sent to.
+    /// Publishes until the broker accepts it: a queue that is being created exists before it accepts messages.
     pub(crate) async fn publish(
         &self,
         (exchange, key): (&str, &str),
@@ -105,13 +105,13 @@ impl Client {
         timeout(PATIENCE, publishing).await.expect("it is in a queue");
     }
 
-    /// A message straight to the queue.
+    /// Sends a message directly to the queue.
     pub(crate) async fn send(&self, id: &str, body: &str) {
         let properties = BasicProperties::default().with_message_id(id.into());
         self.publish(("", &self.queue), body, properties).await;
     }
 
-    /// The next message of a queue, held until somebody says what becomes of it.
+    /// The next message of a queue, not acknowledged yet.
     pub(crate) async fn get(&self, queue: &str) -> BasicGetMessage {
         let getting = async {
             loop {
@@ -125,7 +125,7 @@ impl Client {
         timeout(PATIENCE, getting).await.expect("a message comes")
     }
 
-    /// How many are ready in the queue of messages that were set aside.
+    /// How many messages are ready in the dead-letter queue.
     pub(crate) async fn dead(&self) -> u32 {
         let passive = QueueDeclareOptions { passive: true, ..Default::default() };
         let name = format!("{}.dead", self.queue);
@@ -140,7 +140,7 @@ impl Client {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, looking).await.expect("so many are set aside");
+        timeout(PATIENCE, looking).await.expect("the dead-letter queue has that many messages");
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn transport() -> String {
     format!("[transports.hospital]\nurl = \"{url}\"\nmanagement_url = \"{management}\"\n")
 }
 
-/// Everything that a client can set but the id, the type and the correlation id.
+/// Every property that a client can set, except id, type and correlation id.
 pub(crate) fn properties() -> BasicProperties {
     let headers = BTreeMap::from([
         ("tenant".into(), AMQPValue::LongString("lab 3".into())),
@@ -170,7 +170,7 @@ pub(crate) fn properties() -> BasicProperties {
 }
 
 impl Lab {
-    /// The dead letters of a queue, once there are so many.
+    /// The dead letters of a queue, once there are `count`.
     pub(crate) async fn dead_letters(&self, client: &Client, count: usize) -> Vec<Value> {
         let path = format!("/v1/dead-letters?queue={}", client.segment());
         let looking = async {

@@ -20,7 +20,7 @@ async fn with_dead_letters(client: &Client, endpoint: &Endpoint, count: u32) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn they_are_counted_and_sent_back_there() {
+async fn they_are_counted_and_replayed_on_the_broker() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = with_dead_letters(&client, &endpoint, 3).await;
     lab.until(&client.name(), |row| row["dead"] == 3).await;
@@ -78,7 +78,7 @@ async fn what_is_rejected_keeps_reason_and_history_here() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn they_are_removed_only_by_whoever_knows_how_many_there_are() {
+async fn discarding_them_needs_their_exact_count() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = with_dead_letters(&client, &endpoint, 2).await;
     let path = format!("/v1/queues/{}/discard", client.segment());
@@ -92,7 +92,7 @@ async fn they_are_removed_only_by_whoever_knows_how_many_there_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn those_that_are_taken_in_are_not_looked_for_there() {
+async fn queues_with_intake_refuse_on_broker_operations() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = client.lab(endpoint.port, "").await;
     for (what, wanted) in

@@ -9,7 +9,7 @@ use crate::support::Endpoint;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn what_another_client_sends_is_delivered_with_what_it_said() {
+async fn a_message_of_another_client_is_delivered_with_its_properties() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = client.lab(endpoint.port, "").await;
     let sent = properties()
@@ -39,7 +39,7 @@ async fn what_another_client_sends_is_delivered_with_what_it_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn what_is_sent_to_the_gateway_is_on_the_broker_and_reads_naturally_there() {
+async fn a_message_sent_to_the_gateway_is_a_plain_message_on_the_broker() {
     let client = Client::new().await;
     let text = format!("{}\n[[queue]]\nname = \"{}\"", transport(), client.name());
     let lab = crate::support::Lab::start(&text).await;

@@ -1,4 +1,4 @@
-//! Dead letters of a broker: taken into the catalogue, and back to where they came from.
+//! Dead letters of a broker: taken into the catalogue, and replayed to where they came from.
 
 use lapin::{BasicProperties, types::AMQPValue};
 
@@ -43,7 +43,7 @@ async fn spy(client: &Client, exchange: &str) -> String {
     name
 }
 
-/// What the sender had said is as it was.
+/// The sender's properties are unchanged.
 fn unchanged(got: &BasicProperties) {
     let sent = properties();
     assert_eq!(got.content_type(), sent.content_type());
@@ -61,7 +61,7 @@ fn unchanged(got: &BasicProperties) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn one_that_fails_again_is_known_to_its_replay() {
+async fn a_replay_knows_which_message_failed_again() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = client.lab(endpoint.port, "").await;
     endpoint.answers([500, 500, 422]);
@@ -77,7 +77,7 @@ async fn one_that_fails_again_is_known_to_its_replay() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn what_is_rejected_is_taken_in_with_the_reason_that_the_broker_does_not_carry() {
+async fn a_rejected_message_is_taken_in_with_its_reason_from_the_store() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = client.lab(endpoint.port, "dead_letter = \"reject\"").await;
     endpoint.answers([422]);
@@ -92,7 +92,7 @@ async fn what_is_rejected_is_taken_in_with_the_reason_that_the_broker_does_not_c
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn a_queue_that_others_work_on_is_replayed_to_and_that_is_all_that_is_known() {
+async fn a_replay_to_a_queue_of_other_consumers_completes_once_the_broker_has_it() {
     let client = Client::new().await;
     let text = format!("{}\n[[queue]]\nname = \"{}\"", transport(), client.name());
     let lab = crate::support::Lab::start(&text).await;

@@ -1,4 +1,4 @@
-//! Brokers that are not there, or not as they should be.
+//! Brokers that are down, and queues that are missing or wrong.
 
 use http::StatusCode;
 use lapin::{options::QueueDeleteOptions, types::FieldTable};
@@ -29,7 +29,7 @@ async fn a_broker_that_is_down_stops_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn nothing_is_consumed_before_it_could_be_set_aside() {
+async fn nothing_is_consumed_before_it_could_be_dead_lettered() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let text = client.config(endpoint.port, "").replacen(
         "management_url",
@@ -49,7 +49,7 @@ async fn nothing_is_consumed_before_it_could_be_set_aside() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn a_queue_that_is_deleted_under_its_route_is_said_to_be_gone_and_worked_on_again() {
+async fn a_queue_deleted_under_its_route_is_reported_and_consumed_again() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let lab = client.lab(endpoint.port, "").await;
     client.send("m-1", "before").await;
@@ -67,7 +67,7 @@ async fn a_queue_that_is_deleted_under_its_route_is_said_to_be_gone_and_worked_o
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn a_queue_of_another_kind_is_a_finding_with_what_to_do() {
+async fn a_queue_of_another_type_is_a_finding_with_a_remedy() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let durable = lapin::options::QueueDeclareOptions { durable: true, ..Default::default() };
     let queue = client.queue.as_str().into();

@@ -11,6 +11,7 @@ use std::{
 
 use bezoar_core::{Delivery, Message, Receipt};
 
+use super::acknowledgements::{self, Ack};
 use crate::wire::Raw;
 
 /// A prefetched message: arrived, and not handed out yet.
@@ -29,14 +30,6 @@ pub(crate) struct Leases {
     waiting: VecDeque<PrefetchedMessage>,
     /// All tags that are neither acknowledged nor rejected; with the message if it is leased.
     open: BTreeMap<u64, Option<Box<Raw>>>,
-}
-
-/// An acknowledgement to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ack {
-    pub(crate) tag: u64,
-    /// Acknowledges every tag up to this one.
-    pub(crate) multiple: bool,
 }
 
 impl Leases {
@@ -114,15 +107,10 @@ impl Leases {
         (epoch == self.epoch).then_some(tag.cast_unsigned())
     }
 
-    /// How to acknowledge these tags: together below the lowest tag that stays open, the others one by one.
+    /// Closes tags; returns how to acknowledge them.
     pub(crate) fn acks(&mut self, mut tags: Vec<u64>) -> Vec<Ack> {
         tags.retain(|tag| self.open.remove(tag).is_some());
-        tags.sort_unstable();
-        let lowest = self.open.first_key_value().map_or(u64::MAX, |(tag, _)| *tag);
-        let together = tags.partition_point(|tag| *tag < lowest);
-        let apart = tags[together..].iter().map(|tag| Ack { tag: *tag, multiple: false });
-        let first = tags[..together].last().map(|tag| Ack { tag: *tag, multiple: together > 1 });
-        first.into_iter().chain(apart).collect()
+        acknowledgements::group(tags, self.open.first_key_value().map(|(tag, _)| *tag))
     }
 
     /// Closes a tag that was rejected or requeued.
@@ -141,22 +129,11 @@ mod tests {
         leases
     }
 
-    #[track_caller]
-    fn check(open: &[u64], done: &[u64], expected: &[(u64, bool)]) {
-        let acks = with_open(open).acks(done.to_vec());
-        let acks: Vec<_> = acks.iter().map(|ack| (ack.tag, ack.multiple)).collect();
-        assert_eq!(acks, expected);
-    }
-
     #[test]
-    fn only_what_is_below_the_lowest_open_tag_is_acknowledged_together() {
-        check(&[1, 2, 3], &[3, 1, 2], &[(3, true)]);
-        check(&[1, 2, 3], &[1, 2], &[(2, true)]);
-        check(&[1, 2, 3], &[2, 3], &[(2, false), (3, false)]);
-        check(&[1, 2, 3, 4], &[1, 2, 4], &[(2, true), (4, false)]);
-        check(&[7], &[7], &[(7, false)]);
-        check(&[], &[7], &[]);
-        check(&[2, 5, 9], &[5, 2, 3], &[(5, true)]);
+    fn tags_that_are_not_open_are_not_acknowledged() {
+        assert_eq!(with_open(&[]).acks(vec![7]), []);
+        let acks = with_open(&[2, 5, 9]).acks(vec![5, 2, 3]);
+        assert_eq!(acks, [Ack { tag: 5, multiple: true }]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Receiving and settling: from the broker's deliveries to leases, and back.
 
+pub(crate) mod acknowledgements;
 pub(crate) mod consumer_channel;
 pub(crate) mod consumer_pair;
 pub(crate) mod leases;

@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     connection::broker_connection::ChannelGuard,
+    consuming::acknowledgements::{self, Ack},
     error::{for_queue, from_lapin, queue_not_found, unreadable},
     publishing::publisher::{Publication, Published},
     transport::TransportState,
@@ -170,7 +171,7 @@ impl RabbitDeadLetterFeed {
             (decide(&mut state.letters), state.channel.as_ref().map(|it| Channel::clone(it)))
         };
         let Some(channel) = channel else { return Ok(()) };
-        for (tag, multiple) in acks {
+        for Ack { tag, multiple } in acks {
             let acked = channel.basic_ack(tag, BasicAckOptions { multiple }).await;
             acked.map_err(|source| from_lapin(&source, "remove"))?;
         }
@@ -222,9 +223,6 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
         self.inner.replay_messages(&self.queue, messages).await
     }
 }
-
-/// A delivery tag, and whether every lower tag is acknowledged with it.
-type Ack = (u64, bool);
 
 /// The letters on the channel that are not acknowledged.
 #[derive(Default)]
@@ -284,14 +282,10 @@ impl Letters {
         self.acks(tags)
     }
 
-    /// How to acknowledge tags: together below the lowest tag that stays open, the others one by one.
+    /// Closes tags; returns how to acknowledge them.
     fn acks(&mut self, mut tags: Vec<u64>) -> Vec<Ack> {
         tags.retain(|tag| self.open.remove(tag));
-        tags.sort_unstable();
-        let lowest = self.open.first().copied().unwrap_or(u64::MAX);
-        let below = tags.partition_point(|tag| *tag < lowest);
-        let together = tags[..below].last().map(|tag| (*tag, true));
-        together.into_iter().chain(tags[below..].iter().map(|tag| (*tag, false))).collect()
+        acknowledgements::group(tags, self.open.first().copied())
     }
 }
 
@@ -300,11 +294,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tags_below_the_lowest_open_one_are_acknowledged_together() {
-        let mut letters = Letters { open: (1..=9).collect(), ..Letters::default() };
-        assert_eq!(letters.acks(vec![3, 1, 2]), [(3, true)]);
-        assert_eq!(letters.acks(vec![4, 6, 7]), [(4, true), (6, false), (7, false)]);
-        assert_eq!(letters.acks(vec![4, 6]), [], "each is acknowledged once");
-        assert_eq!(letters.acks(vec![5, 8, 9]), [(9, true)]);
+    fn a_letter_is_acknowledged_once() {
+        let mut letters = Letters { open: (1..=3).collect(), ..Letters::default() };
+        assert_eq!(letters.acks(vec![2, 1]), [Ack { tag: 2, multiple: true }]);
+        assert_eq!(letters.acks(vec![1]), []);
     }
 }

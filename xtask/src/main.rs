@@ -1,8 +1,8 @@
-//! The chores of this workspace, run as `cargo xtask <chore>`.
+//! The tasks of this workspace, run as `cargo xtask <task>`.
 //!
-//! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `compare.rs`, `dist.rs`: one file per chore
+//! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `compare.rs`, `dist.rs`: one file per task
 //! - `tidy/`: one file per structural check; `servers/`: one file per server that tests start
-//! - `process.rs`, `steps.rs`, `say.rs`: how chores start programs, time their steps and speak
+//! - `process.rs`, `steps.rs`, `say.rs`: how tasks start programs, time their steps and print
 
 mod bench;
 mod compare;
@@ -23,22 +23,22 @@ use clap::{Parser, Subcommand};
 use crate::say::complain;
 
 #[derive(Parser)]
-#[command(bin_name = "cargo xtask", about = "The chores of this workspace")]
+#[command(bin_name = "cargo xtask", about = "Development tasks of this workspace")]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum Task {
     /// Install the programs that the tests need and this machine lacks
     Install,
-    /// Install what is missing, check the structure, run every test
+    /// Install missing programs, check the structure and run every test
     Test {
-        /// Run only tests whose name contains one of these; flags of the test runner after `--`
+        /// Run only tests whose name contains one of these; flags for the test runner go after `--`
         filters: Vec<String>,
     },
-    /// Run the long tests with their full counts; an hour on two cores
+    /// Run the long tests with their full counts; takes an hour on two cores
     Soak {
         /// Run only those whose name contains one of these
         filters: Vec<String>,
@@ -49,11 +49,11 @@ enum Chore {
     Bench {
         /// The name of its folder
         name: String,
-        /// What follows is handed to the benchmark
+        /// Arguments for the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run a benchmark of this tree and of an older revision in turns; fail if a rate fell
+    /// Compare a benchmark of this tree with an older revision; fail if a rate fell
     Compare {
         /// The name of its folder
         name: String,
@@ -62,16 +62,16 @@ enum Chore {
         /// How many times each program runs
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
         rounds: u32,
-        /// What follows is handed to both programs
+        /// Arguments for both benchmarks
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Build what a package holds: the program, completions, manual pages, a service
+    /// Build the contents of a package: program, completions, manual pages, service unit
     Dist,
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().chore) {
+    match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(format_args!("error: {error:#}"));
@@ -80,18 +80,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Chore) -> Result<()> {
+fn run(task: Task) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent")?;
-    match chore {
-        Chore::Install => install::run(),
-        Chore::Test { filters } => test::run(root, &filters),
-        Chore::Soak { filters } => test::soak(root, &filters),
-        Chore::Tidy => tidy::run(root),
-        Chore::Bench { name, arguments } => bench::run(root, &name, &arguments),
-        Chore::Compare { name, revision, rounds, arguments } => {
+    match task {
+        Task::Install => install::run(),
+        Task::Test { filters } => test::run(root, &filters),
+        Task::Soak { filters } => test::soak(root, &filters),
+        Task::Tidy => tidy::run(root),
+        Task::Bench { name, arguments } => bench::run(root, &name, &arguments),
+        Task::Compare { name, revision, rounds, arguments } => {
             compare::run(root, &name, &revision, rounds, &arguments)
         }
-        Chore::Dist => dist::run(root),
+        Task::Dist => dist::run(root),
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn filters_are_taken_with_and_without_dashes() {
         for line in [["xtask", "test", "lease"].as_slice(), &["xtask", "test", "--", "lease"]] {
-            let Chore::Test { filters } = Arguments::parse_from(line).chore else {
+            let Task::Test { filters } = Arguments::parse_from(line).task else {
                 panic!("{line:?} is no test run");
             };
             assert_eq!(filters, ["lease"]);
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_benchmark_gets_its_own_flags() {
         let line = ["xtask", "bench", "embedded", "--messages", "5"];
-        let Chore::Bench { name, arguments } = Arguments::parse_from(line).chore else {
+        let Task::Bench { name, arguments } = Arguments::parse_from(line).task else {
             panic!("no benchmark");
         };
         assert_eq!((name.as_str(), arguments.join(" ").as_str()), ("embedded", "--messages 5"));

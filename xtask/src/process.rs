@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::say::say;
 
-/// The cargo that started us, so that a chore uses the same toolchain; run in `root`.
+/// The cargo that started us, so that a task uses the same toolchain; run in `root`.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
@@ -35,7 +35,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot start `{line}`"))?;
     ensure!(output.status.success(), "`{line}` ended with {}", output.status);
-    String::from_utf8(output.stdout).with_context(|| format!("`{line}` answered no UTF-8"))
+    String::from_utf8(output.stdout).with_context(|| format!("`{line}` did not print UTF-8"))
 }
 
 /// Runs a command only to learn whether it works.

@@ -1,4 +1,4 @@
-//! A new version of a message: another body, other headers, a JSON patch.
+//! Edits of a dead letter's message: a new body, changed headers or a JSON patch.
 
 use bezoar_core::{Body, Invalid, Message};
 use json_patch::Patch;
@@ -8,66 +8,66 @@ use sha2::{Digest, Sha256};
 /// How many operations a patch may have.
 const PATCH_LIMIT: usize = 1_000;
 
-/// What is to be different.
+/// The changes to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// Another body.
+    /// The new body.
     pub body: Option<Body>,
-    /// Changes of a JSON body, as of RFC 6902. After [`body`](Self::body), if both are given.
+    /// A JSON patch (RFC 6902) of the body; applied after [`body`](Self::body) if both are given.
     pub patch: Option<Patch>,
     /// Headers with their new values; `None` removes one.
     pub headers: Vec<(String, Option<String>)>,
 }
 
-/// The new version, and what is said about it where nobody may see the change itself.
+/// The edited message, and a summary that reveals nothing of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edited {
-    /// The new version; its ledger is that of the original.
+    /// The edited message, with the ledger of the original.
     pub message: Message,
-    /// What was changed, in words that are safe, with a hash of before and after.
+    /// What was changed, without content, and a hash of both versions.
     pub summary: String,
 }
 
-/// Why there is no new version. What it says is safe to show.
+/// Why an edit failed. Its text contains no content and is safe to show.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
-    /// Nothing is different.
+    /// The edited message equals the original.
     #[error("the edit changes nothing")]
     Nothing,
-    /// There is nothing to patch.
-    #[error("the body is no JSON, so that it cannot be patched; give another body")]
+    /// The body is not JSON, so it cannot be patched.
+    #[error("the body is not JSON and cannot be patched; replace the whole body instead")]
     NotJson,
-    /// The patch does not fit.
-    #[error("the patch does not fit the body: operation {0} fails")]
+    /// An operation of the patch failed.
+    #[error("the patch does not apply: operation {0} failed")]
     Patch(usize),
     /// The patch is too long.
-    #[error("a patch has at most {0} operations")]
+    #[error("the patch is too long: at most {0} operations are allowed")]
     TooLong(usize),
-    /// The body has something in it that a patch would change though it does not name it.
+    /// Rewriting the body would change parts that the patch does not mention.
     #[error(
-        "the body has numbers or names that cannot be kept as they are while it is patched; give another body"
+        "the body has repeated names or long numbers that a patch would alter; replace the whole body instead"
     )]
     NotFaithful,
     /// The body is too large.
-    #[error("the new body has {actual} bytes, at most {limit} are accepted")]
+    #[error("the new body has {actual} bytes; at most {limit} are allowed")]
     TooLarge {
-        /// So large it is.
+        /// The body's size in bytes.
         actual: usize,
-        /// So large it may be.
+        /// The largest allowed size in bytes.
         limit: usize,
     },
-    /// A header is not one.
+    /// A header is invalid.
     #[error(transparent)]
     Header(#[from] Invalid),
 }
 
 impl Edit {
-    /// Makes the new version, with a body of at most `limit` bytes.
+    /// Applies the edit; the new body may have at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// [`EditError`], without anything of the body in it.
+    /// [`EditError`], which contains nothing of the body.
     pub fn apply(&self, original: &Message, limit: usize) -> Result<Edited, EditError> {
         let mut message = original.clone();
         if let Some(body) = &self.body {
@@ -93,7 +93,8 @@ impl Edit {
     }
 }
 
-/// A patch is applied whole or not at all, step by step: a document that copies itself into itself doubles each time.
+/// Applies all of the patch or nothing. The size is checked after each operation: a document that copies itself into
+/// itself doubles each time.
 fn patched(body: &Body, patch: &Patch, limit: usize) -> Result<Body, EditError> {
     let mut value = faithful(body)?;
     if patch.0.len() > PATCH_LIMIT {
@@ -114,8 +115,8 @@ fn written(value: &Value) -> Result<Vec<u8>, EditError> {
     serde_json::to_vec(value).map_err(|_| EditError::NotJson)
 }
 
-/// The body as JSON, if all that is in it would be written again as it is: a number with more digits than can be
-/// kept, or a name that is there twice, must not change because something else is patched.
+/// The body as JSON, provided that writing it back changes nothing: a number with too many digits to represent, or a
+/// name that occurs twice, must not change because another part is patched.
 fn faithful(body: &Body) -> Result<Value, EditError> {
     let text = std::str::from_utf8(body.reveal()).map_err(|_| EditError::NotJson)?;
     let value = serde_json::from_str(text).map_err(|_| EditError::NotJson)?;
@@ -124,7 +125,7 @@ fn faithful(body: &Body) -> Result<Value, EditError> {
     if bare_words(text) == bare_words(&again) { Ok(value) } else { Err(EditError::NotFaithful) }
 }
 
-/// Everything outside of texts: numbers, names of constants, and how many texts there are; in any order.
+/// Everything outside of strings (numbers, literals) and one mark per string, sorted.
 fn bare_words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -145,7 +146,7 @@ fn bare_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Where a text in quotes ends.
+/// Where a quoted string ends.
 fn text_end(text: &str) -> usize {
     let mut escaped = false;
     for (place, c) in text.char_indices().skip(1) {
@@ -173,7 +174,7 @@ fn summary(before: &Message, after: &Message) -> String {
     format!("body {old} to {new} bytes{headers}, sha256 {}", hash(before, after))
 }
 
-/// Of before and after, so that whoever has both can tell that it was this change.
+/// A hash of both versions: with both at hand, anyone can verify that this was the change.
 fn hash(before: &Message, after: &Message) -> String {
     let mut hasher = Sha256::new();
     for message in [before, after] {
@@ -236,8 +237,8 @@ mod tests {
         );
         for (edit, part) in [
             (Edit::default(), "changes nothing"),
-            (large, "2000 bytes, at most 1000"),
-            (missing, "operation 1 fails"),
+            (large, "2000 bytes; at most 1000"),
+            (missing, "operation 1 failed"),
             (header, "header"),
         ] {
             let error = edit.apply(&original(), LIMIT).unwrap_err();

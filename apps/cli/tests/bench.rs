@@ -34,7 +34,7 @@ fn grows(report: &Value, name: &str) {
 }
 
 #[test]
-fn a_gateway_of_its_own_delivers_every_message() {
+fn a_temporary_gateway_delivers_every_message() {
     let mut command = bezoar();
     let report = bench(command.args(["bench", "--messages", "300", "--connections", "8"]));
     for (name, expected) in [("accepted", 300), ("delivered", 300), ("repeated", 0), ("dead", 0)] {
@@ -122,7 +122,7 @@ fn a_running_gateway_is_loaded_and_its_deliveries_arrive() {
 }
 
 #[test]
-fn wrong_usage_is_exit_code_2() {
+fn a_usage_error_is_exit_code_2() {
     for arguments in [
         ["--size", "1XB"],
         ["--size", "1GiB"],

@@ -118,7 +118,7 @@ fn ctrl_c_ends_the_demo_with_a_sum_and_no_traces() {
 }
 
 #[test]
-fn wrong_usage_is_exit_code_2_and_says_what_is_accepted() {
+fn a_usage_error_is_exit_code_2_and_says_what_is_accepted() {
     let refused = bezoar().args(["demo", "--seconds", "0"]).output().unwrap();
     let words = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2));

@@ -56,7 +56,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let address = SocketAddr::from_pathname(&path).unwrap();
@@ -64,14 +64,14 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
 }
 
 #[test]
-fn systemd_is_told_where_the_socket_is_no_file() {
+fn systemd_is_notified_on_an_abstract_socket() {
     let name = format!("bezoar-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     check_notified(&socket(&address), &format!("@{name}"));
 }
 
 #[test]
-fn a_bad_configuration_is_exit_code_78_and_nobody_is_told_that_it_is_ready() {
+fn a_bad_configuration_is_exit_code_78_and_never_reports_ready() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = socket(&SocketAddr::from_pathname(&path).unwrap());

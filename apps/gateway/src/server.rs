@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_sends_no_complete_request_is_disconnected() {
+    async fn a_client_that_never_completes_its_request_is_disconnected() {
         let whole = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
         let cases: [(&[u8], &[u8]); 4] =
             [(b"", b""), (b"GET / HTTP/1.1\r\nx: ", b"x"), (whole, b""), (whole, b"\r\n")];

@@ -36,7 +36,7 @@ async fn a_message_is_delivered_with_what_is_known_about_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_is_retried_and_then_set_aside_with_its_history() {
+async fn a_failing_message_is_retried_and_then_dead_lettered_with_its_history() {
     let endpoint = Endpoint::start().await;
     endpoint.answers([500, 503, 500, 500]);
     let lab = Lab::start(&route(endpoint.port, "")).await;
@@ -154,7 +154,7 @@ async fn a_route_that_changes_does_not_wait_for_a_delivery_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_hangs_when_the_gateway_stops_is_handed_back_and_not_left_to_its_lease() {
+async fn a_hanging_delivery_is_released_at_shutdown_and_not_left_to_its_lease() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = "[server]\ndrain = \"100ms\"\n";
     let routes = route(silent.local_addr().unwrap().port(), "lease = \"10m\"");

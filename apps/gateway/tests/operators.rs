@@ -104,7 +104,7 @@ async fn pages_go_through_all_once() {
 }
 
 #[tokio::test]
-async fn what_is_sensitive_is_shown_only_when_revealed_and_that_is_written_down() {
+async fn content_is_shown_only_when_revealed_and_revealing_is_audited() {
     let (lab, _) = lab_with_dead(1, "").await;
     for path in ["/v1/dead-letters", "/v1/dead-letters/1", "/v1/causes", "/v1/audit", "/v1/replays"]
     {
@@ -123,7 +123,7 @@ async fn what_is_sensitive_is_shown_only_when_revealed_and_that_is_written_down(
 }
 
 #[tokio::test]
-async fn a_replay_sends_each_once_and_knows_what_became_of_them() {
+async fn a_replay_sends_each_message_once_and_knows_every_result() {
     let (lab, endpoint) = lab_with_dead(4, "").await;
     endpoint.answers([200, 200, 200, 422]);
     let wanted = json!({ "reason": "mended", "filter": { "queue": "lab" }, "expect": 4 });
@@ -163,7 +163,7 @@ async fn the_rest_goes_only_after_the_canary_completed() {
 }
 
 #[tokio::test]
-async fn a_plan_is_frozen_and_nobody_else_gets_what_is_in_it() {
+async fn a_plan_is_frozen_and_reserves_its_dead_letters() {
     let (lab, endpoint) = lab_with_dead(2, "").await;
     let (status, plan) =
         ask(&lab, "/v1/replays", json!({ "reason": "look", "filter": {}, "plan": true })).await;
@@ -241,7 +241,7 @@ async fn an_edit_is_a_new_version_that_somebody_else_approves() {
 }
 
 #[tokio::test]
-async fn where_edits_are_not_allowed_there_are_none() {
+async fn edits_are_refused_where_they_are_not_allowed() {
     let (lab, _) = lab_with_dead(1, "").await;
     let wanted = json!({ "reason": "typo", "headers": { "a": "b" } });
     let (status, problem) = ask(&lab, "/v1/dead-letters/1/edits", wanted).await;

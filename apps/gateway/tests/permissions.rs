@@ -104,7 +104,7 @@ fn refusal(needs: Needs, who: Who) -> Option<StatusCode> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_is_for_those_who_may_and_for_nobody_else() {
+async fn every_operation_requires_its_permission() {
     let (lab, there) = lab_with_dead_letters().await;
     let (_, described) = lab.get("/openapi.json").await;
     let mut asked = 0;
@@ -206,7 +206,7 @@ fn names_a_queue(answer: &Value, queue: &str) -> bool {
 
 /// What a refusal says must not tell of queues and routes beyond the limit either.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_limited_to_a_queue_does_not_learn_of_others() {
+async fn a_token_limited_to_a_queue_does_not_see_others() {
     let (lab, _) = lab_with_dead_letters().await;
     let who = Who::Holder(Role::Operator, Limit::Beyond);
     for (method, path) in [

@@ -45,7 +45,7 @@ async fn bad_requests_are_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_says_of_each_message_what_became_of_it() {
+async fn a_batch_reports_the_result_of_each_message() {
     let lab = Lab::start("").await;
     let lines = concat!(
         "{\"id\":\"a\",\"body\":{\"x\":1}}\n",

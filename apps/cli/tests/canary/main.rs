@@ -93,7 +93,7 @@ const NOWHERE: &str = "hospital/canary-nowhere";
 
 /// A configuration that is refused is quoted without its secrets.
 #[test]
-fn the_canary_is_in_no_complaint_about_the_configuration() {
+fn the_canary_appears_in_no_configuration_problem() {
     let folder = tempfile::tempdir().unwrap();
     let route = "[[route]]\nname = \"r\"\nfrom = \"lab\"\nto = \"http://h/\"\n";
     for text in [

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_wrong_is_found() {
+    fn every_kind_of_violation_is_found() {
         check(|it| drop(it.delivered.remove("once")), |it| it.lost == ["once"]);
         check(|it| it.dead.clear(), |it| it.lost == ["bad"]);
         check(|it| it.asked.retain(|id| id != "mute"), |it| it.made_up == ["mute"]);

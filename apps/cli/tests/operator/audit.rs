@@ -104,7 +104,7 @@ fn a_log_that_was_written_anew_is_found_by_the_hash_that_was_noted() {
 }
 
 #[test]
-fn who_may_not_look_is_told() {
+fn a_missing_permission_is_reported() {
     let detail = "this needs the role operator for all queues";
     let gateway = Gateway::start(move |_, _| problem(403, "forbidden", detail));
     for command in ["list", "verify"] {

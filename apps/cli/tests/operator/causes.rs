@@ -51,7 +51,7 @@ fn a_cause_is_acknowledged_resolved_and_opened_again() {
 }
 
 #[test]
-fn what_is_no_cause_is_refused_here_and_what_is_unknown_there() {
+fn an_invalid_cause_is_refused_here_and_an_unknown_one_by_the_gateway() {
     let gateway = Gateway::start(|_, _| problem(404, "not-found", "unknown cause v1:…"));
     assert_eq!(run(bezoar(&gateway).args(["dead", "ack", "7"])).code, 2);
     let both = ["dead", "ack", CAUSE, "--resolved", "--reopen"];

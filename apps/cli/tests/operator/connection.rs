@@ -30,7 +30,7 @@ fn without_a_gateway_the_remedy_is_named() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_gateways_words() {
+fn a_refusal_is_shown_in_the_gateways_words() {
     for (status, code, detail) in [
         (403, "forbidden", "this needs the role operator"),
         (404, "not-found", "there is no queue \"q\"; there are: default"),
@@ -43,7 +43,7 @@ fn a_refusal_is_told_in_the_gateways_words() {
 }
 
 #[test]
-fn who_has_no_token_reads_where_to_get_one() {
+fn without_a_token_the_error_says_where_to_get_one() {
     let gateway = Gateway::start(|_, _| problem(401, "unauthorized", "send a token"));
     let ended = run(alone().args(["queues", "--url", &gateway.url()]));
     assert!(ended.words.contains("send a token; set BEZOAR_TOKEN"), "{ended:?}");
@@ -64,7 +64,7 @@ fn another_server_is_not_taken_for_a_gateway() {
 }
 
 #[test]
-fn a_broken_connection_is_an_error_and_no_panic() {
+fn a_broken_connection_is_an_error_and_not_a_panic() {
     let gateway = Gateway::start(|_, _| Answer::Hangup);
     let ended = run(bezoar(&gateway).arg("queues"));
     assert!(ended.words.contains("closed the connection without a response"), "{ended:?}");
@@ -99,7 +99,7 @@ fn the_token_of_a_gateway_in_this_folder_is_found() {
 }
 
 #[test]
-fn a_url_that_is_none_is_wrong_usage_and_not_repeated() {
+fn an_invalid_url_is_a_usage_error_and_not_repeated() {
     for url in ["localhost:8420", "http://ada:CANARY@localhost", ""] {
         let ended = run(alone().args(["queues", "--url", url]));
         assert_eq!(ended.code, 2, "{ended:?}");

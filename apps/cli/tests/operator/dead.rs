@@ -87,7 +87,7 @@ fn no_dead_letters_is_good_news() {
 }
 
 #[test]
-fn a_limit_beyond_a_page_is_wrong_usage() {
+fn a_limit_beyond_a_page_is_a_usage_error() {
     let gateway = Gateway::answering(json!({ "dead_letters": [], "next": null }));
     assert_eq!(run(bezoar(&gateway).args(["dead", "list", "--limit", "1001"])).code, 2);
     assert_eq!(run(bezoar(&gateway).args(["dead", "show", "x"])).code, 2);

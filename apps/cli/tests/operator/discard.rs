@@ -58,7 +58,7 @@ fn without_a_terminal_the_number_must_be_given() {
 }
 
 #[test]
-fn another_number_discards_nothing() {
+fn a_wrong_number_discards_nothing() {
     let detail = "found 7 dead letters, expected 6; check the selection again";
     let gateway = Gateway::start(move |_, _| problem(409, "unexpected", detail));
     let arguments = ["dead", "discard", "--all", "--reason", "r", "--yes", "--expect", "6"];

@@ -109,7 +109,7 @@ fn at_a_terminal_the_body_is_opened_in_an_editor_and_leaves_no_trace() {
 }
 
 #[test]
-fn what_stays_as_it_is_makes_no_version_and_an_editor_that_fails_neither() {
+fn neither_an_unchanged_body_nor_a_failing_editor_makes_a_version() {
     for (change, code, words) in
         [("true", 0, "no changes"), ("echo x > \"$2\"; exit 3", 1, "nothing was sent")]
     {

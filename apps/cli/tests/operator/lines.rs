@@ -81,7 +81,7 @@ fn moody(before: usize, asked: &Asked) -> Answer {
 }
 
 #[test]
-fn what_is_refused_for_a_while_is_sent_again_with_the_same_ids() {
+fn temporarily_refused_messages_are_sent_again_with_the_same_ids() {
     let gateway = Gateway::start(moody);
     let ended = run(bezoar(&gateway).args(["send", "q", "--lines"]).write_stdin(numbers(2_000)));
     assert_eq!((ended.code, ended.data.lines().count()), (0, 2_000), "{}", ended.words);
@@ -91,7 +91,7 @@ fn what_is_refused_for_a_while_is_sent_again_with_the_same_ids() {
 }
 
 #[test]
-fn lines_that_are_refused_are_told_and_the_others_are_accepted() {
+fn refused_lines_are_reported_and_the_others_accepted() {
     let gateway = Gateway::start(|_, asked| {
         let result = |item: &Value| match item["id"].as_str() {
             Some("i-2" | "i-3" | "i-7") => {
@@ -137,7 +137,7 @@ fn a_batch_that_is_too_large_is_cut_until_it_fits() {
 }
 
 #[test]
-fn a_refusal_of_everything_ends_it_and_tells_where() {
+fn a_refusal_of_a_whole_batch_ends_it_and_says_where() {
     let gateway = Gateway::start(|before, asked| match before {
         0 => accept_all(asked),
         _ => problem(403, "forbidden", "this needs the role operator"),
@@ -166,7 +166,7 @@ fn a_gateway_that_went_away_for_good_ends_it_too() {
 }
 
 #[test]
-fn what_is_piped_in_is_sent_while_more_is_to_come() {
+fn piped_lines_are_sent_while_more_are_to_come() {
     let gateway = Gateway::start(|_, asked| accept_all(asked));
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("bezoar"))
         .args(["send", "q", "--lines", "--id", "i", "--url", &gateway.url()])
@@ -186,7 +186,7 @@ fn what_is_piped_in_is_sent_while_more_is_to_come() {
 }
 
 #[test]
-fn an_empty_input_is_no_failure() {
+fn an_empty_input_is_not_a_failure() {
     let gateway = Gateway::start(|_, asked| accept_all(asked));
     let ended = run(bezoar(&gateway).args(["send", "q", "--lines"]).write_stdin("\n\n"));
     assert_eq!((ended.code, ended.data.as_str()), (0, ""));

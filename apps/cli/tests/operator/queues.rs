@@ -43,7 +43,7 @@ fn json_is_the_gateways_own() {
 }
 
 #[test]
-fn without_queues_there_are_only_words() {
+fn without_queues_there_is_only_a_message() {
     let gateway = Gateway::answering(json!([]));
     let ended = run(bezoar(&gateway).arg("queues"));
     assert!(ended.words.contains("no queues"), "{ended:?}");
@@ -51,7 +51,7 @@ fn without_queues_there_are_only_words() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let gateway = Gateway::answering(queues());
     let program = assert_cmd::cargo::cargo_bin("bezoar");
     let script = format!(

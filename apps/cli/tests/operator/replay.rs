@@ -63,7 +63,7 @@ fn gateway(end: Value) -> Gateway {
 const BY_ID: [&str; 6] = ["dead", "replay", "4", "17", "--reason", "mended"];
 
 #[test]
-fn those_that_are_named_are_replayed_and_followed_to_the_end() {
+fn named_dead_letters_are_replayed_and_followed_to_the_end() {
     let gateway = gateway(replay("ended", [10, 10, 0]));
     let more =
         ["--canary", "3", "--rate", "20/s", "--stop-after", "2", "--new-ids", "--expect", "2"];
@@ -79,7 +79,7 @@ fn those_that_are_named_are_replayed_and_followed_to_the_end() {
 }
 
 #[test]
-fn what_failed_again_is_told_with_its_causes_and_is_a_failure() {
+fn messages_that_failed_again_are_reported_by_cause_as_a_failure() {
     let gateway = gateway(replay("ended", [10, 9, 1]));
     let ended = run(bezoar(&gateway).args(BY_ID).arg("--json"));
     assert_eq!(ended.code, 1);
@@ -138,7 +138,7 @@ fn a_plan_is_shown_and_not_started() {
 }
 
 #[test]
-fn nothing_chosen_or_two_things_are_wrong_usage() {
+fn no_choice_or_two_choices_are_a_usage_error() {
     let gateway = gateway(json!(null));
     for which in
         [vec![], vec!["7", "--queue", "q"], vec!["--all", "--queue", "q"], vec!["7", "--all"]]
@@ -165,7 +165,7 @@ fn a_plan_of_nothing_is_not_left_behind() {
 }
 
 #[test]
-fn another_number_than_expected_and_a_lost_answer_are_told() {
+fn an_unexpected_number_and_a_lost_reply_are_reported() {
     let detail = "found 12 dead letters, expected 2; check the selection again";
     let gateway = Gateway::start(move |_, _| problem(409, "unexpected", detail));
     let ended = run(bezoar(&gateway).args(BY_ID).args(["--expect", "2"]));

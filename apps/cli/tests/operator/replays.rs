@@ -83,7 +83,7 @@ fn every_message_is_shown_page_by_page() {
 }
 
 #[test]
-fn orders_are_given_with_a_reason() {
+fn commands_carry_a_reason() {
     for (flag, order, state, words) in [
         (
             "--start",
@@ -115,7 +115,7 @@ fn orders_are_given_with_a_reason() {
 }
 
 #[test]
-fn what_was_planned_is_started_and_followed() {
+fn a_plan_is_started_and_followed() {
     let gateway = Gateway::start(|_, asked| {
         let state = if asked.method == "POST" { "running" } else { "ended" };
         Answer::Json(200, replay(state, [10, 10, 0]))

@@ -26,7 +26,7 @@ fn a_route_is_paused_and_resumed_by_its_name() {
 }
 
 #[test]
-fn an_unknown_route_is_told_with_those_there_are() {
+fn an_unknown_route_is_an_error_that_lists_the_known_ones() {
     let gateway = Gateway::start(|_, _| {
         problem(404, "not-found", "there is no such route; there are: results")
     });
@@ -38,7 +38,7 @@ fn an_unknown_route_is_told_with_those_there_are() {
 }
 
 #[test]
-fn whoami_tells_what_the_token_may_do() {
+fn whoami_shows_what_the_token_may_do() {
     let gateway = Gateway::answering(json!({
         "name": "oncall", "role": "viewer", "queues": null, "version": "0.1.0",
         "may": { "see counts and metadata": true, "send messages": false },

@@ -107,7 +107,7 @@ fn patience_has_an_end_and_a_refusal_needs_none() {
 }
 
 #[test]
-fn wrong_usage_is_exit_code_2_and_shows_no_value() {
+fn a_usage_error_is_exit_code_2_and_shows_no_value() {
     let gateway = accepting();
     for wrong in [
         &["send"][..],

@@ -26,7 +26,7 @@ fn queues() -> Value {
 }
 
 #[test]
-fn without_a_terminal_the_way_around_is_named() {
+fn without_a_terminal_the_error_names_the_alternative() {
     let gateway = Gateway::answering(json!([]));
     let ended = run(bezoar(&gateway).arg("top"));
     assert_eq!(ended.code, 1);
@@ -105,7 +105,7 @@ fn many_lines_show_a_bar_and_no_ids_at_a_terminal() {
 }
 
 #[test]
-fn at_a_terminal_nobody_is_asked_to_type_a_body() {
+fn at_a_terminal_a_missing_body_is_a_usage_error() {
     let gateway = Gateway::start(|_, asked| accept_all(asked));
     let (code, screen) = Terminal::start(&gateway, "send q").end();
     assert_eq!(code, 2);

@@ -58,7 +58,7 @@ fn an_export_that_breaks_off_is_an_error_and_leaves_no_file() {
 }
 
 #[test]
-fn a_terminal_is_no_place_for_an_export() {
+fn an_export_is_not_written_to_a_terminal() {
     let gateway = Gateway::start(|_, _| Answer::Lines(lines(1), Ending::Whole));
     let (code, screen) = Terminal::start(&gateway, "dead export --reason r").end();
     assert_eq!(code, 1);
@@ -66,7 +66,7 @@ fn a_terminal_is_no_place_for_an_export() {
 }
 
 #[test]
-fn a_refused_export_is_told() {
+fn a_refused_export_is_reported() {
     let gateway = Gateway::start(|_, _| problem(403, "forbidden", "this needs the role admin"));
     let ended = run(bezoar(&gateway).args(EXPORT));
     assert_eq!(ended.code, 1);
@@ -97,7 +97,7 @@ fn lines_are_imported_in_chunks_and_sent_again_if_need_be() {
 }
 
 #[test]
-fn a_wrong_line_is_named_and_what_came_before_is_told() {
+fn an_invalid_line_is_named_and_the_progress_before_it_reported() {
     let gateway = Gateway::start(|before, _| match before {
         0 => Answer::Json(200, json!({ "imported": 7, "known_already": 0 })),
         _ => problem(

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_reply_is_never_the_last_word() {
+    fn an_incomplete_reply_is_never_final() {
         let broken = |status| EndpointReply {
             end: End::Broken(CallError::plain(CallErrorKind::Truncated)),
             ..reply(status, &[], b"{")
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_longer_than_anybody_wants_means_what_its_status_says() {
+    fn an_overlong_reply_means_what_its_status_says() {
         let long =
             |status| EndpointReply { end: End::Bounded, ..reply(status, &[], &[b'x'; 65_536]) };
         assert_eq!(shown(&long(200)), "done");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_reply_says_no_kind() {
+    fn an_incomplete_reply_has_no_kind() {
         let body = br#"{"kind": "permanent"}"#;
         let content_type = (header::CONTENT_TYPE, "application/problem+json");
         let broken = EndpointReply {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_code_is_none() {
+    fn an_unusable_type_gives_no_code() {
         let long = "x".repeat(65);
         for text in
             ["", "about:blank", "https://example.org", "https://h/", "Müller", &long, "/a b"]
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_problem_is_none() {
+    fn other_bodies_are_not_problems() {
         assert_eq!(read("application/json", r#"{"type": "x"}"#), None);
         for body in ["", "[]", "{", "null", "\"x\"", &"[".repeat(50_000)] {
             assert_eq!(read("application/problem+json", body), None);

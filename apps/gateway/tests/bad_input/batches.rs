@@ -11,7 +11,7 @@ const LINES: &str = "application/x-ndjson";
 
 /// The whole is refused, and nothing of it is stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_batch_is_refused_as_a_whole() {
+async fn a_malformed_batch_is_refused_as_a_whole() {
     let lab = Lab::start("").await;
     let good = "{\"body\":1}\n";
     let cases: [(&str, Vec<u8>, u16); 12] = [

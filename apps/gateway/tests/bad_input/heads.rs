@@ -25,7 +25,7 @@ async fn check(lab: &Lab, bytes: &[u8], expected: &[u16]) {
 
 /// The HTTP library answers these itself, with a bare status: there is no request to speak of.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_request_is_refused_and_closed() {
+async fn a_malformed_request_is_refused_and_its_connection_closed() {
     let lab = Lab::start("").await;
     let flood = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect::<String>();
     let huge = format!("x: {}\r\n", "x".repeat(200 * 1024));

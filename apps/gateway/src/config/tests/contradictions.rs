@@ -40,7 +40,7 @@ fn names_and_queues_are_not_shared() {
 }
 
 #[test]
-fn whoever_can_be_reached_needs_a_token_that_cannot_be_guessed() {
+fn a_reachable_gateway_needs_strong_tokens() {
     let open = "[server]\nlisten = '0.0.0.0:8420'\n";
     refused(
         open,
@@ -68,7 +68,7 @@ fn positions_hold_when_an_earlier_element_is_refused() {
 }
 
 #[test]
-fn times_that_work_and_may_not_for_long() {
+fn risky_times_give_a_warning() {
     warned(
         &route("a", "lease = '2s'"),
         "route[0].lease is 2s, which may expire during a short pause",
@@ -165,7 +165,7 @@ fn queues_of_brokers_need_their_broker() {
 }
 
 #[test]
-fn what_only_brokers_have_is_for_queues_of_brokers() {
+fn broker_settings_are_only_for_queues_of_brokers() {
     refused(
         &route("a", "dead_letter = 'reject'"),
         "route[0].dead_letter applies only to queues of brokers",

@@ -141,7 +141,7 @@ fn the_example_of_the_design_loads_without_a_warning() {
 }
 
 #[test]
-fn without_anything_there_is_loopback_a_store_and_a_queue() {
+fn without_a_configuration_there_is_loopback_a_store_and_a_queue() {
     let config = Config::default();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:8420");
     assert_eq!(config.server.max_body_bytes, 16 * 1024 * 1024);
@@ -184,7 +184,7 @@ fn everything_that_can_be_set_is_set() {
 
 /// So that a key that is in the table and read by nobody is noticed, and the reverse.
 #[test]
-fn every_key_that_is_no_table_is_read_and_shown() {
+fn every_key_except_tables_is_read_and_shown() {
     let loaded = loaded(EVERYTHING);
     let shown: Vec<_> = show(&loaded).into_iter().map(|setting| setting.key).collect();
     for key in keys() {

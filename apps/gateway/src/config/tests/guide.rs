@@ -26,7 +26,7 @@ fn every_key_in_the_guide_is_known() {
 }
 
 #[test]
-fn the_guides_say_of_every_preset_what_holds() {
+fn the_guides_agree_with_every_preset() {
     const GUIDES: [&str; 2] = [
         include_str!("../../../../../docs/guide/gateway.md"),
         include_str!("../../../../../docs/guide/handlers.md"),

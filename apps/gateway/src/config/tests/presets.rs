@@ -43,7 +43,7 @@ fn keys_change_a_preset_and_leave_the_rest_of_it() {
 }
 
 #[test]
-fn a_preset_that_nobody_knows_is_refused_wherever_it_stands() {
+fn an_unknown_preset_is_rejected_everywhere() {
     for retry in ["'job'", "{ preset = 'job' }"] {
         let text = format!("[[route]]\nname = 'r'\nfrom = 'a'\nto = 'http://h/'\nretry = {retry}");
         let problems = load_text(&text).unwrap_err().to_string();

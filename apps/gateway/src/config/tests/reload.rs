@@ -56,7 +56,7 @@ fn a_changed_secret_changes_its_route_or_token() {
 }
 
 #[test]
-fn what_is_reloaded_and_what_needs_a_restart_is_as_the_table_of_keys_says() {
+fn reloads_and_restarts_follow_the_table_of_keys() {
     let (old, new) = (config(""), config(EVERYTHING));
     let reload = old.differences(&new);
     let restart = keys().iter().filter(|key| key.applies == Applies::Restart);

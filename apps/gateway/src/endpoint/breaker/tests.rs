@@ -30,7 +30,7 @@ fn open(breaker: &RouteBreaker, outcome: CallOutcome) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_let_through_when_the_pause_is_over() {
+async fn waiting_deliveries_proceed_when_the_pause_ends() {
     let breaker = RouteBreaker::default();
     open(&breaker, CallOutcome::Failed);
     assert!(!breaker.admits());
@@ -41,7 +41,7 @@ async fn those_who_wait_are_let_through_when_the_pause_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_let_through_when_it_closes() {
+async fn waiting_deliveries_proceed_when_it_closes() {
     let breaker = RouteBreaker::default();
     let late = breaker.enter(&context(9)).unwrap();
     open(&breaker, CallOutcome::Failed);
@@ -69,7 +69,7 @@ async fn a_probe_that_is_dropped_lets_the_next_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn routes_to_one_origin_share_that_nothing_can_be_sent_and_nothing_else() {
+async fn routes_to_one_origin_share_only_that_nothing_can_be_sent() {
     let origins = Origins::default();
     let make = |route, origin| origins.breaker(route, origin, BlameOptions::default());
     let (one, two) = (make("one", "http://h:1"), make("two", "http://h:1"));

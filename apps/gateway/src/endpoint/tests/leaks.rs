@@ -73,7 +73,7 @@ async fn bad_endpoints() -> Vec<Server> {
 }
 
 #[tokio::test]
-async fn a_canary_is_in_no_error_and_in_no_log() {
+async fn a_canary_appears_in_no_error_and_no_log() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

@@ -168,7 +168,7 @@ async fn a_connection_that_ends_early_is_a_reset() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_malformed() {
+async fn a_reply_that_is_not_http_is_malformed() {
     const MALFORMED: &str = "transient (reply.malformed)";
     let replies: [&[u8]; 11] = [
         b"hello\r\n\r\n",
@@ -194,7 +194,7 @@ async fn what_is_not_http_is_malformed() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_refused() {
+async fn a_closed_port_is_a_refused_connection() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let delivered = send(&endpoint(&format!("http://{gone}/"), LONG)).await;
     let failure = failure(delivered);

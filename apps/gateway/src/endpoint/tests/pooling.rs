@@ -69,7 +69,7 @@ async fn closing_after_each_reply() -> (Server, Arc<std::sync::Mutex<Vec<String>
 }
 
 #[tokio::test]
-async fn a_reused_connection_that_ends_without_an_answer_blames_nobody() {
+async fn a_request_on_a_stale_connection_is_repeated_on_a_new_one() {
     let (server, seen) = closing_after_each_reply().await;
     let endpoint = endpoint(&server.url(), LONG);
     for _ in 0..20 {

@@ -79,7 +79,7 @@ async fn a_problem_names_its_code() {
 }
 
 #[tokio::test]
-async fn one_that_is_gone_pauses_its_route_and_fails_no_message() {
+async fn an_endpoint_that_is_gone_pauses_its_route_and_fails_no_message() {
     let server = Server::saying("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n").await;
     let (told, mut requests) = tokio::sync::mpsc::unbounded_channel();
     let mut options = super::options(&server.url(), LONG);

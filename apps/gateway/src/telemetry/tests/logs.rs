@@ -57,7 +57,7 @@ fn logs_that_are_off_write_nothing() {
 }
 
 #[test]
-fn a_filter_that_makes_no_sense_is_refused() {
+fn a_malformed_filter_is_refused() {
     let log = LogOptions { filter: "bezoar=loudly".to_owned(), ..LogOptions::default() };
     let options = TelemetryOptions { log, ..TelemetryOptions::default() };
     assert!(matches!(Telemetry::start(&options), Err(TelemetryError::Filter(_))));

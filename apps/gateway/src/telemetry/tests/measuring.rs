@@ -19,7 +19,7 @@ async fn try_once(metrics: &Metrics, time: Timestamp, outcome: fn() -> Result<()
 }
 
 #[tokio::test]
-async fn what_was_only_held_back_was_no_try() {
+async fn a_postponed_message_is_not_measured_as_a_try() {
     let metrics = Metrics::local();
     let held_back = || Err(HandlerError::Postponed(Postpone(Duration::ZERO)));
     try_once(&metrics, Timestamp::UNIX_EPOCH, held_back).await;

@@ -15,7 +15,7 @@ fn samples(metrics: &Metrics) -> BTreeMap<String, f64> {
 }
 
 #[tokio::test]
-async fn what_becomes_of_messages_is_counted_and_measured() {
+async fn outcomes_are_counted_and_measured() {
     let metrics = Metrics::local();
     let lab = Lab::start(&metrics, Correlation::On).await;
     for message_type in ["good", "flaky", "bad", "slow"] {
@@ -60,7 +60,7 @@ fn outcomes_that_are_not_stored_are_counted_too() {
 }
 
 #[test]
-fn what_is_unknown_of_a_queue_is_absent_and_never_0() {
+fn unknown_gauges_are_absent_and_never_0() {
     let metrics = Metrics::local();
     let known = QueueGauges {
         ready: Some(7),

@@ -111,7 +111,7 @@ fn status(span: &Span) -> StatusCode {
 }
 
 #[tokio::test]
-async fn a_try_that_is_cancelled_is_no_good_one() {
+async fn a_cancelled_try_is_recorded_as_an_error() {
     let collector = Collector::start();
     run(&options(&collector), Correlation::On, &["slow"], None).await;
     let spans = collector.spans();
@@ -154,7 +154,7 @@ fn without_traces_their_spans_are_not_even_made() {
 }
 
 #[tokio::test]
-async fn without_correlation_no_trace_crosses_our_borders() {
+async fn without_correlation_no_trace_is_passed_on() {
     let collector = Collector::start();
     let told = run(&options(&collector), Correlation::Off, &["good"], Some(CALLER)).await;
     assert_eq!(told, [None]);

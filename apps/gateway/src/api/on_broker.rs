@@ -84,7 +84,7 @@ fn find(
     app.known(&queue, |queue| caller.sees(queue))?;
     let elsewhere = match app.broker(&queue) {
         Some(_) if app.intakes.takes(&queue) => {
-            "dead letters of this queue do not stay on its broker, they are taken in as they come"
+            "dead letters of this queue are moved into the gateway's catalogue as they arrive"
         }
         Some(broker) => return Ok((queue, broker.clone())),
         None => "this queue is not on a broker",

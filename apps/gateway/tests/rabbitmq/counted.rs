@@ -101,7 +101,10 @@ async fn queues_with_intake_refuse_on_broker_operations() {
         let path = format!("/v1/queues/{}/{what}", client.segment());
         let (status, told) = lab.post(&path, &[], wanted).await;
         assert_eq!(status, StatusCode::CONFLICT, "{told}");
-        assert!(told["detail"].as_str().unwrap().contains("taken in as they come"), "{told}");
+        assert!(
+            told["detail"].as_str().unwrap().contains("into the gateway's catalogue"),
+            "{told}"
+        );
     }
     lab.gateway.stop().await;
 }

@@ -2,7 +2,7 @@
 //!
 //! Each message keeps a task, a lease, a timeout and an outcome of its own; only the call is shared. A message joins the
 //! batch that is gathering, or begins one. The batch starts when it is full or its first message has waited for
-//! long enough. It is one future that all of its messages poll: whoever leaves (its lease was lost, it timed out)
+//! long enough. It is one future that all of its messages poll: a message that leaves (lease lost, timed out)
 //! does not stop the others, and when the last has left, the handler is dropped. A message that leaves before
 //! the batch starts is taken out of it.
 
@@ -22,7 +22,7 @@ use tokio::{sync::oneshot, time::sleep};
 
 use crate::{FromRef, State, process::panicked};
 
-/// Messages of one call, in the order in which they joined. What each is, the handler's parameter says:
+/// Messages of one call, in the order in which they joined. The handler's parameter says what is extracted from each:
 /// `Batch<Json<LabResult>>`, `Batch<(MessageId, Json<LabResult>)>`.
 #[derive(Debug, Clone, Default)]
 pub struct Batch<I>(pub Vec<I>);
@@ -64,14 +64,14 @@ impl Default for BatchOptions {
     }
 }
 
-/// An async function that takes a [`Batch`], and if it likes the router's [`State`].
+/// An async function that takes a [`Batch`] and, optionally, the router's [`State`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler of batches",
     label = "not an `async fn(Batch<…>)` or `async fn(Batch<…>, State<…>)`",
-    note = "what else a message has is taken for each: `Batch<(MessageId, Json<T>)>`"
+    note = "other parts of a message are extracted for each one: `Batch<(MessageId, Json<T>)>`"
 )]
 pub trait BatchHandler<I, P, S>: Clone + Send + Sync + 'static {
-    /// What it becomes when called.
+    /// The future that a call returns.
     type Future: Future<Output = Self::Output>;
     /// What it returns.
     type Output;
@@ -232,7 +232,7 @@ impl<I: Send + 'static> Collector<I> {
         Arc::new(taken.into_iter().map(|taken| taken.then(|| results.next()).flatten()).collect())
     }
 
-    /// Lets nobody else join; it may have become full in this very moment.
+    /// Closes the batch to further messages; it may have become full at this very moment.
     fn close(&self, mut filled: oneshot::Receiver<Vec<Option<I>>>) -> Vec<Option<I>> {
         let mut gathering = self.gathering();
         if let Ok(seats) = filled.try_recv() {

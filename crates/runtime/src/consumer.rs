@@ -18,7 +18,7 @@ use crate::{
     settler::{Settled, Settler, Storing, UntilStored},
 };
 
-/// How long one look into a queue waits where the transport wakes us.
+/// How long one fetch waits, on transports that wake a waiting worker.
 const LOOK: Duration = Duration::from_secs(20);
 /// How long the last settlements may take when stopping at once.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ impl Consumer {
         }
     }
 
-    /// Waits for messages, no more than may be taken. A look that waits ends when outcomes begin to be refused.
+    /// Waits for messages, at most as many as may be taken. A waiting fetch ends when outcomes begin to be refused.
     async fn receive(&self) -> Result<Vec<Delivery>, TransportError> {
         let mut storing = self.storing.clone();
         let wait = if self.wakes { LOOK } else { Duration::ZERO };
@@ -115,7 +115,7 @@ impl Consumer {
         }
     }
 
-    /// Waits for a free slot, for room and for leave to take messages, and says how many.
+    /// Waits for a free slot, for room in memory and for the gate; returns how many messages may be taken.
     async fn admitted(&self) -> NonZeroU32 {
         let worker = &self.process.worker;
         drop(self.slots.acquire().await);
@@ -125,15 +125,15 @@ impl Consumer {
         worker.gate.admit(free).await.min(free)
     }
 
-    /// Where messages are sent ahead to us one by one, they gather while others that failed are being
-    /// stored: who is woken for each takes longer over all of them.
+    /// Where a broker pushes messages one by one, lets them gather while outcomes of failed messages are being
+    /// stored: waking up for each one would take longer in total.
     async fn gather(&mut self) {
         if self.leases == Leases::HeldByConnection {
             let _ = timeout(GATHER, self.storing.wait_for(|storing| !storing.failures)).await;
         }
     }
 
-    /// Starts what was received. What came while the gate was closed, or finds the quarantine taken, is
+    /// Starts what was received. A message that came while the gate was closed, or finds the quarantine taken, is
     /// handed back.
     fn start_all(&mut self, deliveries: Vec<Delivery>) {
         let held = self.keeper.hold(deliveries);
@@ -151,7 +151,7 @@ impl Consumer {
         }
     }
 
-    /// Starts the first suspect once the others are handed back. One that is to be dead-lettered needs no slot.
+    /// Starts the first suspect once the others are handed back. One that will be dead-lettered needs no slot.
     fn start_one(&mut self, suspects: Vec<Held>) {
         let quarantine = self.process.worker.quarantine.clone();
         let mut entrance = quarantine.try_enter();
@@ -222,7 +222,7 @@ impl Consumer {
             shutdown.abort();
             let _ = timeout(LAST_WORDS, all(&mut tasks, &mut settler)).await;
         }
-        // What is aborted must have ended before the subscription is ours again.
+        // Aborted tasks must have ended before the subscription can be closed.
         let ended = async {
             for set in [&mut tasks, &mut settler, &mut renewal] {
                 set.shutdown().await;
@@ -245,7 +245,7 @@ async fn all(tasks: &mut JoinSet<()>, settler: &mut JoinSet<()>) {
     }
 }
 
-/// What a panic says may hold anything, so it is not repeated.
+/// A panic's message may contain anything, so it is not repeated.
 fn report(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
         tracing::error!("a worker task panicked; its message will be delivered again");

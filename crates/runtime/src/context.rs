@@ -1,4 +1,4 @@
-//! What a handler is called with.
+//! The input of a handler.
 
 use std::sync::Arc;
 

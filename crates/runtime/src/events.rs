@@ -39,7 +39,7 @@ pub enum Event<'a> {
     },
     /// The attempt failed, used up no retry, and the message will return.
     NotCounted {
-        /// What its ledger remembers of it.
+        /// The entry in the message's ledger.
         failure: &'a UncountedFailure,
         /// The delay before it returns.
         after: Duration,
@@ -52,12 +52,12 @@ pub enum Event<'a> {
     NotSettled(&'a TransportError),
 }
 
-/// Is told what happens. It must not block.
+/// Observes events. It must not block.
 pub trait Observer: Debug + Send + Sync + 'static {
     /// Something happened to a message.
     fn message(&self, queue: &QueueName, message: &Message, event: &Event<'_>);
 
-    /// The transport does not work at present and the worker waits.
+    /// The transport is failing; the worker waits.
     fn paused(&self, queue: &QueueName, error: &TransportError, wait: Duration) {
         let _ = (queue, error, wait);
     }

@@ -1,4 +1,4 @@
-//! The loop that keeps a queue open: trouble with the transport pauses it, and fails no message.
+//! The loop that keeps a queue open: an error of the transport pauses it, and fails no message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{Shutdown, Worker, consumer::Consumer};
 
-/// The first and the longest pause after trouble with the transport.
+/// The first and the longest pause after an error of the transport.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// One of a worker's fetch loops.
@@ -23,9 +23,9 @@ pub(crate) struct FetchLoop {
 }
 
 impl FetchLoop {
-    /// Runs until told to stop, and until what it handed out is settled or handed back.
+    /// Runs until told to stop, and until every message it handed out is settled or handed back.
     pub(crate) async fn run(self) {
-        // Shared by successive consumers, so that those of a failed one still count.
+        // Shared by successive consumers, so that messages of a failed one still count.
         let slots = Arc::new(Semaphore::new(self.worker.concurrency.get() as usize));
         let mut ending = JoinSet::new();
         let mut trouble = Trouble::new(&self.worker);
@@ -55,7 +55,7 @@ impl FetchLoop {
     }
 }
 
-/// Whether the transport is in trouble, and how long the next pause is.
+/// Whether the transport is failing, and how long the next pause is.
 #[derive(Debug)]
 pub(crate) struct Trouble<'a> {
     worker: &'a Worker,
@@ -68,7 +68,7 @@ impl<'a> Trouble<'a> {
         Self { worker, paused: false, pause: PAUSES.0 }
     }
 
-    /// Tells of the trouble, and says how long to wait.
+    /// Reports the error; returns how long to wait.
     fn begins(&mut self, error: &TransportError) -> Duration {
         let asked = match error.kind {
             ErrorKind::Throttled { retry_after } => retry_after.unwrap_or_default().min(PAUSES.1),
@@ -81,7 +81,7 @@ impl<'a> Trouble<'a> {
         pause
     }
 
-    /// Tells that it is over, if there was any.
+    /// Reports that the transport works again, if it had failed.
     pub(crate) fn is_over(&mut self) {
         self.pause = PAUSES.0;
         if std::mem::take(&mut self.paused) {

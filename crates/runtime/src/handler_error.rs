@@ -1,4 +1,4 @@
-//! What a handler or a layer returns instead of success.
+//! The errors that a handler or a layer returns.
 
 use std::{error::Error, fmt, time::Duration};
 

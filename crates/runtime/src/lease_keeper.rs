@@ -1,12 +1,12 @@
 //! Owns every delivery from the moment it is received until its outcome is stored.
 //!
-//! A delivery is in the table while its handler runs and while its outcome waits to be stored. Who renews or
-//! settles it takes it out and puts it back, so the two never race, and a receipt that changes is kept. One
+//! A delivery is in the table while its handler runs and while its outcome waits to be stored. To renew or
+//! settle it, a task takes it out and puts it back, so the two never race, and a changed receipt is kept. One
 //! task renews whatever is due, in batches, whether or not a handler still runs.
 //!
 //! How long a lease holds is judged by our own monotonic clock, counted from when the renewal was asked for:
 //! the time of day may be set, and an answer may be late. A lease that could not be renewed is given up a
-//! little early, and its handler is stopped before anybody else can have the message. Leases that a connection
+//! little early, and its handler is stopped before another consumer can get the message. Leases that a connection
 //! holds are not renewed: a broker has the message again as soon as the connection is lost.
 
 use std::{
@@ -37,9 +37,9 @@ pub(crate) struct LeaseKeeper {
     table: Mutex<Table>,
     /// Bytes of the bodies that are held.
     bytes: AtomicUsize,
-    /// Rung when there is a lease to renew again.
+    /// Notified when there is a lease to renew again.
     due: Notify,
-    /// Rung when deliveries leave the table, or come back from a renewal.
+    /// Notified when deliveries leave the table, or come back from a renewal.
     changed: Notify,
 }
 
@@ -47,16 +47,16 @@ pub(crate) struct LeaseKeeper {
 struct Table {
     entries: BTreeMap<u64, Entry>,
     last_key: u64,
-    /// Whether nothing is to be renewed, so that whoever changes that must ring.
+    /// Whether there is nothing to renew, so that adding a lease must notify.
     idle: bool,
 }
 
 struct Entry {
     place: Place,
     renew_at: Instant,
-    /// Until when nobody else can have the message.
+    /// Until when no other consumer can get the message.
     valid_until: Instant,
-    /// Rung when the lease is lost, once somebody wants to hear it.
+    /// Notified when the lease is lost; set once a task waits for that.
     lost: Option<Arc<Notify>>,
 }
 
@@ -66,7 +66,7 @@ enum Place {
     Settling,
 }
 
-/// A delivery that somebody here answers for. Dropped before it is settled, it is left to run out.
+/// A delivery that this process is responsible for. If dropped before it is settled, its lease is left to expire.
 pub(crate) struct Held {
     keeper: Arc<LeaseKeeper>,
     key: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Held {
     pub(crate) redelivered: bool,
 }
 
-/// A delivery that was asked for to be settled.
+/// The result of taking a delivery out to settle it.
 #[derive(Debug)]
 pub(crate) enum Taken {
     Here(Delivery),
@@ -84,7 +84,7 @@ pub(crate) enum Taken {
     Lost,
 }
 
-/// What a renewal brought.
+/// The result of a renewal.
 struct Renewed {
     keys: Vec<u64>,
     deliveries: Vec<Delivery>,
@@ -113,7 +113,7 @@ impl LeaseKeeper {
         &*self.subscription
     }
 
-    /// The subscription again, to be closed.
+    /// Returns the subscription, to be closed.
     pub(crate) fn into_subscription(self) -> Box<dyn Subscription> {
         self.subscription
     }
@@ -155,7 +155,7 @@ impl LeaseKeeper {
         self.changed.notified()
     }
 
-    /// Renews what is due until it is dropped. A renewal that hangs keeps no other from being asked for.
+    /// Renews what is due until dropped. A renewal that hangs does not delay others.
     pub(crate) async fn renew_leases(self: Arc<Self>) {
         if self.leases != Leases::Expire {
             return std::future::pending().await;
@@ -181,7 +181,7 @@ impl LeaseKeeper {
         let renewing = self.subscription.extend(&mut deliveries, self.lease);
         // Early enough to ask once more before the lease is given up.
         let renewing = timeout(self.lease / 4, AssertUnwindSafe(renewing).catch_unwind());
-        // Without an answer the leases were renewed or they were not. Both can be settled and renewed again.
+        // Without an answer the leases may or may not be renewed. Either way they can be settled and renewed again.
         let results = renewing.await.ok().and_then(Result::ok).unwrap_or_default();
         Renewed { keys, deliveries, asked_at, results }
     }
@@ -203,7 +203,7 @@ impl LeaseKeeper {
                 Some(Err(error)) if error.kind == ErrorKind::LeaseLost => {
                     self.lose(&mut table, key);
                 }
-                // Other trouble may pass before the lease runs out.
+                // Other errors may pass before the lease expires.
                 _ => entry.renew_at = now + self.margin(),
             }
         }
@@ -211,7 +211,7 @@ impl LeaseKeeper {
         self.changed.notify_waiters();
     }
 
-    /// Leases that could not be renewed end here before they end there.
+    /// Gives up leases that could not be renewed, before the transport does.
     fn give_up_overdue(&self) {
         let mut table = self.table();
         let end = Instant::now() + self.margin();

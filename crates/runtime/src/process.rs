@@ -23,10 +23,10 @@ use crate::{
     Worker, lease_keeper::Held, settler::Settled,
 };
 
-/// For how long a message is handed back whose service was not ready in time.
+/// For how long a message is handed back if its service was not ready in time.
 const NOT_READY: Duration = Duration::from_secs(1);
 
-/// What is to become of a delivery, and the decision that led to it if a retry strategy was asked.
+/// How to settle a delivery, and the decision that led to it if a retry strategy was asked.
 type Outcome = (Settlement, Option<Decision>);
 
 /// What deliveries are handled with.
@@ -39,7 +39,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Handles a delivery and says what is to become of it; `None` if it is no longer ours.
+    /// Handles a delivery and returns how to settle it; `None` if its lease was lost.
     pub(crate) async fn run(self, held: Held) -> Option<Settled> {
         if held.is_lost() {
             self.tell(&held.message, &Event::LeaseLost);
@@ -77,7 +77,7 @@ impl Process {
             self.attempt(context).await
         };
         let mut attempt = std::pin::pin!(attempt.instrument(span));
-        // Many are done at once, and need nobody to watch over them.
+        // Many handlers finish at their first poll and need no watching over their lease.
         if let Poll::Ready(outcome) = poll!(attempt.as_mut()) {
             return Some(outcome);
         }
@@ -123,7 +123,7 @@ impl Process {
                     Ok(settlement) => return (settlement, None),
                     Err(too_long) => too_long,
                 },
-                // What failed has failed, even if there is no trying again at present.
+                // The earlier try has failed, even if the service is not ready for another.
                 (Err(_), Some(failure)) => return self.decide(&context, &failure, tries),
             };
             let failed = FailedTry {
@@ -168,7 +168,7 @@ impl Process {
         })
     }
 
-    /// What comes of it, `None` if that takes too long. A panic is a failure like any other.
+    /// The handler's result; `None` if it timed out. A panic is a failure like any other.
     async fn in_time(
         &self,
         work: impl Future<Output = Result<(), HandlerError>>,
@@ -251,7 +251,7 @@ impl Process {
     }
 }
 
-/// What a panic said may hold anything, so it is a detail.
+/// A panic's message may contain anything, so it is treated as a detail.
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

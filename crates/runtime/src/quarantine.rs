@@ -16,14 +16,14 @@ use std::{
 use bezoar_core::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// How much later than the one before a suspect returns that finds the slot taken, and how late at most.
+/// A suspect that finds the slot taken returns this much later than the one before it, up to a maximum.
 const STAGGER: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// The slot; shared by all fetch loops of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Quarantine {
     slot: Arc<Semaphore>,
-    /// How many suspects were handed back since somebody last entered.
+    /// How many suspects were handed back since one last got the slot.
     waiting: Arc<AtomicU32>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Quarantine {
 }
 
 impl Quarantine {
-    /// Whether this message, which is held, may have crashed its process.
+    /// Whether this message may have crashed its process.
     pub(crate) fn suspects(message: &Message) -> bool {
         message.ledger.without_outcome() > 2
     }
@@ -46,7 +46,7 @@ impl Quarantine {
         Some(permit)
     }
 
-    /// For how long a suspect that found the slot taken stays away. They return one after the other, so that one is
+    /// For how long a suspect that found the slot taken is handed back. They return one after the other, so that one is
     /// there soon after the slot is free, and a thousand cost no more writes than a few.
     pub(crate) fn stay_away(&self) -> Duration {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);

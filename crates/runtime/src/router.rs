@@ -141,7 +141,7 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
     /// enum LabError {
     ///     #[error("the value is negative")]
     ///     Implausible,
-    ///     #[error("the archive does not answer")]
+    ///     #[error("the archive is not responding")]
     ///     Archive(#[from] std::io::Error),
     /// }
     ///

@@ -72,7 +72,7 @@ impl fmt::Display for RunError {
             RunErrorKind::QueueUnavailable(queue) => write!(f, "queue {queue} unavailable"),
             RunErrorKind::NoSignals => f.write_str("cannot listen for signals such as Ctrl-C"),
             RunErrorKind::WorkerPanicked => {
-                f.write_str("a worker panicked; the log says where, please report it")
+                f.write_str("a worker panicked; the log shows where; please report it")
             }
         }
     }

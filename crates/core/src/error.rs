@@ -1,24 +1,24 @@
-//! What can go wrong between us and a queue.
+//! Errors of transports.
 
 use std::{error::Error, fmt, time::Duration};
 
 use crate::{Invalid, MessageId, QueueName};
 
-/// What to decide by.
+/// The kind of an error, to decide by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The receipt is stale: the lease ran out, or the delivery was settled before. Nothing was changed.
     LeaseLost,
-    /// It was done or it was not: wait for the redelivery, or ask; do not assume.
+    /// The operation may or may not have taken effect: wait for the redelivery, or ask; do not assume.
     OutcomeUnknown,
-    /// The message does not fit.
+    /// The message is too large.
     TooLarge {
         /// Which message.
         id: MessageId,
         /// Its size as this transport counts.
         actual_bytes: usize,
-        /// The most that this transport takes.
+        /// The largest size that this transport accepts.
         limit_bytes: usize,
     },
     /// The other side asks to slow down.
@@ -26,9 +26,9 @@ pub enum ErrorKind {
         /// For how long, where it said so.
         retry_after: Option<Duration>,
     },
-    /// There is no room: a full disk, or a limit on the store.
+    /// There is no space: a full disk, or a limit on the store.
     Full,
-    /// Out of reach for now.
+    /// Temporarily unavailable.
     Unavailable,
     /// The credentials are missing or do not suffice.
     NotAuthorized,
@@ -38,18 +38,18 @@ pub enum ErrorKind {
     Unsupported(&'static str),
     /// A value was refused before anything was tried.
     Invalid(Invalid),
-    /// What is stored there cannot be used: damaged, foreign, or from a newer version.
+    /// The stored data cannot be used: damaged, foreign, or from a newer version.
     Unusable,
     /// Anything else. Never assumed to pass by itself.
     Other,
 }
 
-/// Trouble with a transport: a kind to decide by, where it happened, and a source to read.
+/// An error of a transport: a kind to decide by, where it happened, and a source to read.
 ///
 /// Neither shows a body, a header value or a secret.
 #[derive(Debug)]
 pub struct TransportError {
-    /// What to decide by.
+    /// The kind of an error, to decide by.
     pub kind: ErrorKind,
     /// Which transport: `sqlite`, `memory` …
     pub transport: &'static str,
@@ -64,7 +64,7 @@ impl TransportError {
         Self { kind, transport, operation, source: None }
     }
 
-    /// The same error with what caused it; a plain text says what to do.
+    /// The same error with its cause; a plain text says what to do.
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
@@ -79,7 +79,7 @@ impl TransportError {
         }
     }
 
-    /// Whether waiting may help without anybody doing anything.
+    /// Whether the error may pass by itself.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Throttled { .. })
     }
@@ -101,25 +101,25 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LeaseLost => {
-                f.write_str("the lease was lost, the message will be or has been delivered again")
+                f.write_str("the lease was lost; the message has been or will be delivered again")
             }
-            Self::OutcomeUnknown => f.write_str("it is unknown whether this was done"),
+            Self::OutcomeUnknown => f.write_str("it is unknown whether the operation took effect"),
             Self::TooLarge { id, actual_bytes, limit_bytes } => write!(
                 f,
-                "message {id} is {actual_bytes} bytes, at most {limit_bytes} are accepted; make it smaller or raise the limit where the transport allows it"
+                "message {id} is {actual_bytes} bytes, at most {limit_bytes} are accepted; make it smaller, or raise the limit if the transport allows that"
             ),
-            Self::Throttled { .. } => f.write_str("asked to slow down"),
+            Self::Throttled { .. } => f.write_str("the server asked to slow down"),
             Self::Full => {
-                f.write_str("no room left, free some space; nothing that was accepted is lost")
+                f.write_str("no space left; free some space (nothing that was accepted is lost)")
             }
-            Self::Unavailable => f.write_str("out of reach for now"),
+            Self::Unavailable => f.write_str("temporarily unavailable"),
             Self::NotAuthorized => f.write_str("not authorized, check the credentials"),
             Self::QueueNotFound(queue) => {
-                write!(f, "there is no queue {queue:?}, provision it first")
+                write!(f, "there is no queue {queue:?}; provision it first")
             }
             Self::Unsupported(what) => write!(f, "{what} are not supported by this transport"),
             Self::Invalid(invalid) => invalid.fmt(f),
-            Self::Unusable => f.write_str("what is stored there cannot be used"),
+            Self::Unusable => f.write_str("the stored data cannot be used"),
             Self::Other => f.write_str("failed"),
         }
     }

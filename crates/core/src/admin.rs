@@ -7,19 +7,19 @@ use jiff::Timestamp;
 
 use crate::{DeadLetterAccess, DeadLetterFeed, QueueName, TransportError};
 
-/// What operators do with queues.
+/// What operators can do with queues.
 #[async_trait]
 pub trait QueueAdmin: Debug + Send + Sync + 'static {
-    /// Creates what the queue needs and lacks. Doing it again changes nothing.
+    /// Creates whatever the queue needs and lacks. Repeating it changes nothing.
     async fn provision(&self, queue: &QueueName) -> Result<(), TransportError>;
 
-    /// Says what is wrong with the queue, and what to do about it. Changes nothing.
+    /// Reports what is wrong with the queue and what to do about it. Changes nothing.
     async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError>;
 
     /// Lists the queues by name.
     async fn queues(&self) -> Result<Vec<QueueName>, TransportError>;
 
-    /// Counts the messages of a queue by where they are.
+    /// Counts the messages of a queue by state.
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError>;
 
     /// Access to single dead letters; `None` where they can only be taken in turn. Present exactly where
@@ -39,28 +39,28 @@ pub trait QueueAdmin: Debug + Send + Sync + 'static {
     }
 }
 
-/// How many messages are where. A count that a transport cannot tell is unknown, never 0.
+/// The messages of a queue by state. A count that a transport cannot tell is unknown, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Depth {
-    /// Could be delivered now.
+    /// Messages that could be delivered now.
     pub ready: Option<u64>,
-    /// Wait for their time, or for an earlier message of their ordering key.
+    /// Messages that wait for their time, or for an earlier message of their ordering key.
     pub delayed: Option<u64>,
-    /// Leased to a worker.
+    /// Messages leased to a worker.
     pub leased: Option<u64>,
     /// Dead letters.
     pub dead: Option<u64>,
     /// Since when the oldest ready message could have been delivered.
     pub oldest_ready: Option<Timestamp>,
-    /// When the oldest dead letter was set aside.
+    /// When the oldest dead letter was dead-lettered.
     pub oldest_dead: Option<Timestamp>,
 }
 
-/// Something that is not as it should be.
+/// A problem that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// What is wrong.
     pub problem: String,
@@ -68,12 +68,12 @@ pub struct Finding {
     pub remedy: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Works, and is worth knowing.
     Note,
-    /// Works, and may not for long.
+    /// Works, but may stop working.
     Warning,
     /// Does not work, or loses messages.
     Error,

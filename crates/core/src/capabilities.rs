@@ -38,7 +38,7 @@ pub struct Capabilities {
     /// Messages can overtake others by priority.
     pub priority: bool,
     /// The largest body that is accepted, in bytes as the sender has it: what the transport's encoding adds
-    /// is already taken off.
+    /// is already subtracted.
     pub max_message_bytes: usize,
     /// The most that body, headers and ledger may take together once they are encoded, where the transport
     /// limits that; `None` where only the body is limited. Such a transport drops history and details of a
@@ -237,7 +237,7 @@ impl fmt::Display for Capabilities {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leases {
-    /// A lease that is not extended runs out.
+    /// A lease that is not renewed expires.
     Expire,
     /// A lease holds as long as the connection does.
     HeldByConnection,
@@ -258,7 +258,7 @@ impl fmt::Display for Leases {
 pub enum SettlementDurability {
     /// It is stored.
     Durable,
-    /// It is on its way; it may be lost with the connection, and the message then returns.
+    /// It is sent; it may be lost with the connection, and the message is then delivered again.
     Submitted,
 }
 
@@ -277,7 +277,7 @@ impl fmt::Display for SettlementDurability {
 pub enum Counting {
     /// Stored before the handler runs.
     Exact,
-    /// It may be higher: an acquisition can be counted that reached nobody.
+    /// It may be too high: a delivery can be counted that reached no consumer.
     AtLeast,
     /// Not counted.
     Unknown,

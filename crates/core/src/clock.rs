@@ -16,7 +16,7 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// The time now, cut to milliseconds, so that a stored time compares equal to the one in memory.
     fn now(&self) -> Timestamp;
 
-    /// The time that has passed since some moment, whatever happens to the time of day meanwhile. A clock that is
+    /// Time that has passed since some moment, unaffected by changes of the time of day. A clock that is
     /// never set may leave this as it is.
     fn steady(&self) -> Duration {
         Duration::from_millis(self.now().as_millisecond().max(0).unsigned_abs())

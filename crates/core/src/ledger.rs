@@ -1,4 +1,4 @@
-//! What became of a message so far.
+//! The history of a message: attempts, failures, replays.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub struct FailedTry {
     pub duration: Duration,
     /// The kind of failure, which decides whether to retry.
     pub kind: FailureKind,
-    /// A short word for the error that is safe to log.
+    /// A short code for the error that is safe to log.
     pub code: Code,
-    /// The error's text. It may hold personal data and is not printed.
+    /// The error's text. It may contain personal data and is not printed.
     pub detail: Detail,
 }
 
@@ -72,16 +72,16 @@ pub struct Ledger {
     history: Vec<FailedTry>,
 }
 
-/// A failure that uses up no retry: what went wrong is not known to be the message's doing.
+/// A failure that uses up no retry, because it is not known to be the message's fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncountedFailure {
     /// When it happened.
     pub at: Timestamp,
-    /// A safe word for it.
+    /// A code that is safe to log.
     pub code: Code,
-    /// Whether it speaks against the message, because its neighbours succeed.
+    /// Whether it speaks against the message, because other messages succeed.
     pub suspected: bool,
-    /// How much of the time since the one before counts towards the age limit: not the time in which nobody
+    /// How much of the time since the previous one counts towards the age limit: not the time in which no consumer
     /// tried because the route was paused or its process was not running.
     pub waited: Duration,
 }
@@ -99,7 +99,7 @@ pub struct UncountedSummary {
     pub last: Timestamp,
     /// For how long the message has failed this way; compared with the age limit.
     pub waited: Duration,
-    /// The safe word for the latest.
+    /// The code of the latest.
     pub code: Code,
 }
 
@@ -154,15 +154,15 @@ impl Ledger {
         self.history.last()
     }
 
-    /// Acquisitions of which nothing is known: the worker died, or lost its lease.
+    /// Deliveries without an outcome: the worker died, or lost its lease.
     ///
-    /// While the message is leased its present acquisition is one of them.
+    /// While the message is leased, its current delivery is one of them.
     pub fn without_outcome(&self) -> u32 {
         self.acquired.saturating_sub(self.failed).saturating_sub(self.released)
     }
 
-    /// Whether somebody may have worked on the message without leaving a trace: it was handed out and then
-    /// neither failed nor was it settled. A worker that stops at once hands back what it has begun.
+    /// Whether a handler may have run on the message without leaving an outcome: it was delivered and then
+    /// neither failed nor was settled. A worker that stops at once hands back what it has begun.
     pub fn may_have_run(&self) -> bool {
         self.acquired > self.failed
     }

@@ -1,4 +1,4 @@
-//! A message: an envelope, a body, and what became of it so far.
+//! A message: its envelope, its body and its ledger.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ pub type Headers = BTreeMap<String, HeaderValue>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
-    /// The identity that it keeps.
+    /// The identity that it keeps through retries and replays.
     pub id: MessageId,
-    /// By which a router picks the handler.
+    /// The type, by which a router picks the handler.
     pub message_type: MessageType,
-    /// What connects it with the other messages of one business event.
+    /// Connects it with the other messages of one business event.
     pub correlation_id: Option<CorrelationId>,
     /// The message whose handling caused this one.
     pub causation_id: Option<MessageId>,
@@ -41,7 +41,7 @@ pub struct Message {
     pub ordering_key: Option<OrderingKey>,
     /// The payload.
     pub body: Body,
-    /// What became of it so far.
+    /// Its history: attempts, failures, replays.
     pub ledger: Ledger,
 }
 
@@ -99,7 +99,7 @@ impl Message {
         self
     }
 
-    /// The same message with another past.
+    /// The same message with another ledger.
     pub fn with_ledger(mut self, ledger: Ledger) -> Self {
         self.ledger = ledger;
         self

@@ -1,8 +1,8 @@
-//! What a transport knows a lease by.
+//! What identifies a lease to its transport.
 
 use std::fmt;
 
-/// What a transport knows a lease by. It means something only to the transport that made it; a transport
+/// Identifies a lease to its transport. It means something only to the transport that made it; a transport
 /// that is given another's refuses it as a lost lease.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt(Content);
@@ -13,7 +13,7 @@ enum Content {
     Text(Box<str>),
 }
 
-/// For transports. Nobody else can do anything with what is in there.
+/// For transports only.
 impl Receipt {
     /// A receipt made of numbers, such as the message's key, the lease's token and the row's place.
     pub const fn from_numbers(numbers: [i64; 3]) -> Self {

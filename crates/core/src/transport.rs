@@ -1,4 +1,4 @@
-//! The contract that every transport keeps, as far as messages go. What operators need is in `admin`.
+//! The contract that every transport keeps: sending, receiving, settling. The operators' part is in `admin`.
 
 use std::{fmt::Debug, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::{
     TransportError, UncountedFailure,
 };
 
-/// Where queues live.
+/// A store or broker that holds queues.
 #[async_trait]
 pub trait Transport: Debug + Send + Sync + 'static {
-    /// What it can do. Differences between transports are here, never surprises.
+    /// What this transport can do.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends a batch. One result per message, in order; `Ok` means durable and routed.
@@ -31,8 +31,8 @@ pub trait Transport: Debug + Send + Sync + 'static {
 #[async_trait]
 pub trait Subscription: Debug + Send + Sync {
     /// Leases up to `max` messages, waiting at most `wait` for the first: at the server, for as long as
-    /// [`Capabilities::server_wait`] says it does. An empty result is no error.
-    /// Once the bodies of a result exceed [`SubscribeOptions::max_bytes`] it takes no further message.
+    /// [`Capabilities::server_wait`] says it does. An empty result is not an error.
+    /// Takes no further message once the bodies of a result exceed [`SubscribeOptions::max_bytes`].
     /// Dropping the future loses nothing.
     async fn receive(
         &self,
@@ -40,22 +40,21 @@ pub trait Subscription: Debug + Send + Sync {
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError>;
 
-    /// Says what becomes of deliveries; one result each, in order.
+    /// Settles deliveries; one result each, in order.
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>>;
 
     /// Renews the leases of several deliveries: each is held for `lease` from now. One result each, in order.
     ///
     /// It takes the deliveries mutably, so that renewing and settling cannot race and a changed receipt is
-    /// kept. If the answer is lost, or the future is dropped, the leases were renewed or they were not: the
-    /// deliveries can be settled and renewed again either way, for as long as nobody else was given the
-    /// message.
+    /// kept. If the answer is lost, or the future is dropped, the leases may or may not have been renewed: either
+    /// way the deliveries can be settled and renewed again, until another consumer is given the message.
     async fn extend(
         &self,
         deliveries: &mut [Delivery],
         lease: Duration,
     ) -> Vec<Result<(), TransportError>>;
 
-    /// Gives back what was fetched and not handed out.
+    /// Closes the queue; hands back messages that were fetched and not delivered yet.
     async fn close(self: Box<Self>) -> Result<(), TransportError>;
 }
 
@@ -92,9 +91,9 @@ impl From<&QueueName> for Destination {
 pub struct Outgoing {
     /// The message. Its ledger is stored with it.
     pub message: Message,
-    /// It is not delivered before this has passed.
+    /// The message is not delivered before this time has passed.
     pub delay: Duration,
-    /// If its id was accepted by the same queue within this time, it is taken for the same message: `Ok`,
+    /// If the same queue accepted this id within this time, this counts as the same message: `Ok`,
     /// and not stored again. Only where [`Capabilities::deduplication`] says so.
     pub once: Option<Duration>,
 }
@@ -140,11 +139,11 @@ impl From<Message> for Outgoing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscribeOptions {
-    /// For how long a delivery is held unless it is extended, where leases expire.
+    /// How long a delivery is held unless its lease is renewed, where leases expire.
     pub lease: Duration,
     /// How many messages a transport that pushes may send ahead.
     pub prefetch: NonZeroU32,
-    /// With how many bytes of bodies one receive ends; its first message may be of any size.
+    /// One receive takes no further message beyond this many bytes of bodies; the first may be of any size.
     pub max_bytes: usize,
 }
 
@@ -181,50 +180,49 @@ impl SubscribeOptions {
 
 /// A message leased to one worker.
 ///
-/// It is not `Clone`: one owner extends and settles it.
+/// It is not `Clone`: a single owner renews and settles it.
 #[derive(Debug)]
 pub struct Delivery {
-    /// The message, its present acquisition counted. Shared with whoever handles it.
+    /// The message, with its current delivery counted. Shared with its handler.
     pub message: Arc<Message>,
-    /// What the transport knows the lease by.
+    /// Identifies the lease to the transport.
     pub receipt: Receipt,
-    /// When the lease runs out by the transport's clock, where leases do. It informs; only the receipt decides.
+    /// When the lease expires by the transport's clock, where leases expire. For information; only the receipt decides.
     pub lease_until: Option<Timestamp>,
-    /// Whether somebody may have worked on this message before without leaving a trace; see
+    /// Whether a handler may have run on this message before without leaving an outcome; see
     /// [`Ledger::may_have_run`](crate::Ledger::may_have_run).
     pub redelivered: bool,
 }
 
-/// What becomes of a delivery. A transport hands a message back at once for a settlement that it does not
-/// know.
+/// How a delivery is settled. A transport that does not know a settlement hands the message back at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
-    /// Done: the message is gone.
+    /// The message is done and removed.
     Complete,
     /// An attempt failed; the message returns after a delay.
     Retry {
-        /// Not before this has passed.
+        /// The least time before the next delivery.
         after: Duration,
         /// The failed runs of the handler, in order.
         tries: Vec<FailedTry>,
     },
-    /// The message is set aside.
+    /// The message becomes a dead letter.
     DeadLetter {
         /// Why.
         reason: Reason,
         /// The failed runs of the handler, in order; empty if no handler ran.
         tries: Vec<FailedTry>,
     },
-    /// The message is handed back without an attempt: shutdown, an open breaker, trouble with a transport.
+    /// The message is handed back without an attempt: a shutdown, an open breaker, an error of a transport.
     Release {
-        /// Not before this has passed.
+        /// The least time before the next delivery.
         after: Duration,
     },
     /// The handler ran and failed through no fault of the message: it uses up no retry, and the ledger
-    /// remembers it in a summary.
+    /// keeps a summary of it.
     Uncounted {
-        /// Not before this has passed.
+        /// The least time before the next delivery.
         after: Duration,
         /// What happened.
         failure: UncountedFailure,
@@ -232,7 +230,7 @@ pub enum Settlement {
 }
 
 impl Settlement {
-    /// Records in a message's ledger what this settlement says happened.
+    /// Records this settlement in a message's ledger.
     pub fn record(&self, ledger: &mut Ledger) {
         match self {
             Self::Complete => (),

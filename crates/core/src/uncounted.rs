@@ -1,4 +1,4 @@
-//! What to do after a failure that uses up no retry: a pure function, like the policy for those that do.
+//! Decides what happens after a failure that uses up no retry: a pure function, like the retry policy.
 
 use std::time::Duration;
 

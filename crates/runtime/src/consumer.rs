@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     Shutdown,
-    fetch::{FetchLoop, Trouble},
+    fetch::{FetchLoop, TransportBackoff},
     lease_keeper::{Held, LeaseKeeper},
     process::Process,
     quarantine::{HandedBack, Quarantine, Turn},
@@ -75,7 +75,10 @@ impl Consumer {
     }
 
     /// Fetches and starts handlers, until told to stop or the subscription fails.
-    pub(crate) async fn fetch(&mut self, trouble: &mut Trouble<'_>) -> Result<(), TransportError> {
+    pub(crate) async fn fetch(
+        &mut self,
+        backoff: &mut TransportBackoff<'_>,
+    ) -> Result<(), TransportError> {
         let shutdown = self.process.shutdown.clone();
         let polling = self.process.worker.polling;
         let mut idle = polling.first;
@@ -85,7 +88,7 @@ impl Consumer {
                 () = shutdown.draining() => return Ok(()),
                 received = self.receive() => received?,
             };
-            trouble.is_over();
+            backoff.recovered();
             if deliveries.is_empty() && !self.wakes {
                 tokio::select! { biased; () = sleep(idle) => (), () = shutdown.draining() => () }
                 idle = (idle * 2).min(polling.longest);

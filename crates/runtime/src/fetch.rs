@@ -28,7 +28,7 @@ impl FetchLoop {
         // Shared by successive consumers, so that messages of a failed one still count.
         let slots = Arc::new(Semaphore::new(self.worker.concurrency.get() as usize));
         let mut ending = JoinSet::new();
-        let mut trouble = Trouble::new(&self.worker);
+        let mut backoff = TransportBackoff::new(&self.worker);
         while !self.shutdown.is_draining() {
             let opened = tokio::select! {
                 biased;
@@ -41,14 +41,14 @@ impl FetchLoop {
                     let capabilities = &self.transport.capabilities();
                     let mut consumer =
                         Consumer::open(&self, capabilities, subscription, slots.clone());
-                    let fetched = consumer.fetch(&mut trouble).await;
+                    let fetched = consumer.fetch(&mut backoff).await;
                     ending.spawn(consumer.finish(self.shutdown.clone(), self.grace));
                     let Err(error) = fetched else { break };
                     error
                 }
             };
             while ending.try_join_next().is_some() {}
-            let pause = trouble.begins(&error);
+            let pause = backoff.failed(&error);
             tokio::select! { biased; () = sleep(pause) => (), () = self.shutdown.draining() => () }
         }
         while ending.join_next().await.is_some() {}
@@ -57,19 +57,19 @@ impl FetchLoop {
 
 /// Whether the transport is failing, and how long the next pause is.
 #[derive(Debug)]
-pub(crate) struct Trouble<'a> {
+pub(crate) struct TransportBackoff<'a> {
     worker: &'a Worker,
     paused: bool,
     pause: Duration,
 }
 
-impl<'a> Trouble<'a> {
+impl<'a> TransportBackoff<'a> {
     fn new(worker: &'a Worker) -> Self {
         Self { worker, paused: false, pause: PAUSES.0 }
     }
 
     /// Reports the error; returns how long to wait.
-    fn begins(&mut self, error: &TransportError) -> Duration {
+    fn failed(&mut self, error: &TransportError) -> Duration {
         let asked = match error.kind {
             ErrorKind::Throttled { retry_after } => retry_after.unwrap_or_default().min(PAUSES.1),
             _ => Duration::ZERO,
@@ -82,7 +82,7 @@ impl<'a> Trouble<'a> {
     }
 
     /// Reports that the transport works again, if it had failed.
-    pub(crate) fn is_over(&mut self) {
+    pub(crate) fn recovered(&mut self) {
         self.pause = PAUSES.0;
         if std::mem::take(&mut self.paused) {
             self.worker.each_observer(|it| it.resumed(&self.worker.queue));

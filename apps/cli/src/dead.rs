@@ -43,7 +43,7 @@ enum Command {
     Ack(ack::Arguments),
     /// Show one dead letter with every attempt
     Show(show::Arguments),
-    /// Show why messages were rejected whose dead letters stay on their broker
+    /// Show why messages were rejected, for queues whose dead letters stay on the broker
     Rejected(rejected::Arguments),
     /// Reveal a body, header values or error texts; recorded in the audit log
     Reveal(reveal::Arguments),

@@ -1,4 +1,4 @@
-//! `bezoar dead rejected`: why messages were rejected whose dead letters stay on their broker.
+//! `bezoar dead rejected`: why messages were rejected, for queues whose dead letters stay on the broker.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     }
     let Rejections { rejections } = reply.parse()?;
     if rejections.is_empty() {
-        output::say("no rejected messages within the last 30 days");
+        output::say("no messages were rejected within the last 30 days");
         return Ok(());
     }
     let described: Vec<_> = rejections.iter().map(describe).collect();

@@ -1,4 +1,4 @@
-//! Messages that were rejected here and whose dead letters stay on their broker: why, and every attempt.
+//! Rejected messages whose dead letters stay on their broker, with the reason and every attempt.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Problem, caller::Caller, filter, filter::QueryPairs, views};
 use crate::{app::App, config::Role};
 
-/// The rows of an answer, unless told otherwise, and at most.
+/// How many rows a reply has by default, and at most.
 const ROWS: (u32, u32) = (100, 1_000);
 
 pub(super) async fn list(

@@ -132,9 +132,12 @@ async fn a_strategy_that_panics_loses_no_message() {
     assert_eq!(ledger.failed, 4, "the default policy decides");
 }
 
+/// A decision as a tuple, in the order of the assertions.
+type Told = (u32, u32, Option<u32>, String);
+
 /// The decisions that an observer was told.
 #[derive(Debug, Default)]
-struct Decisions(Mutex<Vec<(u32, u32, Option<u32>, String)>>);
+struct Decisions(Mutex<Vec<Told>>);
 
 impl Observer for Decisions {
     fn message(&self, _: &QueueName, _: &Message, event: &Event<'_>) {

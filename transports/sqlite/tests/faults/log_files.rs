@@ -17,8 +17,11 @@ use tokio::task::JoinSet;
 
 use super::{sql::*, support::*};
 
+/// What is done to a file, in a word, and the function that does it.
+type Change = (&'static str, fn(&Path));
+
 /// What can be done to the name of a file: the file itself stays as it is, for whoever has it open.
-const RENAMINGS: [(&str, fn(&Path)); 3] = [
+const RENAMINGS: [Change; 3] = [
     ("deleted", |file| fs::remove_file(file).unwrap()),
     ("replaced", |file| {
         let bytes = fs::read(file).unwrap();
@@ -92,7 +95,7 @@ async fn what_is_accepted_while_the_log_is_deleted_is_there_afterwards() {
 }
 
 /// What can be done to the bytes of a log, whoever has it open.
-const CHANGES: [(&str, fn(&Path)); 6] = [
+const CHANGES: [Change; 6] = [
     ("emptied", |file| set_length(file, |_| 0)),
     ("cut to its header", |file| set_length(file, |_| 32)),
     ("cut to half", |file| set_length(file, |length| length / 2)),

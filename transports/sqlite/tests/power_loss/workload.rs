@@ -102,7 +102,7 @@ impl Workload {
         let options = SubscribeOptions::default().with_lease(HOUR);
         let queue = database::queue();
         let subscription = loop {
-            if let Ok(subscription) = self.transport.subscribe(&queue, options.clone()).await {
+            if let Ok(subscription) = self.transport.subscribe(&queue, options).await {
                 break subscription;
             }
         };

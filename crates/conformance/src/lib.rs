@@ -10,6 +10,7 @@
 //! | `cases/` | the cases, a file for each subject |
 //! | `case.rs`, `worker.rs`, `samples.rs` | what the cases are written with |
 //! | `harness.rs`, `run.rs` | what a transport brings along, and how a case is run with it |
+//! | `catalogue/` | the same for stores that have a catalogue of dead letters: `catalogue_suite!` |
 //! | `faulty.rs` | the wrapper that injects faults |
 //!
 //! Not for testing what handlers or policies do: those belong to the worker.
@@ -42,6 +43,7 @@
 
 mod case;
 mod cases;
+mod catalogue;
 mod faulty;
 mod harness;
 mod list;
@@ -50,6 +52,7 @@ mod run;
 mod samples;
 mod worker;
 
+pub use catalogue::{CatalogueCase, CatalogueHarness, catalogue_cases, check_catalogue};
 pub use faulty::{Fault, Faulty, Operation, Plan, Step, seeded};
 pub use harness::Harness;
 pub use list::{Listed, all};

@@ -17,6 +17,16 @@ impl fmt::Display for DeadLetterId {
     }
 }
 
+impl std::str::FromStr for DeadLetterId {
+    type Err = crate::Invalid;
+
+    fn from_str(text: &str) -> Result<Self, crate::Invalid> {
+        let number =
+            text.parse().map_err(|_| crate::Invalid::new("id", "is not the id of a dead letter"));
+        number.map(Self)
+    }
+}
+
 /// A message that was set aside, with everything that is known about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The credentials are missing or do not suffice.
     NotAuthorized,
+    /// Another message with the same id was accepted before; see [`Outgoing::once`](crate::Outgoing::once).
+    Conflict(MessageId),
     /// There is no such queue.
     QueueNotFound(QueueName),
     /// This transport cannot do that; its capabilities say so.
@@ -114,6 +116,10 @@ impl fmt::Display for ErrorKind {
             }
             Self::Unavailable => f.write_str("temporarily unavailable"),
             Self::NotAuthorized => f.write_str("not authorized, check the credentials"),
+            Self::Conflict(id) => write!(
+                f,
+                "another message with the id {id} and another body was accepted before; give this one an id of its own"
+            ),
             Self::QueueNotFound(queue) => {
                 write!(f, "there is no queue {queue:?}; provision it first")
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::{
     Body, ContentType, CorrelationId, HeaderValue, Invalid, Ledger, MessageId, MessageType,
@@ -46,6 +47,12 @@ pub struct Message {
 }
 
 impl Message {
+    /// A hash of the body: a message with a known id and another hash is another message.
+    pub fn body_digest(&self) -> u64 {
+        let digest = Sha256::digest(self.body.reveal());
+        u64::from_be_bytes(std::array::from_fn(|place| digest[place]))
+    }
+
     /// A message with neither headers nor history.
     pub fn new(
         id: MessageId,

@@ -124,7 +124,7 @@ pub fn write_line(origin: &str, record: &DeadLetterRecord) -> Result<String, Exp
         stamp: format!("{origin}/{}", entry.id),
         queue: entry.queue.to_string(),
         state: entry.state.as_str().to_owned(),
-        at: entry.at,
+        at: entry.died_at,
         reason: Why { code: reason.code().to_string(), text: reason.to_string() },
         message: envelope(message),
         ledger: Counts {
@@ -213,8 +213,15 @@ pub fn read_line(line: &str) -> Result<(String, DeadLetterRecord), ImportError> 
         "unapproved" => DeadLetterState::Unapproved,
         _ => DeadLetterState::Open,
     };
-    let (lineage, operations) = (Vec::new(), Vec::new());
-    Ok((line.stamp, DeadLetterRecord { entry, message, reason, lineage, operations }))
+    let record = DeadLetterRecord {
+        entry,
+        message,
+        reason,
+        versions: Vec::new(),
+        earlier: Vec::new(),
+        operations: Vec::new(),
+    };
+    Ok((line.stamp, record))
 }
 
 /// Validates a reason, which is shown in lists.
@@ -272,7 +279,8 @@ fn entry(
         cause: CauseId::new("v0:0000000000000000")?,
         reason: reason.to_string(),
         time: message.time,
-        at,
+        died_at: at,
+        arrived_at: at,
         attempts: message.ledger.failed,
         replayed: message.ledger.replayed,
         body_bytes: message.body.len() as u64,
@@ -307,7 +315,14 @@ mod tests {
         let reason = Reason::new(Reason::EXHAUSTED, "max retries (3) exhausted");
         let queue = QueueName::new("lab").unwrap();
         let entry = entry(&message, queue, &reason, millis(3_000)).unwrap();
-        DeadLetterRecord { entry, message, reason, lineage: Vec::new(), operations: Vec::new() }
+        DeadLetterRecord {
+            entry,
+            message,
+            reason,
+            versions: Vec::new(),
+            earlier: Vec::new(),
+            operations: Vec::new(),
+        }
     }
 
     #[test]

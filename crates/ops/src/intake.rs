@@ -150,7 +150,7 @@ impl Intake {
         }
         // Before the settlement: a crash after it would lose this report.
         if self.outcomes == Outcomes::Unheard && !given.is_empty() {
-            self.catalogue.completed(given).await?;
+            self.catalogue.completed(&self.queue, given).await?;
         }
         for result in waiting.settle(settled).await {
             result?;

@@ -80,7 +80,7 @@ impl Reported {
             self.to.catalogue.announce(&self.queue, dying).await?;
         }
         if !done.is_empty() {
-            self.to.catalogue.completed(done).await?;
+            self.to.catalogue.completed(&self.queue, done).await?;
         }
         Ok(())
     }

@@ -76,7 +76,9 @@ impl Retention {
             None => 0,
         };
         let soon = match before(now, self.keep.saturating_sub(self.warn)) {
-            Some(end) => catalogue.count(&Filter { until: Some(end), ..Filter::default() }).await?,
+            Some(end) => {
+                catalogue.count(&Filter { arrived_before: Some(end), ..Filter::default() }).await?
+            }
             None => Count { count: 0, exact: true },
         };
         Ok(Warned { soon, removed })

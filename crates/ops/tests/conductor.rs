@@ -8,9 +8,9 @@ use bezoar_core::{
     Destination, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
     QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
     catalogue::{
-        AuditLog as _, AuditedAction, DeadLetterCatalogue as _, Filter, ListRequest, Operation,
-        OperationCommand, OperationKind, OperationPlan, OperationState, Operations as _, ReplayIds,
-        Selection, Verb,
+        AuditLog as _, AuditedAction, DeadLetterCatalogue as _, Filter, HeldLetters, ListRequest,
+        Operation, OperationCommand, OperationKind, OperationPlan, OperationState, Operations as _,
+        ReplayIds, Selection, Verb,
     },
     millis,
 };
@@ -68,8 +68,12 @@ impl Lab {
     async fn replay(&self, canary: u32, per_second: Option<f64>) -> Operation {
         let kind =
             OperationKind::Replay { canary, per_second, stop_after: None, ids: ReplayIds::Same };
-        let plan =
-            OperationPlan { kind, selection: Selection::Matching(Filter::default()), expect: None };
+        let plan = OperationPlan {
+            kind,
+            selection: Selection::Matching(Filter::default()),
+            expect: None,
+            held: HeldLetters::Refuse,
+        };
         let planned = self.store.plan(&plan, &act()).await.unwrap();
         self.store.command(planned.id, OperationCommand::Run, &act()).await.unwrap()
     }
@@ -167,8 +171,8 @@ async fn what_is_too_old_is_removed_after_a_warning_and_written_down() {
     let lab = Lab::with_dead(3).await;
     let (day, keep) = (Duration::from_secs(86_400), Duration::from_secs(10 * 86_400));
     let retention = Retention { keep, warn: 2 * day };
-    let (all, first) = (Filter::default(), ListRequest { before: None, limit: 1 });
-    let died = lab.store.list(&all, &first).await.unwrap()[0].at;
+    let (all, first) = (Filter::default(), ListRequest { after: None, limit: 1 });
+    let died = lab.store.list(&all, &first).await.unwrap()[0].died_at;
     let look = async |days: u32| {
         let now = died
             + jiff::SignedDuration::try_from(day * days).unwrap()
@@ -184,8 +188,8 @@ async fn what_is_too_old_is_removed_after_a_warning_and_written_down() {
 #[tokio::test]
 async fn nothing_is_removed_that_was_not_announced_long_enough_before() {
     let lab = Lab::with_dead(3).await;
-    let (all, first) = (Filter::default(), ListRequest { before: None, limit: 1 });
-    let died = lab.store.list(&all, &first).await.unwrap()[0].at;
+    let (all, first) = (Filter::default(), ListRequest { after: None, limit: 1 });
+    let died = lab.store.list(&all, &first).await.unwrap()[0].died_at;
     let day = Duration::from_secs(86_400);
     let retention = Retention { keep: 10 * day, warn: 2 * day };
     let look = async |hours: i64| {

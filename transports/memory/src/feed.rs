@@ -13,7 +13,7 @@ use bezoar_core::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::{MemoryTransport, admin::find};
+use crate::{MemoryTransport, admin::find, error::error};
 
 #[derive(Debug)]
 pub(crate) struct MemoryFeed {
@@ -82,8 +82,8 @@ impl DeadLetterFeed for MemoryFeed {
         let replay = |message: &Message| {
             self.transport.step(|state, now| {
                 find(state, &self.queue, "replay")?;
-                state.send(&self.queue, &message.clone().into(), now);
-                Ok(())
+                let sent = state.send(&self.queue, &message.clone().into(), now);
+                sent.map_err(|kind| error(kind, "replay"))
             })
         };
         messages.iter().map(replay).collect()

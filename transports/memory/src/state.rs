@@ -7,8 +7,8 @@ use std::{
 };
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, Message, MessageId, Outgoing,
-    QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
+    DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message, MessageId,
+    Outgoing, QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -56,8 +56,8 @@ pub(crate) struct Queue {
     leased: HashMap<i64, i64>,
     /// With the number that each had, so that a replay restores the order in which they were sent.
     pub(crate) dead: BTreeMap<DeadLetterId, (i64, DeadLetter)>,
-    /// Ids that are accepted once, and until when.
-    once: BTreeMap<MessageId, i64>,
+    /// Ids that are accepted once, until when, and the hash of the body.
+    once: BTreeMap<MessageId, (i64, u64)>,
     pub(crate) wake: Arc<Notify>,
     /// Dead letters that an open feed has handed out.
     pub(crate) fed: BTreeSet<DeadLetterId>,
@@ -78,15 +78,20 @@ impl Entry {
 }
 
 impl Queue {
-    /// Whether the same message was accepted before; if not, its id is remembered from now on.
-    fn repeats(&mut self, outgoing: &Outgoing, now: Timestamp) -> bool {
-        let Some(window) = outgoing.once else { return false };
-        self.once.retain(|_, until| *until > now.as_millisecond());
-        let known = self.once.contains_key(&outgoing.message.id);
-        if !known {
-            self.once.insert(outgoing.message.id.clone(), after(now, window));
+    /// Whether the same message was accepted before; if not, its id is remembered from now on. An error if another
+    /// message has the id.
+    fn repeats(&mut self, outgoing: &Outgoing, now: Timestamp) -> Result<bool, ErrorKind> {
+        let Some(window) = outgoing.once else { return Ok(false) };
+        self.once.retain(|_, (until, _)| *until > now.as_millisecond());
+        let (id, digest) = (&outgoing.message.id, outgoing.message.body_digest());
+        match self.once.get(id) {
+            Some((_, known)) if *known != digest => Err(ErrorKind::Conflict(id.clone())),
+            Some(_) => Ok(true),
+            None => {
+                self.once.insert(id.clone(), (after(now, window), digest));
+                Ok(false)
+            }
         }
-        known
     }
 
     /// When the next message can be delivered.
@@ -124,17 +129,23 @@ impl State {
     }
 
     /// Puts a message into a queue that is there, unless it is a repetition.
-    pub(crate) fn send(&mut self, queue: &QueueName, outgoing: &Outgoing, now: Timestamp) {
+    pub(crate) fn send(
+        &mut self,
+        queue: &QueueName,
+        outgoing: &Outgoing,
+        now: Timestamp,
+    ) -> Result<(), ErrorKind> {
         let number = self.number();
         let queue = self.queues.get_mut(queue).expect("checked by the caller");
-        if queue.repeats(outgoing, now) {
-            return;
+        if queue.repeats(outgoing, now)? {
+            return Ok(());
         }
         let message = outgoing.message.clone();
         let id = message.id.clone();
         queue.waiting.insert((after(now, outgoing.delay), number), Entry { message, token: None });
         queue.wake.notify_waiters();
         self.moved(id, Place::Outside, Place::Waiting, now);
+        Ok(())
     }
 
     /// Leases up to `max` messages, counting the acquisition.

@@ -84,8 +84,7 @@ impl Transport for MemoryTransport {
                 if !state.queues.contains_key(queue) {
                     return Err(no_queue(queue, "send"));
                 }
-                state.send(queue, outgoing, now);
-                Ok(())
+                state.send(queue, outgoing, now).map_err(|kind| error(kind, "send"))
             })
         };
         batch.iter().map(send).collect()

@@ -201,9 +201,14 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
         )?
         .query_row([queue, now], |row| row.get(0))?;
     let oldest_dead: Option<i64> = connection
-        .prepare_cached("SELECT at FROM bezoar_dead WHERE queue = ?1 ORDER BY id LIMIT 1")?
-        .query_row([queue], |row| row.get(0))
-        .optional()?;
+        .prepare_cached(
+            "SELECT min(died_at) FROM (
+                 SELECT * FROM (SELECT died_at FROM bezoar_dead WHERE queue = ?1 ORDER BY id LIMIT 1)
+                 UNION ALL
+                 SELECT min(died_at) FROM bezoar_dead INDEXED BY bezoar_dead_late
+                 WHERE queue = ?1 AND died_at < at)",
+        )?
+        .query_row([queue], |row| row.get(0))?;
     let mut depth = Depth::default();
     depth.ready = Some(at_least_none(waiting - hidden));
     depth.delayed = Some(at_least_none(hidden - leased));
@@ -227,7 +232,7 @@ fn dead_letters(
 ) -> rusqlite::Result<Vec<DeadLetter>> {
     let after = page.after.map_or(i64::MIN, |DeadLetterId(id)| id);
     let mut select = connection.prepare_cached(
-        "SELECT d.id, d.seq, d.reason_code, d.reason, d.at,
+        "SELECT d.id, d.seq, d.reason_code, d.reason, d.died_at,
                 d.acquired, d.failed, d.released, d.replayed, d.history,
                 m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body,
                 m.checksum

@@ -40,6 +40,14 @@ pub(crate) struct Claimed {
     pub(crate) token: Option<i64>,
 }
 
+/// Whether a message that is to be accepted once was accepted before.
+enum Accepted {
+    No,
+    Same,
+    /// Another message has its id.
+    Other,
+}
+
 impl Session {
     pub(crate) fn begin(&mut self, now: Timestamp) {
         self.now = now;
@@ -142,22 +150,27 @@ impl Session {
         Ok(queue)
     }
 
-    /// Stores messages and makes them wait.
+    /// Stores messages and makes them wait. Returns the places of those whose id was accepted with another body.
     pub(crate) fn send(
         &mut self,
         connection: &Connection,
         (name, queue): (&QueueName, i64),
         batch: &[Outgoing],
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Vec<usize>> {
         let mut wait = connection.prepare_cached(
             "INSERT INTO bezoar_waiting
              (queue, visible_at, seq, acquired, failed, released, replayed, history)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
-        let mut stored = 0;
-        for outgoing in batch {
-            if self.repeats(connection, queue, outgoing)? {
-                continue;
+        let (mut stored, mut conflicts) = (0, Vec::new());
+        for (place, outgoing) in batch.iter().enumerate() {
+            match self.accepted_before(connection, queue, outgoing)? {
+                Accepted::No => (),
+                Accepted::Same => continue,
+                Accepted::Other => {
+                    conflicts.push(place);
+                    continue;
+                }
             }
             stored += 1;
             let Outgoing { message, delay, .. } = outgoing;
@@ -177,17 +190,18 @@ impl Session {
         }
         self.count(queue, stored, 0);
         self.wake(name);
-        Ok(())
+        Ok(conflicts)
     }
 
-    /// Whether the same message was accepted before; if not, its id is remembered from now on.
-    fn repeats(
+    /// Whether a message with this id was accepted before; if not, it is remembered from now on.
+    fn accepted_before(
         &self,
         connection: &Connection,
         queue: i64,
         outgoing: &Outgoing,
-    ) -> rusqlite::Result<bool> {
-        let Some(window) = outgoing.once else { return Ok(false) };
+    ) -> rusqlite::Result<Accepted> {
+        let Some(window) = outgoing.once else { return Ok(Accepted::No) };
+        let digest = outgoing.message.body_digest().cast_signed();
         // Each new id removes up to two expired ones, so that the table does not grow for ever.
         connection
             .prepare_cached(
@@ -197,16 +211,27 @@ impl Session {
             .execute([self.now_millis()])?;
         let remembered = connection
             .prepare_cached(
-                "INSERT INTO bezoar_once VALUES (?1, ?2, ?3)
-                 ON CONFLICT DO UPDATE SET until = excluded.until WHERE until <= ?4",
+                "INSERT INTO bezoar_once (queue, id, until, digest) VALUES (?1, ?2, ?3, ?5)
+                 ON CONFLICT DO UPDATE SET until = excluded.until, digest = excluded.digest
+                 WHERE until <= ?4",
             )?
             .execute(params![
                 queue,
                 outgoing.message.id.as_str(),
                 self.after(window),
-                self.now_millis()
+                self.now_millis(),
+                digest
             ])?;
-        Ok(remembered == 0)
+        if remembered == 1 {
+            return Ok(Accepted::No);
+        }
+        // Ids that an earlier version remembered have no digest; they are taken for the same message.
+        let is_other: bool = connection
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM bezoar_once WHERE queue = ?1 AND id = ?2 AND digest <> ?3)",
+            )?
+            .query_row(params![queue, outgoing.message.id.as_str(), digest], |row| row.get(0))?;
+        Ok(if is_other { Accepted::Other } else { Accepted::Same })
     }
 
     /// Leases up to `max` messages and counts the acquisition of each. A row that is damaged or malformed

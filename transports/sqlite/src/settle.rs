@@ -64,7 +64,7 @@ impl Session {
                 counts.history |= !tries.is_empty();
                 row::record(connection, lease.seq, &message.ledger, tries)?;
                 let place = (name, queue, lease.seq);
-                let dying = Dying { place, message, reason, counts, tries };
+                let dying = Dying { place, message, reason, counts, tries, died_at: None };
                 self.insert_dead(connection, &dying, Arrival::Died)?;
                 Ok(true)
             }
@@ -231,7 +231,8 @@ impl Session {
             )?
             .query_row([queue, visible_at, seq], counts)?;
         self.count(queue, -1, 0);
-        let dying = Dying { place: (name, queue, seq), message, reason, counts, tries: &[] };
+        let dying =
+            Dying { place: (name, queue, seq), message, reason, counts, tries: &[], died_at: None };
         self.insert_dead(connection, &dying, Arrival::Died).map(drop)
     }
 

@@ -61,12 +61,12 @@ impl SqliteTransport {
         Ok(Self { readers, writer, options, files, signals })
     }
 
-    /// Stores messages that were checked; all or none.
+    /// Stores messages that were checked, in one transaction; returns the places of those whose id another message has.
     async fn store(
         &self,
         queue: &QueueName,
         accepted: Vec<Outgoing>,
-    ) -> Result<(), TransportError> {
+    ) -> Result<Vec<usize>, TransportError> {
         let (name, options) = (queue.clone(), self.options.clone());
         let bytes = accepted.iter().map(bytes).sum();
         let work = move |session: &mut Session, connection: &Connection| {
@@ -80,12 +80,11 @@ impl SqliteTransport {
             {
                 return Ok(Stored::Full);
             }
-            session.send(connection, (&name, queue), &accepted)?;
-            Ok(Stored::Yes)
+            Ok(Stored::Yes(session.send(connection, (&name, queue), &accepted)?))
         };
         let stored = self.writer.queue("send", bytes, work, |stored| stored).await?;
         match stored.wait().await? {
-            Stored::Yes => Ok(()),
+            Stored::Yes(conflicts) => Ok(conflicts),
             Stored::NoQueue => Err(no_queue(queue, "send")),
             Stored::LogFull => Err(error(ErrorKind::Full, "send").with_source(BLOCKED_LOG)),
             Stored::Full => Err(error(ErrorKind::Full, "send").with_source(
@@ -96,9 +95,10 @@ impl SqliteTransport {
 }
 
 /// What became of messages that were to be stored.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Stored {
-    Yes,
+    /// Except those at these places.
+    Yes(Vec<usize>),
     NoQueue,
     /// A reader keeps the log from being used again, and it is as large as it may become.
     LogFull,
@@ -167,10 +167,17 @@ impl Transport for SqliteTransport {
         while !accepted.is_empty() {
             let later = accepted.split_off(part_end(&accepted));
             let part = std::mem::replace(&mut accepted, later);
-            let count = part.len();
+            let ids: Vec<_> = part.iter().map(|outgoing| outgoing.message.id.clone()).collect();
             let stored = self.store(queue, part).await;
-            for result in open.by_ref().take(count) {
-                *result = stored.as_ref().copied().map_err(TransportError::again);
+            for (place, id) in ids.into_iter().enumerate() {
+                let Some(result) = open.next() else { break };
+                *result = match &stored {
+                    Ok(conflicts) if conflicts.contains(&place) => {
+                        Err(error(ErrorKind::Conflict(id), "send"))
+                    }
+                    Ok(_) => Ok(()),
+                    Err(failed) => Err(failed.again()),
+                };
             }
         }
         results

@@ -18,8 +18,9 @@ use bezoar_core::{
     MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement, SubscribeOptions,
     Transport,
     catalogue::{
-        AuditedAction, CauseId, DeadLetterCatalogue, Filter, ListRequest, OperationCommand,
-        OperationKind, OperationPlan, Operations, ReplayIds, Selection, Verb,
+        AuditedAction, CauseId, DeadLetterCatalogue, Filter, HeldLetters, ListPosition,
+        ListRequest, OperationCommand, OperationKind, OperationPlan, Operations, ReplayIds,
+        Selection, Verb,
     },
     millis,
 };
@@ -66,9 +67,9 @@ fn fill(path: &Path, dead: u64, causes: u64) {
              SELECT printf('01900000-0000-7000-8000-%012x', n), 'type' || (cause % 50), 'order-' || (n / 3), 0,
                     randomblob(1024) FROM n;
          INSERT INTO bezoar_dead (queue, seq, reason_code, reason, at, acquired, failed, released, replayed, message_id,
-                                  correlation_id, cause)
+                                  correlation_id, cause, died_at)
              SELECT 1 + cause % 10, n, 'exhausted', 'retries exhausted after 4 attempts', n, 4, 4, 0, 0,
-                    printf('01900000-0000-7000-8000-%012x', n), 'order-' || (n / 3), cause FROM n ORDER BY n;
+                    printf('01900000-0000-7000-8000-%012x', n), 'order-' || (n / 3), cause, n FROM n ORDER BY n;
          UPDATE bezoar_causes SET count = (SELECT count(*) FROM bezoar_dead WHERE cause = number);
          UPDATE bezoar_causes SET ever = count;
          UPDATE bezoar_queues SET dead = (SELECT count(*) FROM bezoar_dead WHERE queue = bezoar_queues.id);
@@ -96,7 +97,7 @@ async fn operators_do_not_wait_for_large_catalogues() {
     let store = open(&path).await;
     println!("{dead} dead letters of {causes} causes");
     for (what, filter) in filters(dead) {
-        let page = ListRequest { before: None, limit: 100 };
+        let page = ListRequest { after: None, limit: 100 };
         let listed = timed(&format!("list {what}"), store.list(&filter, &page)).await.unwrap();
         let counted = timed(&format!("count {what}"), store.count(&filter)).await.unwrap();
         println!(
@@ -109,7 +110,13 @@ async fn operators_do_not_wait_for_large_catalogues() {
         let found = timed(&format!("causes {what}"), store.causes(&filter, 50)).await.unwrap();
         assert_eq!(found.is_empty(), listed.is_empty(), "{what}");
     }
-    let middle = ListRequest { before: Some(DeadLetterId(dead as i64 / 2)), limit: 100 };
+    let middle = ListRequest {
+        after: Some(ListPosition {
+            died_at: millis(dead as i64 / 2),
+            id: DeadLetterId(dead as i64 / 2),
+        }),
+        limit: 100,
+    };
     timed("list from the middle", store.list(&Filter::default(), &middle)).await.unwrap();
     timed("record", store.record(DeadLetterId(dead as i64 / 3))).await.unwrap();
     operate(&store, dead).await;
@@ -168,7 +175,7 @@ async fn operate(store: &SqliteTransport, dead: u64) {
         stop_after: None,
         ids: ReplayIds::Same,
     };
-    let plan = |selection| OperationPlan { kind, selection, expect: None };
+    let plan = |selection| OperationPlan { kind, selection, expect: None, held: HeldLetters::Skip };
     let few = plan(Selection::Ids((1..=100).map(DeadLetterId).collect()));
     timed("plan 100", store.plan(&few, &act())).await.unwrap();
     let all = plan(Selection::Matching(Filter::default()));
@@ -182,7 +189,7 @@ async fn operate(store: &SqliteTransport, dead: u64) {
     let longest = longest.into_inner() as f64 / 1_000.0;
     println!("    the longest that a sender waited meanwhile: {longest:.1} ms");
     assert_eq!((planned.total, planned.refused), (dead - 100, 100));
-    let page = ListRequest { before: None, limit: 100 };
+    let page = ListRequest { after: None, limit: 100 };
     for state in ["taken", "open"] {
         let filter = Filter { state: Some(state), ..Filter::default() };
         timed(&format!("list {state} (all are taken)"), store.list(&filter, &page)).await.unwrap();

@@ -33,9 +33,9 @@ pub(crate) struct Arguments {
     /// Maximum number of dead letters to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// Continue after this dead letter, the last of an earlier list
-    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
-    after: Option<i64>,
+    /// Continue an earlier list; its last line says how
+    #[arg(long, value_name = "POSITION")]
+    after: Option<String>,
     /// Print the gateway's JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Deserialize)]
 struct DeadLettersPage {
     dead_letters: Vec<DeadLetterSummary>,
-    next: Option<i64>,
+    next: Option<String>,
     matching: Option<Count>,
 }
 
@@ -64,19 +64,19 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         output::say(&format!("{matching} {verb}"));
     }
     if let Some(next) = page.next {
-        output::say(&format!("next page: {}", arguments.to_go_on(next)));
+        output::say(&format!("next page: {}", arguments.to_go_on(&next)));
     }
     Ok(())
 }
 
 impl Arguments {
     fn path(&self) -> String {
-        let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
+        let after = self.after.as_ref().map(|after| format!("&after={after}")).unwrap_or_default();
         format!("/v1/dead-letters?limit={}{}{after}", self.limit, self.filter.query())
     }
 
     /// The command that shows the next page.
-    fn to_go_on(&self, next: i64) -> String {
+    fn to_go_on(&self, next: &str) -> String {
         format!("bezoar dead list{} --limit {} --after {next}", self.filter.flags(), self.limit)
     }
 

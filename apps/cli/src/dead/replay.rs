@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_wait: bool,
     /// Replay all dead letters that are still on the broker; requires --queue
-    #[arg(long, conflicts_with_all = ["plan", "no_wait", "canary", "rate", "stop_after", "new_ids", "expect"])]
+    #[arg(long, conflicts_with_all = ["plan", "no_wait", "canary", "rate", "stop_after", "new_ids", "expect", "skip_held"])]
     on_broker: bool,
     /// Do not ask for confirmation
     #[arg(long)]
@@ -57,6 +57,9 @@ struct ReplayOptions {
     /// Assign new message ids, for receivers that ignore ids they have seen before
     #[arg(long)]
     new_ids: bool,
+    /// Leave out dead letters that another replay or discard holds; without it, nothing is planned then
+    #[arg(long)]
+    skip_held: bool,
     /// Do nothing unless exactly N dead letters are selected
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
@@ -110,6 +113,7 @@ impl ReplayOptions {
         let mut put = |name: &str, value: Value| request.insert(name.to_owned(), value);
         put("canary", self.canary.into());
         put("new_ids", self.new_ids.into());
+        put("skip_held", self.skip_held.into());
         put("plan", (mode != StartMode::Start).into());
         self.rate.map(|rate| put("rate", json!(rate)));
         self.stop_after.map(|most| put("stop_after", most.into()));

@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Deserialize)]
 struct DeadLettersPage {
     dead_letters: Vec<NewDeadLetter>,
-    next: Option<i64>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -81,9 +81,9 @@ async fn since(client: &ApiClient, last: i64) -> Result<Vec<NewDeadLetter>> {
     let (mut found, mut path) = (Vec::new(), "/v1/dead-letters?limit=1000".to_owned());
     loop {
         let page: DeadLettersPage = client.get(&path).await?.parse()?;
-        let new = page.dead_letters.into_iter().take_while(|dead| dead.id > last);
-        found.extend(new);
-        match page.next.filter(|next| *next > last) {
+        let reached = page.dead_letters.iter().any(|dead| dead.id <= last);
+        found.extend(page.dead_letters.into_iter().filter(|dead| dead.id > last));
+        match page.next.filter(|_| !reached) {
             Some(next) => path = format!("/v1/dead-letters?limit=1000&after={next}"),
             None => break,
         }

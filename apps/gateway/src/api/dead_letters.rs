@@ -32,7 +32,8 @@ pub(super) async fn list(
     let filter = filter::from_pairs(pairs, &caller, &app)?;
     app.covers(&filter).await?;
     let rows = app.catalogue().list(&filter, &page).await?;
-    let next = (rows.len() == page.limit as usize).then(|| rows.last().map(|row| row.id.0));
+    let next = (rows.len() == page.limit as usize)
+        .then(|| rows.last().map(|row| row.position().to_string()));
     Ok(Json(json!({
         "dead_letters": rows.iter().map(views::entry).collect::<Vec<_>>(),
         "next": next.flatten(),
@@ -44,11 +45,11 @@ pub(super) async fn list(
 fn paged(query: QueryPairs) -> Result<(ListRequest, Vec<(String, String)>), Problem> {
     let (paging, rest): (Vec<_>, Vec<_>) =
         filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit" || name == "after");
-    let mut page = ListRequest { before: None, limit: PAGE.0 };
+    let mut page = ListRequest { after: None, limit: PAGE.0 };
     for (name, value) in paging {
         match name.as_str() {
             "limit" => page.limit = filter::limit(&value, PAGE.1)?,
-            _ => page.before = Some(DeadLetterId(id(&value)?)),
+            _ => page.after = Some(value.parse()?),
         }
     }
     Ok((page, rest))

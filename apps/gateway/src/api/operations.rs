@@ -10,8 +10,8 @@ use axum::{
 use bezoar::{
     DeadLetterId,
     catalogue::{
-        CatalogueError, Operation, OperationCommand, OperationId, OperationKind, OperationPlan,
-        OperationState, ReplayIds, Selection, Verb,
+        CatalogueError, HeldLetters, Operation, OperationCommand, OperationId, OperationKind,
+        OperationPlan, OperationState, ReplayIds, Selection, Verb,
     },
 };
 use http::StatusCode;
@@ -47,6 +47,9 @@ pub(super) struct ReplayInput {
     stop_after: Option<u32>,
     #[serde(default)]
     new_ids: bool,
+    /// Leaves out what other operations hold; without it, nothing is planned then.
+    #[serde(default)]
+    skip_held: bool,
     /// Only plans; a command starts it later.
     #[serde(default)]
     plan: bool,
@@ -60,6 +63,9 @@ pub(super) struct DiscardInput {
     filter: Option<Map<String, Value>>,
     /// The expected number, required to protect against mistakes.
     expect: u64,
+    /// Leaves out what other operations hold; without it, nothing is planned then.
+    #[serde(default)]
+    skip_held: bool,
 }
 
 pub(super) async fn replay(
@@ -82,7 +88,8 @@ pub(super) async fn replay(
         ids: if wanted.new_ids { ReplayIds::New } else { ReplayIds::Same },
     };
     let selection = selection(&app, &caller, wanted.ids, wanted.filter).await?;
-    let plan = OperationPlan { kind, selection, expect: wanted.expect };
+    let held = held(wanted.skip_held);
+    let plan = OperationPlan { kind, selection, expect: wanted.expect, held };
     begin(app, caller, plan, Verb::Replay, reason, wanted.plan).await
 }
 
@@ -94,9 +101,17 @@ pub(super) async fn discard(
     caller.needs(Role::Admin, None)?;
     let reason = input::reason(&wanted.reason)?;
     let selection = selection(&app, &caller, wanted.ids, wanted.filter).await?;
-    let plan =
-        OperationPlan { kind: OperationKind::Discard, selection, expect: Some(wanted.expect) };
+    let plan = OperationPlan {
+        kind: OperationKind::Discard,
+        selection,
+        expect: Some(wanted.expect),
+        held: held(wanted.skip_held),
+    };
     begin(app, caller, plan, Verb::Discard, reason, false).await
+}
+
+fn held(skip: bool) -> HeldLetters {
+    if skip { HeldLetters::Skip } else { HeldLetters::Refuse }
 }
 
 /// The selection; the caller must be allowed to see every dead letter that is given by id.

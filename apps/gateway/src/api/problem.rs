@@ -6,9 +6,15 @@ use axum::{
     BoxError,
     response::{IntoResponse, Response},
 };
-use bezoar::{ErrorKind, Invalid, TransportError, catalogue::CatalogueError, ops::EditError};
+use bezoar::{
+    ErrorKind, Invalid, TransportError,
+    catalogue::{CatalogueError, ItemState},
+    ops::EditError,
+};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
+
+use super::views;
 
 /// An error response: a code for programs and a detail for people. Never a body or a header value.
 #[derive(Debug)]
@@ -77,6 +83,7 @@ impl From<TransportError> for Problem {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
                     .with("limit_bytes", *limit_bytes)
             }
+            ErrorKind::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", text),
             ErrorKind::QueueNotFound(_) => Self::not_found(text),
             ErrorKind::Invalid(_) | ErrorKind::Unsupported(_) => Self::bad_request(text),
             ErrorKind::Full => Self::new(StatusCode::INSUFFICIENT_STORAGE, "store-full", text)
@@ -111,6 +118,16 @@ impl From<CatalogueError> for Problem {
         match error {
             CatalogueError::Store(error) => error.into(),
             CatalogueError::Invalid(invalid) => invalid.into(),
+            CatalogueError::Replayed { operation, state, .. } => {
+                let again = match state {
+                    ItemState::Failed { again, .. } => Some(again.0),
+                    _ => None,
+                };
+                Self::not_found(text).with("operation", operation.0).with("again", again)
+            }
+            CatalogueError::Held { held } => {
+                Self::new(StatusCode::CONFLICT, "held", text).with("held", views::held(&held))
+            }
             CatalogueError::NoDeadLetter(_)
             | CatalogueError::NoCause(_)
             | CatalogueError::NoOperation(_) => Self::not_found(text),

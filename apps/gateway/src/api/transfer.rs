@@ -66,7 +66,7 @@ fn lines(
     origin: String,
     filter: Filter,
 ) -> impl Stream<Item = Result<Bytes, Problem>> {
-    let page = ListRequest { before: None, limit: PAGE };
+    let page = ListRequest { after: None, limit: PAGE };
     let walk = Walk { catalogue, origin, filter, page, ids: Vec::new() };
     stream::try_unfold(
         walk,
@@ -89,7 +89,7 @@ impl Walk {
             }
             let rows = self.catalogue.list(&self.filter, &self.page).await?;
             let Some(last) = rows.last() else { return Ok(None) };
-            self.page.before = Some(last.id);
+            self.page.after = Some(last.position());
             self.ids = rows.iter().rev().map(|row| row.id).collect();
         }
     }

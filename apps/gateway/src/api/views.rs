@@ -6,7 +6,7 @@ use bezoar::{
     FailedTry, UncountedSummary,
     catalogue::{
         AuditEntry, Cause, Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary, ItemState,
-        Operation, OperationItem, OperationKind, Rejection, ReplayIds,
+        Operation, OperationId, OperationItem, OperationKind, Rejection, ReplayIds,
     },
 };
 use serde_json::{Value, json};
@@ -30,7 +30,8 @@ pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
         "replayed": entry.replayed,
         "body_bytes": entry.body_bytes,
         "time": entry.time.to_string(),
-        "at": entry.at.to_string(),
+        "at": entry.died_at.to_string(),
+        "arrived_at": entry.arrived_at.to_string(),
         "state": entry.state.as_str(),
         "operation": operation,
         "edited_from": entry.edited_from.map(|id| id.0),
@@ -51,7 +52,8 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["last_failure_at"] = message.ledger.last_failure_at().map(|at| at.to_string()).into();
     all["history"] = message.ledger.history().iter().map(failed_try).collect();
     all["headers"] = message.headers.iter().map(header).collect();
-    all["lineage"] = record.lineage.iter().map(|id| id.0).collect();
+    all["lineage"] = record.versions.iter().map(|id| id.0).collect();
+    all["earlier"] = record.earlier.iter().map(|id| id.0).collect();
     all["operations"] = record.operations.iter().map(|id| id.0).collect();
     all
 }
@@ -152,6 +154,7 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
         "stopped": operation.stopped,
         "total": operation.total,
         "refused": operation.refused,
+        "held": held(&operation.held),
         "done": operation.done,
         "queues": queues,
     });
@@ -166,6 +169,11 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
         shown["new_ids"] = (ids == ReplayIds::New).into();
     }
     shown
+}
+
+/// How many dead letters which other operations hold.
+pub(super) fn held(held: &[(OperationId, u64)]) -> Value {
+    held.iter().map(|(id, count)| json!({ "operation": id.0, "count": count })).collect()
 }
 
 /// One message of a replay or discard.

@@ -1,6 +1,6 @@
 //! An id is accepted once within a time, where the sender asks for it.
 
-use bezoar_core::{DeadLetterIds, Message, Outgoing};
+use bezoar_core::{DeadLetterIds, ErrorKind, Message, Outgoing};
 
 use crate::{
     case::Case,
@@ -22,6 +22,20 @@ pub(crate) async fn the_same_id_is_accepted_once(case: Case) {
         received.iter().all(|it| it.id.as_str() == "other" || !it.headers.is_empty()),
         "the first is kept"
     );
+}
+
+pub(crate) async fn the_same_id_with_another_body_is_a_conflict(case: Case) {
+    let other = || message("same").with_body("another body");
+    case.send(once(&case, message("same"))).await;
+    let batch = [once(&case, other()), once(&case, message("same")), once(&case, message("new"))];
+    let results = case.try_send(&batch).await;
+    let kind =
+        results[0].as_ref().expect_err("it is not the message that was accepted").kind.clone();
+    assert_eq!(kind, ErrorKind::Conflict(message("same").id), "the id is named");
+    assert!(results[1..].iter().all(Result::is_ok), "the others of its batch are accepted");
+    case.elapse(11).await;
+    case.send(once(&case, other())).await;
+    assert_eq!(case.worker().await.consume_all().await.len(), 3);
 }
 
 pub(crate) async fn a_repetition_after_the_message_is_done_is_still_one(case: Case) {

@@ -17,7 +17,8 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
 
     /// Adds dead letters of an adopted queue; returns how many were new. One that was taken in within the last 30
     /// days is recognized by its id and content, and ignored. One that a replay of this catalogue had sent has failed
-    /// again.
+    /// again. Each keeps the time of its death; one in the future counts as now. A store that has reached its size
+    /// limit takes nothing in and says [`Full`](crate::ErrorKind::Full), so that the letters stay on the broker.
     async fn take_in(
         &self,
         queue: &QueueName,
@@ -39,9 +40,11 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
         limit: u32,
     ) -> Result<Vec<Rejection>, CatalogueError>;
 
-    /// Says that messages which were replayed to a broker completed there. Those that nobody waits for are ignored.
+    /// Says that messages which were replayed to an adopted queue completed there. Those that nobody waits for are
+    /// ignored; the same message id in another queue is another message.
     async fn completed(
         &self,
+        queue: &QueueName,
         messages: Vec<(OperationId, MessageId)>,
     ) -> Result<(), CatalogueError>;
 }

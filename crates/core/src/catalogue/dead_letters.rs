@@ -66,14 +66,16 @@ pub trait DeadLetterCatalogue: Debug + Send + Sync + 'static {
     ) -> Result<DeadLetterSummary, CatalogueError>;
 
     /// Adds dead letters from elsewhere, such as an export, each with a stamp by which it is recognized. Returns how
-    /// many were new. All are added or none. Creates queues that are missing.
+    /// many were new. One that was imported before is ignored; another one under its stamp is a conflict. All are added
+    /// or none. Each keeps the time of its death. Creates queues that are missing.
     async fn import(
         &self,
         records: Vec<(String, DeadLetterRecord)>,
         action: &AuditedAction,
     ) -> Result<u64, CatalogueError>;
 
-    /// Removes up to `limit` dead letters that were set aside before a time, except those that an operation has.
+    /// Removes up to `limit` dead letters that arrived in this store before a time, except those that an operation has.
+    /// One that died long ago elsewhere is not removed as soon as it arrives: nobody could have been warned.
     /// Returns how many. Removing none writes nothing to the audit log. What only served older ones (causes without a
     /// note, stamps of imports, operations that have ended) may go with them.
     async fn expire(

@@ -1,6 +1,6 @@
 //! Errors of a catalogue.
 
-use super::{CauseId, OperationId};
+use super::{CauseId, ItemState, OperationId};
 use crate::{DeadLetterId, Invalid, TransportError};
 
 /// Why an action was not carried out. Nothing was changed.
@@ -10,6 +10,16 @@ pub enum CatalogueError {
     /// There is no such dead letter.
     #[error("unknown dead letter {0}; it may have been replayed or discarded")]
     NoDeadLetter(DeadLetterId),
+    /// There was such a dead letter, and it was replayed.
+    #[error("dead letter {id} was replayed by {operation} and {}", became(.state))]
+    Replayed {
+        /// The dead letter that it was.
+        id: DeadLetterId,
+        /// The replay.
+        operation: OperationId,
+        /// What became of its message.
+        state: ItemState,
+    },
     /// There is no such cause.
     #[error("unknown cause {0}")]
     NoCause(CauseId),
@@ -23,6 +33,16 @@ pub enum CatalogueError {
         id: DeadLetterId,
         /// The operation that holds it.
         operation: OperationId,
+    },
+    /// Other operations hold some of the selected dead letters.
+    #[error(
+        "{} of the selected dead letters are held by other operations ({}); resume or cancel those, or leave their dead letters out",
+        held.iter().map(|(_, count)| count).sum::<u64>(),
+        holders(held)
+    )]
+    Held {
+        /// Which operations, and how many each.
+        held: Vec<(OperationId, u64)>,
     },
     /// Its state does not allow it.
     #[error("{0}")]
@@ -41,4 +61,17 @@ pub enum CatalogueError {
     /// An error of the store.
     #[error(transparent)]
     Store(#[from] TransportError),
+}
+
+fn became(state: &ItemState) -> String {
+    match state {
+        ItemState::Failed { again, .. } => format!("failed again as {again}"),
+        ItemState::Completed => "completed".to_owned(),
+        _ => "is in flight".to_owned(),
+    }
+}
+
+fn holders(held: &[(OperationId, u64)]) -> String {
+    let words: Vec<_> = held.iter().map(|(id, count)| format!("operation {id}: {count}")).collect();
+    words.join(", ")
 }

@@ -46,7 +46,7 @@ pub use broker_intake::BrokerIntake;
 pub use cause::{Cause, CauseState};
 pub use dead_letters::DeadLetterCatalogue;
 pub use error::CatalogueError;
-pub use filter::{Filter, ListRequest, Selection};
+pub use filter::{Filter, ListPosition, ListRequest, Selection};
 pub use fingerprint::{CauseId, FINGERPRINT_VERSION, Fingerprint, StoreKey, last_failure};
 pub use hours::HourCounts;
 pub use limits::{
@@ -54,8 +54,8 @@ pub use limits::{
     TEXT_LIMIT_BYTES, check_import, check_text,
 };
 pub use operation::{
-    Advance, ItemState, NextStep, Operation, OperationCommand, OperationId, OperationItem,
-    OperationKind, OperationPlan, OperationState, ReplayIds,
+    Advance, HeldLetters, ItemState, NextStep, Operation, OperationCommand, OperationId,
+    OperationItem, OperationKind, OperationPlan, OperationState, ReplayIds,
 };
 pub use operations::Operations;
 pub use rejection::{Rejection, RejectionFilter};

@@ -26,6 +26,18 @@ pub struct OperationPlan {
     pub selection: Selection,
     /// The expected number; if another number is selected, nothing is planned.
     pub expect: Option<u64>,
+    /// What to do if other operations hold some of the selected.
+    pub held: HeldLetters,
+}
+
+/// What a plan does about dead letters that other operations hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeldLetters {
+    /// Plan nothing, and say who holds them.
+    #[default]
+    Refuse,
+    /// Leave them out; [`Operation::held`] says who holds them.
+    Skip,
 }
 
 impl OperationPlan {
@@ -111,6 +123,8 @@ pub struct Operation {
     pub total: u64,
     /// How many were requested and could not be selected.
     pub refused: u64,
+    /// Of those refused, how many other operations held, when this one was planned.
+    pub held: Vec<(OperationId, u64)>,
     /// How many were sent or discarded.
     pub done: u64,
     /// Of those sent, how many completed.
@@ -319,6 +333,7 @@ mod tests {
             stopped: None,
             total,
             refused: 0,
+            held: Vec::new(),
             done,
             completed,
             failed,

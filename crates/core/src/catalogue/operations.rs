@@ -13,7 +13,9 @@ use super::{
 #[async_trait]
 pub trait Operations: Debug + Send + Sync + 'static {
     /// Freezes a selection. Its dead letters take part in no other operation until this one has ended; those that
-    /// cannot take part are counted as refused. What dies later does not join.
+    /// cannot take part are counted as refused. If another operation holds some of them, nothing is planned unless the
+    /// plan says to [leave them out](super::HeldLetters::Skip). What dies later does not join. A replay takes only
+    /// what is open; a discard takes everything that is listed.
     async fn plan(
         &self,
         plan: &OperationPlan,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{CauseId, OperationId};
+use super::{CauseId, ListPosition, OperationId};
 use crate::{
     Code, CorrelationId, DeadLetterId, FailureKind, Message, MessageId, MessageType, QueueName,
     Reason,
@@ -31,8 +31,10 @@ pub struct DeadLetterSummary {
     pub reason: String,
     /// When the message was made.
     pub time: Timestamp,
-    /// When it was set aside.
-    pub at: Timestamp,
+    /// When it died, wherever that was: an intake or an import keeps it.
+    pub died_at: Timestamp,
+    /// When it arrived in this store; the same time, unless it was taken in or imported. Expiry counts from here.
+    pub arrived_at: Timestamp,
     /// How many attempts failed since it was last sent or replayed.
     pub attempts: u32,
     /// How often it was replayed.
@@ -43,6 +45,13 @@ pub struct DeadLetterSummary {
     pub state: DeadLetterState,
     /// The dead letter that it is an edited version of.
     pub edited_from: Option<DeadLetterId>,
+}
+
+impl DeadLetterSummary {
+    /// Where it is in a list, to go on after it.
+    pub fn position(&self) -> ListPosition {
+        ListPosition { died_at: self.died_at, id: self.id }
+    }
 }
 
 /// Whether something is being done about a dead letter.
@@ -79,8 +88,10 @@ pub struct DeadLetterRecord {
     pub message: Message,
     /// Why it was set aside.
     pub reason: Reason,
-    /// Its edited versions, and the one that it was made from.
-    pub lineage: Vec<DeadLetterId>,
+    /// Its edited versions, and those that it was made from, the first version first.
+    pub versions: Vec<DeadLetterId>,
+    /// The dead letters that it was before: each was replayed and failed again, the first one first.
+    pub earlier: Vec<DeadLetterId>,
     /// The replays that it took part in, the latest last.
     pub operations: Vec<OperationId>,
 }

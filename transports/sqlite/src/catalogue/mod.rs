@@ -153,9 +153,11 @@ impl DeadLetterCatalogue for SqliteTransport {
         action.check()?;
         check_import(&records)?;
         records.iter().try_for_each(|(_, record)| self.check_message(&record.message))?;
-        let action = action.clone();
-        self.transact("import", move |session, it| {
-            import::import(session, it, &records, &action).map(Ok)
+        let (action, max_bytes) = (action.clone(), self.options.max_bytes);
+        let bytes = records.iter().map(|(_, record)| record.message.body.len()).sum();
+        self.transact("import", move |session, it| match intake::has_room(it, max_bytes, bytes)? {
+            Ok(()) => import::import(session, it, &records, &action),
+            Err(full) => Ok(Err(full)),
         })
         .await
     }
@@ -252,9 +254,9 @@ impl BrokerIntake for SqliteTransport {
         queue: &QueueName,
         letters: Vec<DeadLetter>,
     ) -> Result<u64, CatalogueError> {
-        let queue = queue.clone();
+        let (queue, max_bytes) = (queue.clone(), self.options.max_bytes);
         self.transact("take in", move |session, it| {
-            intake::take_in(session, it, &queue, &letters).map(Ok)
+            intake::take_in(session, it, &queue, &letters, max_bytes)
         })
         .await
     }
@@ -264,9 +266,9 @@ impl BrokerIntake for SqliteTransport {
         queue: &QueueName,
         dying: Vec<(Message, Reason)>,
     ) -> Result<(), CatalogueError> {
-        let queue = queue.clone();
+        let (queue, max_bytes) = (queue.clone(), self.options.max_bytes);
         self.transact("announce", move |session, it| {
-            announced::announce(session, it, &queue, &dying).map(Ok)
+            announced::announce(session, it, &queue, &dying, max_bytes)
         })
         .await
     }
@@ -283,10 +285,12 @@ impl BrokerIntake for SqliteTransport {
 
     async fn completed(
         &self,
+        queue: &QueueName,
         messages: Vec<(OperationId, MessageId)>,
     ) -> Result<(), CatalogueError> {
+        let queue = queue.clone();
         self.transact("completed", move |session, it| {
-            intake::completed(session, it, &messages).map(Ok)
+            intake::completed(session, it, &queue, &messages).map(Ok)
         })
         .await
     }

@@ -1,8 +1,6 @@
 //! The audit log: written with every action, and harm to it is found.
 
-use bezoar_core::catalogue::{
-    AuditBreak, AuditHead, CauseState, Filter, OperationCommand, OperationKind, Selection, Verb,
-};
+use bezoar_core::catalogue::{AuditBreak, AuditHead, Verb};
 
 use super::ward::*;
 
@@ -25,32 +23,6 @@ async fn written() -> Ward {
         ward.store.log(&act_of(&who, Verb::Reveal)).await.unwrap();
     }
     ward
-}
-
-#[tokio::test]
-async fn every_act_is_in_the_log_once_and_in_order() {
-    let ward = Ward::new().await;
-    let ids = ward.kill_many("lab", 2, "boom").await;
-    ward.store.log(&act(Verb::Reveal)).await.unwrap();
-    let message = ward.store.record(ids[0]).await.unwrap().message;
-    let version = ward.store.edit(ids[0], message, true, &act(Verb::Edit)).await.unwrap();
-    ward.store.approve(version.id, &act_of("bob", Verb::Approve)).await.unwrap();
-    ward.store
-        .mark(&version.cause, CauseState::Resolved, Some(""), &act(Verb::Mark))
-        .await
-        .unwrap();
-    ward.store.set("a", Some("b"), &act(Verb::Pause)).await.unwrap();
-    ward.store.import(Vec::new(), &act(Verb::Import)).await.unwrap();
-    let planned = ward.plan(OperationKind::Discard, Selection::Ids(vec![ids[1]])).await.id;
-    ward.command(planned, OperationCommand::Run).await;
-    ward.advance(planned, 9).await;
-    let (entries, head) = ward.store.audit(0, 100).await.unwrap();
-    let verbs: Vec<_> = entries.iter().map(|entry| entry.verb.as_str()).collect();
-    let expected = ["reveal", "edit", "approve", "mark", "pause", "import", "replay", "replay"];
-    assert_eq!(verbs, expected);
-    assert_eq!(entries[2].actor, "bob");
-    assert_eq!(head.count, 8);
-    assert_eq!(verified(&ward).await, Ok(()));
 }
 
 #[tokio::test]
@@ -87,28 +59,4 @@ async fn nothing_is_done_once_the_end_of_the_log_is_lost() {
     let ward = written().await;
     ward.sql("DELETE FROM bezoar_meta WHERE name = 'audit'");
     assert!(ward.store.log(&act(Verb::Reveal)).await.is_err());
-}
-
-#[tokio::test]
-async fn operators_at_once_write_one_chain() {
-    let ward = Ward::new().await;
-    let acts: Vec<_> = (0..50).map(|who| act_of(&who.to_string(), Verb::Reveal)).collect();
-    let mut all = tokio::task::JoinSet::new();
-    for action in acts {
-        let store = ward.store.clone();
-        all.spawn(async move { store.log(&action).await.unwrap() });
-    }
-    all.join_all().await;
-    assert_eq!(verified(&ward).await, Ok(()));
-    assert_eq!(ward.one("SELECT count(DISTINCT who) FROM bezoar_audit"), 50);
-}
-
-#[tokio::test]
-async fn a_text_that_is_too_long_is_refused_with_its_act() {
-    let ward = Ward::new().await;
-    let mut long = act(Verb::Reveal);
-    long.reason = "x".repeat(5_000);
-    assert!(ward.store.log(&long).await.is_err());
-    assert_eq!(ward.store.audit(0, 9).await.unwrap().1, AuditHead::START);
-    assert_eq!(ward.store.count(&Filter::default()).await.unwrap().count, 0);
 }

@@ -3,7 +3,8 @@
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
     catalogue::{
-        CauseState, Filter, OperationCommand, OperationKind, OperationPlan, OperationState, Verb,
+        CauseState, Filter, HeldLetters, OperationCommand, OperationKind, OperationPlan,
+        OperationState, Verb,
     },
 };
 
@@ -46,8 +47,12 @@ async fn an_act_that_cannot_be_written_to_the_log_does_not_happen() {
     ward.sql(NO_AUDIT);
     let before = contents(&ward);
     let (store, it) = (&ward.store, act_of("bob", Verb::Discard));
-    let plan =
-        OperationPlan { kind: OperationKind::Discard, selection: everything(), expect: None };
+    let plan = OperationPlan {
+        kind: OperationKind::Discard,
+        selection: everything(),
+        expect: None,
+        held: HeldLetters::Skip,
+    };
     let mut refused = vec![
         store.mark(&cause, CauseState::Resolved, Some(""), &it).await.is_err(),
         store.plan(&plan, &it).await.is_err(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bezoar_core::{
     Clock, DeadLetterAccess, DeadLetterId, DeadLetterIds, FailureKind, Message, Reason, Settlement,
     catalogue::{
-        CatalogueError, CauseState, Filter, OperationCommand, OperationKind, OperationPlan,
-        ReplayIds, Selection, Verb,
+        CatalogueError, CauseState, Filter, HeldLetters, OperationCommand, OperationKind,
+        OperationPlan, ReplayIds, Selection, Verb,
     },
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -131,8 +131,13 @@ async fn plan_some(ward: &Ward, random: &mut StdRng) {
         false => Selection::Matching(filter),
     };
     let expect = random.random_bool(0.1).then_some(3);
-    let planned =
-        ward.store.plan(&OperationPlan { kind, selection, expect }, &act(Verb::Replay)).await;
+    let planned = ward
+        .store
+        .plan(
+            &OperationPlan { kind, selection, expect, held: HeldLetters::Skip },
+            &act(Verb::Replay),
+        )
+        .await;
     assert!(matches!(planned, Ok(_) | Err(CatalogueError::Unexpected { .. })), "{planned:?}");
 }
 

@@ -3,14 +3,14 @@
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 pub(crate) use bezoar_core::catalogue::{
-    AuditLog as _, BrokerIntake as _, DeadLetterCatalogue as _, Operations as _, Settings as _,
+    AuditLog as _, DeadLetterCatalogue as _, Operations as _, Settings as _,
 };
 use bezoar_core::{
     Code, CorrelationId, DeadLetterId, Delivery, FailedTry, Failure, FailureKind, ManualClock,
     Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement,
     SubscribeOptions, Transport,
     catalogue::{
-        Advance, AuditedAction, DeadLetterSummary, Filter, ListRequest, Operation,
+        Advance, AuditedAction, DeadLetterSummary, Filter, HeldLetters, ListRequest, Operation,
         OperationCommand, OperationId, OperationItem, OperationKind, OperationPlan, ReplayIds,
         Selection, Verb,
     },
@@ -104,17 +104,20 @@ impl Ward {
     }
 
     pub(crate) async fn list(&self, filter: &Filter) -> Vec<DeadLetterSummary> {
-        self.store.list(filter, &ListRequest { before: None, limit: 1_000 }).await.unwrap()
+        self.store.list(filter, &ListRequest { after: None, limit: 1_000 }).await.unwrap()
     }
 
     pub(crate) async fn latest(&self) -> DeadLetterSummary {
-        let page = ListRequest { before: None, limit: 1 };
+        let page = ListRequest { after: None, limit: 1 };
         self.store.list(&Filter::default(), &page).await.unwrap().remove(0)
     }
 
     pub(crate) async fn plan(&self, kind: OperationKind, selection: Selection) -> Operation {
         self.store
-            .plan(&OperationPlan { kind, selection, expect: None }, &act(Verb::Replay))
+            .plan(
+                &OperationPlan { kind, selection, expect: None, held: HeldLetters::Skip },
+                &act(Verb::Replay),
+            )
             .await
             .unwrap()
     }
@@ -158,12 +161,6 @@ pub(crate) fn message(id: &str) -> Message {
     Message::new(MessageId::new(id).unwrap(), message_type, millis(1_000), CANARY)
         .with_header("name", CANARY)
         .with_correlation_id(CorrelationId::new(format!("of {id}")).unwrap())
-}
-
-pub(crate) fn typed(id: &str, message_type: &str) -> Message {
-    let mut message = message(id);
-    message.message_type = MessageType::new(message_type).unwrap();
-    message
 }
 
 pub(crate) fn failed_try(kind: FailureKind, code: &str, detail: &str) -> FailedTry {

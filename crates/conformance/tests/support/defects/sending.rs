@@ -21,6 +21,21 @@ use super::{Control, Defect, Opened, Outcomes, Store, Twist, error};
 pub(crate) fn controls() -> Vec<Control> {
     vec![
         Control::new(
+            "takes another message with a known id for a repetition",
+            || Twist {
+                sent_results: Box::new(|results| {
+                    for result in results {
+                        if matches!(result, Err(error) if matches!(error.kind, ErrorKind::Conflict(_)))
+                        {
+                            *result = Ok(());
+                        }
+                    }
+                }),
+                ..Twist::default()
+            },
+            &["once::the_same_id_with_another_body_is_a_conflict"],
+        ),
+        Control::new(
             "gives results in the wrong order",
             || Twist { sent_results: Box::new(|results| results.reverse()), ..Twist::default() },
             &["sending::a_batch_has_one_result_for_each_message"],

@@ -25,8 +25,10 @@ pub(crate) struct CauseCounts {
 struct Added {
     count: i64,
     ever: i64,
-    /// How many of them died just now.
+    /// How many of them are new deaths, and how many of those were in this hour and in the last.
     new: i64,
+    this_hour: i64,
+    last_hour: i64,
     attempts: i64,
     first: i64,
     last: i64,
@@ -35,7 +37,8 @@ struct Added {
 /// A dead letter that joins a cause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrived {
-    pub(crate) at: i64,
+    pub(crate) died_at: i64,
+    pub(crate) now: i64,
     pub(crate) attempts: i64,
     /// Whether it died just now, rather than being another version or grouped anew.
     pub(crate) new: bool,
@@ -43,7 +46,16 @@ pub(crate) struct Arrived {
 
 impl Default for Added {
     fn default() -> Self {
-        Self { count: 0, ever: 0, new: 0, attempts: 0, first: i64::MAX, last: i64::MIN }
+        Self {
+            count: 0,
+            ever: 0,
+            new: 0,
+            this_hour: 0,
+            last_hour: 0,
+            attempts: 0,
+            first: i64::MAX,
+            last: i64::MIN,
+        }
     }
 }
 
@@ -92,9 +104,16 @@ impl CauseCounts {
         added.ever += 1;
         added.attempts = added.attempts.max(arrived.attempts);
         if arrived.new {
+            let one = HourCounts::default().plus(
+                HourCounts::hour_of(arrived.now),
+                HourCounts::hour_of(arrived.died_at),
+                1,
+            );
             added.new += 1;
-            added.first = added.first.min(arrived.at);
-            added.last = added.last.max(arrived.at);
+            added.this_hour += one.this.cast_signed();
+            added.last_hour += one.last.cast_signed();
+            added.first = added.first.min(arrived.died_at);
+            added.last = added.last.max(arrived.died_at);
         }
     }
 
@@ -102,8 +121,8 @@ impl CauseCounts {
     fn grouped(&mut self, cause: i64, arrived: &Arrived) {
         self.arrived(cause, arrived);
         let added = self.added.entry(cause).or_default();
-        added.first = added.first.min(arrived.at);
-        added.last = added.last.max(arrived.at);
+        added.first = added.first.min(arrived.died_at);
+        added.last = added.last.max(arrived.died_at);
     }
 
     /// Counts a dead letter that is gone.
@@ -131,13 +150,13 @@ impl Added {
             connection
                 .prepare_cached(
                     "UPDATE bezoar_causes
-                     SET last_hour = CASE hour WHEN ?2 THEN last_hour WHEN ?2 - 1 THEN this_hour ELSE 0 END,
+                     SET last_hour = CASE hour WHEN ?2 THEN last_hour WHEN ?2 - 1 THEN this_hour ELSE 0 END + ?4,
                          this_hour = CASE hour WHEN ?2 THEN this_hour ELSE 0 END + ?3,
                          hour = ?2,
                          state = CASE state WHEN 'resolved' THEN 'regressed' ELSE state END
                      WHERE number = ?1",
                 )?
-                .execute([number, HourCounts::hour_of(now), self.new])?;
+                .execute([number, HourCounts::hour_of(now), self.this_hour, self.last_hour])?;
         }
         Ok(())
     }
@@ -201,11 +220,16 @@ fn group(session: &mut Session, connection: &Connection, id: i64) -> rusqlite::R
     let Some(dead) = record::dead_letter(connection, id, record::NO_BODY)? else { return Ok(()) };
     let ledger = &dead.message.ledger;
     let print = Fingerprint::of(&dead.queue, &dead.message, &[], &dead.reason);
-    let (number, _) = session.causes.cause(connection, dead.queue_number, &print, dead.at)?;
+    let (number, _) = session.causes.cause(connection, dead.queue_number, &print, dead.died_at)?;
     connection
         .prepare_cached("UPDATE bezoar_dead SET cause = ?2 WHERE id = ?1")?
         .execute([id, number])?;
-    let arrived = Arrived { at: dead.at, attempts: ledger.failed.into(), new: false };
+    let arrived = Arrived {
+        died_at: dead.died_at,
+        now: session.now_millis(),
+        attempts: ledger.failed.into(),
+        new: false,
+    };
     session.causes.grouped(number, &arrived);
     if let Some(before) = dead.cause {
         session.causes.left(before);

@@ -51,7 +51,7 @@ pub(crate) fn causes(
 fn seen(connection: &Connection, sieve: &Sieve) -> rusqlite::Result<HashMap<i64, u64>> {
     let mut found = HashMap::new();
     let mut looked_at = 0;
-    sieve.walk(connection, i64::MAX, |glance, fits| {
+    sieve.sweep(connection, |glance, fits| {
         if let Some(cause) = glance.cause.filter(|_| fits) {
             *found.entry(cause).or_default() += 1;
         }
@@ -93,7 +93,10 @@ fn cause(connection: &Connection, number: i64, now: i64) -> rusqlite::Result<Cau
         )?
         .query_row([number], |row| read_cause(row, now))?;
     cause.samples = connection
-        .prepare_cached("SELECT id FROM bezoar_dead WHERE cause = ?1 ORDER BY id DESC LIMIT ?2")?
+        .prepare_cached(
+            "SELECT id FROM bezoar_dead WHERE cause = ?1
+             ORDER BY died_at DESC, id DESC LIMIT ?2",
+        )?
         .query_map(params![number, SAMPLES], |row| row.get(0).map(DeadLetterId))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(cause)

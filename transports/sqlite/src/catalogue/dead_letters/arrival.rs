@@ -17,6 +17,8 @@ pub(crate) struct Dying<'a> {
     pub(crate) counts: Counts,
     /// The failures of the attempt that killed it, which its ledger does not have yet.
     pub(crate) tries: &'a [FailedTry],
+    /// When it died, if that was elsewhere or before; `None` for now.
+    pub(crate) died_at: Option<i64>,
 }
 
 /// Whether something went wrong just now.
@@ -36,16 +38,17 @@ impl Session {
         dying: &Dying<'_>,
         arrival: Arrival,
     ) -> rusqlite::Result<(i64, CauseId)> {
-        let Dying { place: (name, queue, seq), message, reason, counts, tries } = dying;
+        let Dying { place: (name, queue, seq), message, reason, counts, tries, died_at } = dying;
         let print = Fingerprint::of(name, message, tries, reason);
         let now = self.now_millis();
-        let (number, cause) = self.causes.cause(connection, *queue, &print, now)?;
+        let died_at = died_at.map_or(now, |died_at| died_at.min(now)); // another clock may be ahead
+        let (number, cause) = self.causes.cause(connection, *queue, &print, died_at)?;
         let id = connection
             .prepare_cached(
                 "INSERT INTO bezoar_dead
                  (queue, seq, reason_code, reason, at, acquired, failed, released, replayed, history,
-                  message_id, correlation_id, cause)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                  message_id, correlation_id, cause, died_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .insert(params![
                 queue,
@@ -61,9 +64,11 @@ impl Session {
                 message.id.as_str(),
                 message.correlation_id.as_ref().map(CorrelationId::as_str),
                 number,
+                died_at,
             ])?;
         self.count(*queue, 0, 1);
-        let arrived = Arrived { at: now, attempts: counts.failed, new: arrival == Arrival::Died };
+        let arrived =
+            Arrived { died_at, now, attempts: counts.failed, new: arrival == Arrival::Died };
         self.causes.arrived(number, &arrived);
         if counts.replayed > 0 {
             self.replays.failed_again(connection, *seq, id, &cause)?;

@@ -50,6 +50,7 @@ pub(crate) fn edit(
         reason: &dead.reason,
         counts: counts(message),
         tries: &[],
+        died_at: Some(dead.died_at),
     };
     let (version, _) = session.insert_dead(connection, &dying, Arrival::Edited)?;
     connection

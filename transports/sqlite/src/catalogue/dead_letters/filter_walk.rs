@@ -1,8 +1,8 @@
 //! From a filter to the dead letters that fit.
 //!
 //! Queue, type, kind, code and cause are attributes of causes, of which there are few: the causes that fit are
-//! chosen first. Then the shortest way to their dead letters is walked, in the order of ids, and what is left of the
-//! filter is asked of each row. Ids grow with time, so that a span of time is a span of ids.
+//! chosen first. Then the shortest way to their dead letters is walked, newest death first, and what is left of the
+//! filter is asked of each row. Every index has the time of death and then the id, so that no way sorts.
 
 use std::{
     collections::{BinaryHeap, HashMap, HashSet},
@@ -18,7 +18,7 @@ use super::filter_bounds::{chosen_causes, first_since, unended};
 const MERGE_LIMIT: usize = 2_000;
 
 const COLUMNS: &str =
-    "id, cause, at, failed, replayed, operation, edited_as IS NOT NULL, unapproved";
+    "id, cause, at, failed, replayed, operation, edited_as IS NOT NULL, unapproved, died_at";
 
 /// What a filter asks about a dead letter.
 #[derive(Debug)]
@@ -26,9 +26,10 @@ pub(crate) struct Glance {
     pub(crate) id: i64,
     pub(crate) cause: Option<i64>,
     at: i64,
+    died_at: i64,
     failed: i64,
     replayed: i64,
-    operation: Option<i64>,
+    pub(crate) operation: Option<i64>,
     edited: bool,
     unapproved: bool,
 }
@@ -39,20 +40,19 @@ pub(crate) struct Sieve {
     filter: Filter,
     /// The causes that fit with their counts; `None` if every one does.
     pub(crate) causes: Option<HashMap<i64, u64>>,
-    /// From this id, to before that one.
-    ids: (i64, i64),
+    /// Died at or after the first time, and before the second.
+    times: (i64, i64),
     unended: HashSet<i64>,
 }
 
 impl Sieve {
     pub(crate) fn new(connection: &Connection, filter: &Filter) -> rusqlite::Result<Self> {
-        let bound = |time: Option<jiff::Timestamp>, open| match time {
-            Some(time) => first_since(connection, time.as_millisecond()),
-            None => Ok(open),
+        let bound = |time: Option<jiff::Timestamp>, open| {
+            time.map_or(open, |time: jiff::Timestamp| time.as_millisecond())
         };
         Ok(Self {
             causes: chosen_causes(connection, filter)?,
-            ids: (bound(filter.since, i64::MIN)?, bound(filter.until, i64::MAX)?),
+            times: (bound(filter.since, i64::MIN), bound(filter.until, i64::MAX)),
             unended: unended(connection)?,
             filter: filter.clone(),
         })
@@ -64,13 +64,15 @@ impl Sieve {
     }
 
     fn fits(&self, glance: &Glance) -> bool {
-        let Filter { since, until, min_attempts, replayed, state, .. } = &self.filter;
+        let Filter { since, until, arrived_before, min_attempts, replayed, state, .. } =
+            &self.filter;
         let of_cause = |causes: &HashMap<i64, u64>| {
             glance.cause.is_some_and(|cause| causes.contains_key(&cause))
         };
         self.causes.as_ref().is_none_or(of_cause)
-            && since.is_none_or(|since| glance.at >= since.as_millisecond())
-            && until.is_none_or(|until| glance.at < until.as_millisecond())
+            && since.is_none_or(|since| glance.died_at >= since.as_millisecond())
+            && until.is_none_or(|until| glance.died_at < until.as_millisecond())
+            && arrived_before.is_none_or(|before| glance.at < before.as_millisecond())
             && min_attempts.is_none_or(|least| glance.failed >= i64::from(least))
             && replayed.is_none_or(|was| (glance.replayed > 0) == was)
             && state.is_none_or(|state| self.state(glance) == state)
@@ -86,30 +88,33 @@ impl Sieve {
         }
     }
 
-    /// Shows rows from the latest to the oldest, below an id, and whether each fits.
+    /// Shows rows from the newest to the oldest, after a position, and whether each fits.
     pub(crate) fn walk(
         &self,
         connection: &Connection,
-        before: i64,
+        after: Position,
         mut visit: impl FnMut(&Glance, bool) -> ControlFlow<()>,
     ) -> rusqlite::Result<()> {
         let mut visit = |glance: &Glance| visit(glance, self.fits(glance));
-        let ids = (self.ids.0, self.ids.1.min(before));
+        let span = (self.times.0, after.min((self.times.1, i64::MIN)));
         if self.filter.state == Some("taken") && self.unended.is_empty() {
             return Ok(()); // what the index has was taken by operations that have ended
         }
         match self.way() {
             Way::Equal(index, column, value) => {
-                let condition = format!("INDEXED BY {index} WHERE {column} = ?3");
-                walk_index(connection, &condition, ids, Some(&value), &mut visit)
+                let condition = format!("INDEXED BY {index} WHERE {column} = ?4");
+                walk_index(connection, &condition, span, Some(&value), &mut visit)
             }
-            Way::Partial(condition) => walk_index(connection, condition, ids, None, &mut visit),
+            Way::Partial(condition) => walk_index(connection, condition, span, None, &mut visit),
             Way::Causes(causes) if causes.len() == 1 => {
-                let condition = "INDEXED BY bezoar_dead_by_cause WHERE cause = ?3";
-                walk_index(connection, condition, ids, Some(&causes[0]), &mut visit)
+                let condition = "INDEXED BY bezoar_dead_by_cause WHERE cause = ?4";
+                walk_index(connection, condition, span, Some(&causes[0]), &mut visit)
             }
-            Way::Causes(causes) => merge(connection, &causes, ids, &mut visit),
-            Way::All => walk_index(connection, "NOT INDEXED WHERE true", ids, None, &mut visit),
+            Way::Causes(causes) => merge(connection, &causes, span, &mut visit),
+            Way::All => {
+                let condition = "INDEXED BY bezoar_dead_by_death WHERE true";
+                walk_index(connection, condition, span, None, &mut visit)
+            }
         }
     }
 
@@ -119,8 +124,12 @@ impl Sieve {
         connection: &Connection,
         mut visit: impl FnMut(&Glance, bool) -> ControlFlow<()>,
     ) -> rusqlite::Result<()> {
-        let Way::Causes(causes) = self.way() else {
-            return self.walk(connection, i64::MAX, visit);
+        let causes = match (self.way(), self.filter.arrived_before) {
+            (Way::Causes(causes), _) => causes,
+            (Way::All, Some(before)) => {
+                return self.walk_arrivals(connection, before.as_millisecond(), visit);
+            }
+            _ => return self.walk(connection, END, visit),
         };
         let mut flow = ControlFlow::Continue(());
         for cause in &causes {
@@ -128,9 +137,30 @@ impl Sieve {
                 flow = visit(glance, self.fits(glance));
                 flow
             };
-            let condition = "INDEXED BY bezoar_dead_by_cause WHERE cause = ?3";
-            walk_index(connection, condition, self.ids, Some(cause), &mut visit)?;
+            let condition = "INDEXED BY bezoar_dead_by_cause WHERE cause = ?4";
+            let span = (self.times.0, (self.times.1, i64::MIN));
+            walk_index(connection, condition, span, Some(cause), &mut visit)?;
             if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what arrived before a time, in the order of arrival: ids grow with it.
+    fn walk_arrivals(
+        &self,
+        connection: &Connection,
+        before: i64,
+        mut visit: impl FnMut(&Glance, bool) -> ControlFlow<()>,
+    ) -> rusqlite::Result<()> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM bezoar_dead NOT INDEXED WHERE id < ?1 ORDER BY id");
+        let mut select = connection.prepare_cached(&sql)?;
+        let mut rows = select.query([first_since(connection, before)?])?;
+        while let Some(row) = rows.next()? {
+            let glance = glance(row)?;
+            if visit(&glance, self.fits(&glance)).is_break() {
                 break;
             }
         }
@@ -168,6 +198,12 @@ impl Sieve {
     }
 }
 
+/// A time of death and an id: the order of lists.
+type Position = (i64, i64);
+
+/// Before the newest.
+const END: Position = (i64::MAX, i64::MAX);
+
 enum Way {
     Equal(&'static str, &'static str, String),
     Partial(&'static str),
@@ -178,17 +214,18 @@ enum Way {
 fn walk_index(
     connection: &Connection,
     condition: &str,
-    (from, before): (i64, i64),
+    (since, before): (i64, Position),
     value: Option<&dyn ToSql>,
     visit: &mut dyn FnMut(&Glance) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM bezoar_dead {condition} AND id >= ?1 AND id < ?2 ORDER BY id DESC"
+        "SELECT {COLUMNS} FROM bezoar_dead {condition}
+         AND died_at >= ?1 AND (died_at, id) < (?2, ?3) ORDER BY died_at DESC, id DESC"
     );
     let mut select = connection.prepare_cached(&sql)?;
     let mut rows = match value {
-        Some(value) => select.query(params![from, before, value])?,
-        None => select.query([from, before])?,
+        Some(value) => select.query(params![since, before.0, before.1, value])?,
+        None => select.query([since, before.0, before.1])?,
     };
     while let Some(row) = rows.next()? {
         if visit(&glance(row)?).is_break() {
@@ -203,31 +240,33 @@ fn walk_index(
 fn merge(
     connection: &Connection,
     causes: &[i64],
-    (from, before): (i64, i64),
+    (since, before): (i64, Position),
     visit: &mut dyn FnMut(&Glance) -> ControlFlow<()>,
 ) -> rusqlite::Result<()> {
     let sql = format!(
         "SELECT {COLUMNS} FROM bezoar_dead INDEXED BY bezoar_dead_by_cause
-         WHERE cause = ?1 AND id >= ?2 AND id < ?3 ORDER BY id DESC LIMIT 1"
+         WHERE cause = ?1 AND died_at >= ?2 AND (died_at, id) < (?3, ?4)
+         ORDER BY died_at DESC, id DESC LIMIT 1"
     );
     let mut select = connection.prepare_cached(&sql)?;
-    let mut latest =
-        |cause: i64, before: i64| select.query_row([cause, from, before], glance).optional();
+    let mut latest = |cause: i64, before: Position| {
+        select.query_row([cause, since, before.0, before.1], glance).optional()
+    };
     let mut heads = BinaryHeap::with_capacity(causes.len());
     let mut glances = HashMap::with_capacity(causes.len());
     for &cause in causes {
         if let Some(head) = latest(cause, before)? {
-            heads.push((head.id, cause));
+            heads.push(((head.died_at, head.id), cause));
             glances.insert(cause, head);
         }
     }
-    while let Some((id, cause)) = heads.pop() {
+    while let Some((position, cause)) = heads.pop() {
         let Some(head) = glances.remove(&cause) else { break };
         if visit(&head).is_break() {
             break;
         }
-        if let Some(next) = latest(cause, id)? {
-            heads.push((next.id, cause));
+        if let Some(next) = latest(cause, position)? {
+            heads.push(((next.died_at, next.id), cause));
             glances.insert(cause, next);
         }
     }
@@ -244,5 +283,6 @@ fn glance(row: &Row<'_>) -> rusqlite::Result<Glance> {
         operation: row.get(5)?,
         edited: row.get(6)?,
         unapproved: row.get(7)?,
+        died_at: row.get(8)?,
     })
 }

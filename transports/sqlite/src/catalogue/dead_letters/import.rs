@@ -2,7 +2,7 @@
 
 use bezoar_core::{
     QueueName,
-    catalogue::{AuditedAction, DeadLetterRecord, DeadLetterState},
+    catalogue::{AuditedAction, CatalogueError, DeadLetterRecord, DeadLetterState},
 };
 use rusqlite::{Connection, params};
 
@@ -10,29 +10,47 @@ use super::{
     arrival::{Arrival, Dying},
     edit::counts,
 };
-use crate::{catalogue::audit, row, session::Session};
+use crate::{
+    catalogue::{Found, audit},
+    row,
+    session::Session,
+};
 
-/// Adds those whose stamp is new; how many. They are set aside here and now, whenever that was elsewhere: ids and
-/// times go on growing together, and what is removed by age is not removed as it comes. A queue that is not there
-/// is made, so that what was saved from one store can be read in another.
+/// Adds those whose stamp is new; returns how many. A stamp that is known with other content is a conflict, and nothing
+/// is imported. Creates queues that are missing, so that an export of one store can be read in another.
 pub(crate) fn import(
     session: &mut Session,
     connection: &Connection,
     records: &[(String, DeadLetterRecord)],
     action: &AuditedAction,
-) -> rusqlite::Result<u64> {
+) -> Found<u64> {
     let mut added = 0;
     for (stamp, record) in records {
+        let digest = record.message.body_digest().cast_signed();
         let is_new = connection
-            .prepare_cached("INSERT INTO bezoar_stamps VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-            .execute(params![stamp, session.now_millis()])?;
+            .prepare_cached("INSERT INTO bezoar_stamps VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+            .execute(params![stamp, session.now_millis(), digest])?;
         if is_new == 1 {
             add(session, connection, record, action)?;
             added += 1;
+        } else if is_other(connection, stamp, digest)? {
+            let problem = format!(
+                "another dead letter with the stamp {stamp:?} was imported before; nothing was imported"
+            );
+            return Ok(Err(CatalogueError::Conflict(problem)));
         }
     }
     audit::append(session, connection, action)?;
-    Ok(added)
+    Ok(Ok(added))
+}
+
+/// Whether a stamp is known with other content. Stamps of earlier versions have no digest.
+fn is_other(connection: &Connection, stamp: &str, digest: i64) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM bezoar_stamps WHERE stamp = ?1 AND digest <> ?2)",
+        )?
+        .query_row(params![stamp, digest], |row| row.get(0))
 }
 
 fn add(
@@ -46,7 +64,14 @@ fn add(
     let seq = row::insert_message(connection, message)?;
     row::insert_ledger(connection, seq, &message.ledger)?;
     let place = (&entry.queue, queue, seq);
-    let dying = Dying { place, message, reason, counts: counts(message), tries: &[] };
+    let dying = Dying {
+        place,
+        message,
+        reason,
+        counts: counts(message),
+        tries: &[],
+        died_at: Some(entry.died_at.as_millisecond()),
+    };
     let (id, _) = session.insert_dead(connection, &dying, Arrival::Died)?;
     // What nobody could replay there nobody can here.
     match entry.state {

@@ -26,7 +26,9 @@ pub(crate) fn list(
 ) -> rusqlite::Result<Vec<DeadLetterSummary>> {
     let sieve = Sieve::new(connection, filter)?;
     let limit = page.limit.clamp(1, PAGE_LIMIT) as usize;
-    let before = page.before.map_or(i64::MAX, |DeadLetterId(id)| id);
+    let before = page
+        .after
+        .map_or((i64::MAX, i64::MAX), |after| (after.died_at.as_millisecond(), after.id.0));
     let mut ids = Vec::with_capacity(limit);
     sieve.walk(connection, before, |glance, fits| {
         if fits {
@@ -84,7 +86,7 @@ pub(crate) fn entry(
                     m.time, d.at, d.failed, d.replayed, length(m.body),
                     (SELECT o.id FROM bezoar_operations AS o
                      WHERE o.id = d.operation AND o.state NOT IN ('cancelled', 'ended', 'void')),
-                    d.edited_as, d.unapproved, d.edited_from, d.seq
+                    d.edited_as, d.unapproved, d.edited_from, d.seq, d.died_at
              FROM bezoar_dead AS d
              JOIN bezoar_queues AS q ON q.id = d.queue
              JOIN bezoar_messages AS m ON m.seq = d.seq
@@ -119,7 +121,8 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<(DeadLetterSummary, bool)> {
         cause: cause.unwrap_or_else(|| CauseId::new("v0:0000000000000000").expect("it is one")),
         reason: text(8)?.to_owned(),
         time: millis(row.get(9)?),
-        at: millis(row.get(10)?),
+        died_at: millis(row.get(19)?),
+        arrived_at: millis(row.get(10)?),
         attempts: row::count(row, 11)?,
         replayed: row::count(row, 12)?,
         body_bytes: row.get::<_, i64>(13)?.unsigned_abs(),

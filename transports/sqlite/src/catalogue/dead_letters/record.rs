@@ -2,15 +2,12 @@
 
 use bezoar_core::{
     Code, DeadLetterId, Message, QueueName, Reason,
-    catalogue::{CatalogueError, DeadLetterRecord, OperationId},
+    catalogue::{CHAIN_LIMIT, CatalogueError, CauseId, DeadLetterRecord, ItemState, OperationId},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::list::{entry, queue_name};
 use crate::row;
-
-/// How many versions or replays of one message are followed.
-const CHAIN_LIMIT: usize = 100;
 
 /// Reads the body too.
 pub(crate) const BODY: &str = "m.body, m.checksum";
@@ -24,7 +21,7 @@ pub(crate) struct Dead {
     pub(crate) seq: i64,
     pub(crate) message: Message,
     pub(crate) reason: Reason,
-    pub(crate) at: i64,
+    pub(crate) died_at: i64,
     pub(crate) cause: Option<i64>,
 }
 
@@ -34,7 +31,7 @@ pub(crate) fn dead_letter(
     body: &'static str,
 ) -> rusqlite::Result<Option<Dead>> {
     let sql = format!(
-        "SELECT d.seq, d.reason_code, d.reason, d.at, d.queue, q.name, d.cause,
+        "SELECT d.seq, d.reason_code, d.reason, d.died_at, d.queue, q.name, d.cause,
                 d.acquired, d.failed, d.released, d.replayed, d.history,
                 m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, {body}
          FROM bezoar_dead AS d
@@ -52,7 +49,7 @@ pub(crate) fn dead_letter(
             seq,
             message,
             reason: integrity.reported_in(Reason::new(code, row.get::<_, String>(2)?)),
-            at: row.get(3)?,
+            died_at: row.get(3)?,
             cause: row.get(6)?,
         })
     };
@@ -65,16 +62,57 @@ pub(crate) fn record(
 ) -> rusqlite::Result<Result<DeadLetterRecord, CatalogueError>> {
     let (entry, dead) = (entry(connection, id.0)?, dead_letter(connection, id.0, BODY)?);
     let (Some(entry), Some(mut dead)) = (entry, dead) else {
-        return Ok(Err(CatalogueError::NoDeadLetter(id)));
+        return Ok(Err(gone(connection, id)?));
     };
     dead.message.ledger.replay = sent_by(connection, dead.seq, id.0)?;
     Ok(Ok(DeadLetterRecord {
-        lineage: lineage(connection, id.0)?,
+        versions: versions(connection, id.0)?,
+        earlier: earlier(connection, id.0)?,
         operations: operations(connection, dead.seq)?,
         entry,
         message: dead.message,
         reason: dead.reason,
     }))
+}
+
+/// Why there is no such dead letter: it was replayed, or nothing is known of it any more.
+fn gone(connection: &Connection, id: DeadLetterId) -> rusqlite::Result<CatalogueError> {
+    let replayed = connection
+        .prepare_cached(
+            "SELECT operation, state, again, cause FROM bezoar_items
+             WHERE dead = ?1 AND state IN ('in flight', 'completed', 'failed again')
+             ORDER BY operation DESC LIMIT 1",
+        )?
+        .query_row([id.0], |row| {
+            let cause = row::text(row, 3)?.and_then(|cause| CauseId::new(cause).ok());
+            let state = match (row::text(row, 1)?, row.get(2)?, cause) {
+                (Some("failed again"), Some(again), Some(cause)) => {
+                    ItemState::Failed { again: DeadLetterId(again), cause }
+                }
+                (Some("completed"), ..) => ItemState::Completed,
+                _ => ItemState::InFlight,
+            };
+            Ok((OperationId(row.get(0)?), state))
+        })
+        .optional()?;
+    Ok(match replayed {
+        Some((operation, state)) => CatalogueError::Replayed { id, operation, state },
+        None => CatalogueError::NoDeadLetter(id),
+    })
+}
+
+/// The dead letters that this one was before, each replayed and dead again; the first one first.
+fn earlier(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterId>> {
+    let mut select = connection.prepare_cached(
+        "SELECT dead FROM bezoar_items WHERE again = ?1 ORDER BY operation DESC LIMIT 1",
+    )?;
+    let (mut found, mut next) = (Vec::new(), Some(id));
+    while let Some(id) = next.filter(|_| found.len() < CHAIN_LIMIT) {
+        next = select.query_row([id], |row| row.get(0)).optional()?;
+        found.extend(next);
+    }
+    found.reverse();
+    Ok(found.into_iter().map(DeadLetterId).collect())
 }
 
 /// The replay that a dead letter came back from.
@@ -86,7 +124,7 @@ fn sent_by(connection: &Connection, seq: i64, id: i64) -> rusqlite::Result<Optio
 }
 
 /// Every version of the same message but this one, the first first.
-fn lineage(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterId>> {
+fn versions(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterId>> {
     let mut versions = follow(connection, "edited_from", id)?;
     versions.reverse();
     versions.extend(follow(connection, "edited_as", id)?);

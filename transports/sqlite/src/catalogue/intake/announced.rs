@@ -8,7 +8,12 @@ use bezoar_core::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::{catalogue::dead_letters::edit::counts, row, session::Session, settle::Counts};
+use crate::{
+    catalogue::{Found, dead_letters::edit::counts},
+    row,
+    session::Session,
+    settle::Counts,
+};
 
 /// Remembers why messages are about to be set aside, and what became of them so far.
 pub(crate) fn announce(
@@ -16,9 +21,13 @@ pub(crate) fn announce(
     connection: &Connection,
     name: &QueueName,
     dying: &[(Message, Reason)],
-) -> rusqlite::Result<()> {
+    max_bytes: Option<u64>,
+) -> Found<()> {
     let queue = super::adopt(session, connection, name)?;
     super::forget(session, connection)?;
+    if let Err(full) = super::has_room(connection, max_bytes, 0)? {
+        return Ok(Err(full));
+    }
     for (message, reason) in dying {
         let mut numbered = Message::new(
             message.id.clone(),
@@ -46,7 +55,7 @@ pub(crate) fn announce(
                 history,
             ])?;
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 /// Adds to a letter what was said of it before, the latest if that was more than once.

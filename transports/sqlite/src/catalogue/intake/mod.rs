@@ -5,17 +5,22 @@ pub(crate) mod announced;
 use std::time::Duration;
 
 use bezoar_core::{
-    DeadLetter, MessageId, QueueName, Reason, catalogue::OperationId, millis, to_millis,
+    DeadLetter, ErrorKind, MessageId, QueueName, Reason, catalogue::OperationId, millis, to_millis,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::{
-    catalogue::dead_letters::{
-        arrival::{Arrival, Dying},
-        edit::counts,
-        import,
+    catalogue::{
+        Found,
+        dead_letters::{
+            arrival::{Arrival, Dying},
+            edit::counts,
+            import,
+        },
     },
+    database::used_bytes,
+    error::error,
     row,
     session::Session,
 };
@@ -37,32 +42,52 @@ pub(crate) fn adopt(
     Ok(queue)
 }
 
-/// Adds those that are new; how many.
+/// Adds those that are new; returns how many. What is known already takes no room, so it can be removed from the
+/// broker also when the store is full.
 pub(crate) fn take_in(
     session: &mut Session,
     connection: &Connection,
     name: &QueueName,
     letters: &[DeadLetter],
-) -> rusqlite::Result<u64> {
+    max_bytes: Option<u64>,
+) -> Found<u64> {
     let queue = adopt(session, connection, name)?;
     forget(session, connection)?;
-    let mut added = 0;
+    let (mut added, mut bytes) = (0, 0);
     for letter in letters {
         let is_new = connection
             .prepare_cached(
                 "INSERT INTO bezoar_taken VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
             )?
             .execute([queue, letter.id.0, letter.digest().cast_signed(), session.now_millis()])?;
-        if is_new == 1 {
-            let mut letter = letter.clone();
-            if *letter.reason.code() == Reason::REJECTED {
-                announced::complete(connection, queue, &mut letter)?;
-            }
-            add(session, connection, (name, queue), &letter)?;
-            added += 1;
+        if is_new == 0 {
+            continue;
         }
+        bytes += letter.message.body.len();
+        if let Err(full) = has_room(connection, max_bytes, bytes)? {
+            return Ok(Err(full));
+        }
+        let mut letter = letter.clone();
+        if *letter.reason.code() == Reason::REJECTED {
+            announced::complete(connection, queue, &mut letter)?;
+        }
+        add(session, connection, (name, queue), &letter)?;
+        added += 1;
     }
-    Ok(added)
+    Ok(Ok(added))
+}
+
+/// Whether so many bytes more are within the store's size limit.
+pub(crate) fn has_room(connection: &Connection, max_bytes: Option<u64>, bytes: usize) -> Found<()> {
+    match max_bytes {
+        Some(most) if used_bytes(connection)? + bytes as u64 > most => {
+            let full = error(ErrorKind::Full, "take in").with_source(
+                "the store has reached its configured size; replay, export or discard dead letters, or raise the limit",
+            );
+            Ok(Err(full.into()))
+        }
+        _ => Ok(Ok(())),
+    }
 }
 
 fn add(
@@ -74,22 +99,30 @@ fn add(
     let DeadLetter { message, reason, .. } = letter;
     let seq = row::insert_message(connection, message)?;
     row::insert_ledger(connection, seq, &message.ledger)?;
-    let dying =
-        Dying { place: (name, queue, seq), message, reason, counts: counts(message), tries: &[] };
+    let dying = Dying {
+        place: (name, queue, seq),
+        message,
+        reason,
+        counts: counts(message),
+        tries: &[],
+        died_at: Some(letter.at.as_millisecond()),
+    };
     let (dead, cause) = session.insert_dead(connection, &dying, Arrival::Died)?;
     let Some(replay) = message.ledger.replay else { return Ok(()) };
-    session.replays.came_back(connection, (replay, &message.id), (dead, &cause))
+    session.replays.came_back(connection, (replay, queue, &message.id), (dead, &cause))
 }
 
-/// Notes that messages are done which a broker was given back.
+/// Counts messages of a broker's queue that completed there.
 pub(crate) fn completed(
     session: &mut Session,
     connection: &Connection,
+    queue: &QueueName,
     messages: &[(OperationId, MessageId)],
 ) -> rusqlite::Result<()> {
-    messages
-        .iter()
-        .try_for_each(|(replay, id)| session.replays.completed_away(connection, *replay, id))
+    let Some(queue) = session.queue(connection, queue)? else { return Ok(()) };
+    messages.iter().try_for_each(|(replay, id)| {
+        session.replays.completed_away(connection, (*replay, queue), id)
+    })
 }
 
 /// Since when it is remembered what was taken in or announced.

@@ -37,6 +37,7 @@ pub(crate) fn operation(connection: &Connection, id: OperationId) -> Found<Opera
     let found = connection.prepare_cached(&sql)?.query_row([id.0], read).optional()?;
     let Some(mut operation) = found else { return Ok(Err(CatalogueError::NoOperation(id))) };
     operation.queues = queues(connection, id)?;
+    operation.held = held(connection, id)?;
     Ok(Ok(operation))
 }
 
@@ -58,6 +59,7 @@ fn some(connection: &Connection, which: &str, limit: u32) -> rusqlite::Result<Ve
         .collect::<rusqlite::Result<_>>()?;
     for operation in &mut found {
         operation.queues = queues(connection, operation.id)?;
+        operation.held = held(connection, operation.id)?;
     }
     Ok(found)
 }
@@ -72,6 +74,18 @@ fn queues(
              WHERE n.operation = ?1 ORDER BY q.name",
         )?
         .query_map([id], |row| Ok((queue_name(row, 0)?, number(row, 1)?)))?
+        .collect()
+}
+
+fn held(
+    connection: &Connection,
+    OperationId(id): OperationId,
+) -> rusqlite::Result<Vec<(OperationId, u64)>> {
+    connection
+        .prepare_cached(
+            "SELECT holder, count FROM bezoar_operation_held WHERE operation = ?1 ORDER BY holder",
+        )?
+        .query_map([id], |row| Ok((OperationId(row.get(0)?), number(row, 1)?)))?
         .collect()
 }
 
@@ -105,6 +119,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
         stopped: row.get(11)?,
         total: number(row, 12)?,
         refused: number(row, 13)?,
+        held: Vec::new(),
         done: number(row, 14)?,
         completed: number(row, 15)?,
         failed: number(row, 16)?,

@@ -4,16 +4,18 @@
 //! waiting; until the last piece nobody sees the operation, and if there is no last piece it is void: what it
 //! had taken is free again at once.
 
+use std::collections::BTreeMap;
+
 use bezoar_core::{
     DeadLetterId,
     catalogue::{
-        AuditedAction, CatalogueError, Operation, OperationId, OperationKind, OperationPlan,
-        ReplayIds,
+        AuditedAction, CatalogueError, HeldLetters, Operation, OperationId, OperationKind,
+        OperationPlan, ReplayIds,
     },
 };
 use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
 
-use super::selection::{Chosen, Missing, choose, unexpected};
+use super::selection::{Chosen, Missing, choose, held_error, holder, unexpected};
 use crate::{
     SqliteTransport,
     catalogue::{
@@ -42,8 +44,8 @@ impl SqliteTransport {
             sweep_void(it, session.now_millis(), SWEEP_LIMIT).map(Ok)
         })
         .await?;
-        let selection = plan.selection.clone();
-        let chosen = self.read("plan", move |connection| choose(connection, &selection)).await??;
+        let wanted = plan.clone();
+        let chosen = self.read("plan", move |connection| choose(connection, &wanted)).await??;
         unexpected(plan, &chosen)?;
         let mut pieces = chosen.ids.chunks(PIECE).peekable();
         let mut ids = pieces.next().unwrap_or_default();
@@ -77,11 +79,10 @@ impl SqliteTransport {
         chosen: &Chosen,
         action: &AuditedAction,
     ) -> Result<Freezing, CatalogueError> {
-        let (plan, action, asked) =
-            (plan.clone(), action.clone(), (chosen.refused, chosen.missing));
+        let (plan, action, asked) = (plan.clone(), action.clone(), chosen.without_ids());
         let work = move |session: &mut Session, connection: &Connection| {
             session.undoing(connection, |session, connection| {
-                take_step(session, connection, &step, (&plan, asked), &action)
+                take_step(session, connection, &step, (&plan, &asked), &action)
             })
         };
         let writer = self.writer.clone();
@@ -134,12 +135,12 @@ fn take_step(
     session: &mut Session,
     connection: &Connection,
     step: &Step,
-    (plan, (refused, missing)): (&OperationPlan, (u64, Missing)),
+    (plan, asked): (&OperationPlan, &Chosen),
     action: &AuditedAction,
 ) -> Found<OperationId> {
     let id = match step.operation {
         Some(id) => id,
-        None => begin(session, connection, &plan.kind, refused, action)?,
+        None => begin(session, connection, &plan.kind, asked, action)?,
     };
     let goes_on = connection
         .prepare_cached(
@@ -150,7 +151,7 @@ fn take_step(
         let why = "planning was interrupted for too long; plan again".to_owned();
         return Ok(Err(CatalogueError::Conflict(why)));
     }
-    if let Err(refusal) = take(connection, id.0, &step.ids, (plan.kind, missing))? {
+    if let Err(refusal) = take(connection, id.0, &step.ids, (plan, asked.missing))? {
         return Ok(Err(refusal));
     }
     if step.is_last {
@@ -163,7 +164,7 @@ fn begin(
     session: &Session,
     connection: &Connection,
     kind: &OperationKind,
-    refused: u64,
+    asked: &Chosen,
     action: &AuditedAction,
 ) -> rusqlite::Result<OperationId> {
     let (name, canary, per_second, stop_after, ids) = match kind {
@@ -173,7 +174,7 @@ fn begin(
         }
         OperationKind::Discard => ("discard", 0, None, None, "same"),
     };
-    connection
+    let id = connection
         .prepare_cached(
             "INSERT INTO bezoar_operations
              (task, canary, per_second, stop_after, ids, state, who, why, planned_at, touched_at, refused)
@@ -188,20 +189,33 @@ fn begin(
             action.actor,
             action.reason,
             session.now_millis(),
-            refused as i64
-        ])
-        .map(OperationId)
+            asked.refused as i64
+        ])?;
+    for (holder, count) in &asked.held {
+        hold(connection, id, *holder, *count)?;
+    }
+    Ok(OperationId(id))
 }
 
-/// Takes those that are free and adds them at the end. What was edited, or is not approved, takes part in nothing; but
-/// who names it may discard it.
+/// Remembers that another operation holds some of the selected dead letters.
+fn hold(connection: &Connection, id: i64, holder: i64, count: u64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_operation_held VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET count = count + excluded.count",
+        )?
+        .execute(params![id, holder, count as i64])?;
+    Ok(())
+}
+
+/// Takes those that are free and adds them at the end. What was edited, or is not approved, can only be discarded.
 fn take(
     connection: &Connection,
     operation: i64,
     ids: &[i64],
-    (kind, missing): (OperationKind, Missing),
+    (plan, missing): (&OperationPlan, Missing),
 ) -> Found<()> {
-    let whatever = kind == OperationKind::Discard && matches!(missing, Missing::IsAnError);
+    let whatever = plan.kind == OperationKind::Discard;
     let sql = format!(
         "UPDATE bezoar_dead SET operation = ?1
          WHERE id = ?2 AND (?3 OR (edited_as IS NULL AND unapproved = 0)) AND {FREE}
@@ -215,7 +229,7 @@ fn take(
     let total: i64 = connection
         .prepare_cached("SELECT total FROM bezoar_operations WHERE id = ?1")?
         .query_row([operation], |row| row.get(0))?;
-    let (mut place, mut refused) = (total, 0);
+    let (mut place, mut refused, mut held) = (total, 0, BTreeMap::new());
     for &id in ids {
         let mut rows = mark.query(params![operation, id, whatever])?;
         if let Some(row) = rows.next()? {
@@ -227,6 +241,19 @@ fn take(
             return Ok(Err(CatalogueError::NoDeadLetter(DeadLetterId(id))));
         } else {
             refused += 1;
+            // Named ones were counted when they were chosen, unless somebody took them since.
+            if let Some(holder) = holder(connection, id)? {
+                held.entry(holder).and_modify(|count| *count += 1).or_insert(1);
+            }
+        }
+    }
+    if plan.held == HeldLetters::Refuse && !held.is_empty() {
+        return Ok(Err(held_error(&held)));
+    }
+    if matches!(missing, Missing::IsRefused) {
+        // Somebody took them after they were chosen.
+        for (holder, count) in held {
+            hold(connection, operation, holder, count)?;
         }
     }
     connection
@@ -299,6 +326,7 @@ fn forget(connection: &Connection, id: i64, limit: u32) -> rusqlite::Result<()> 
     if removed < limit as usize {
         for sql in [
             "DELETE FROM bezoar_operation_queues WHERE operation = ?1",
+            "DELETE FROM bezoar_operation_held WHERE operation = ?1",
             "DELETE FROM bezoar_operations WHERE id = ?1",
         ] {
             connection.prepare_cached(sql)?.execute([id])?;

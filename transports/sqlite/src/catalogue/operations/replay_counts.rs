@@ -15,9 +15,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::catalogue::{dead_letters::edit, operations};
 
-/// One message of an operation that a broker has. Ids of foreign messages may repeat.
+/// One message of an operation that a broker has. Ids of foreign messages may repeat, and the same id in another queue
+/// is another message.
 const ONE_AWAY: &str = "WHERE operation = ?1 AND place =
-    (SELECT place FROM bezoar_items WHERE operation = ?1 AND away = ?2 AND state = 'in flight' LIMIT 1)";
+    (SELECT place FROM bezoar_items
+     WHERE operation = ?1 AND away = ?2 AND queue = ?3 AND state = 'in flight' LIMIT 1)";
 
 /// What a transaction adds to the outcomes of replays. Empty between transactions.
 #[derive(Debug, Default)]
@@ -51,14 +53,14 @@ impl ReplayCounts {
     pub(crate) fn completed_away(
         &mut self,
         connection: &Connection,
-        operation: OperationId,
+        (operation, queue): (OperationId, i64),
         message: &MessageId,
     ) -> rusqlite::Result<()> {
         let done = connection
             .prepare_cached(&format!(
                 "UPDATE bezoar_items SET state = 'completed', away = NULL {ONE_AWAY}"
             ))?
-            .execute(params![operation.0, message.as_str()])?;
+            .execute(params![operation.0, message.as_str(), queue])?;
         self.outcomes.entry(operation.0).or_default().0 += done as i64;
         Ok(())
     }
@@ -67,15 +69,15 @@ impl ReplayCounts {
     pub(crate) fn came_back(
         &mut self,
         connection: &Connection,
-        (operation, message): (OperationId, &MessageId),
+        (operation, queue, message): (OperationId, i64, &MessageId),
         (dead, cause): (i64, &CauseId),
     ) -> rusqlite::Result<()> {
         let before = connection
             .prepare_cached(&format!(
-                "UPDATE bezoar_items SET state = 'failed again', away = NULL, again = ?3, cause = ?4
+                "UPDATE bezoar_items SET state = 'failed again', away = NULL, again = ?4, cause = ?5
                  {ONE_AWAY} RETURNING dead"
             ))?
-            .query_row(params![operation.0, message.as_str(), dead, cause.as_str()], |row| {
+            .query_row(params![operation.0, message.as_str(), queue, dead, cause.as_str()], |row| {
                 row.get(0)
             })
             .optional()?;

@@ -1,12 +1,15 @@
 //! What a plan is made for, as it is at one moment.
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use bezoar_core::{
     DeadLetterId,
-    catalogue::{CatalogueError, Filter, OperationPlan, SELECTION_LIMIT, Selection},
+    catalogue::{
+        CatalogueError, Filter, HeldLetters, OperationId, OperationKind, OperationPlan,
+        SELECTION_LIMIT, Selection,
+    },
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::catalogue::{Found, dead_letters::filter_walk::Sieve};
 
@@ -16,7 +19,21 @@ pub(crate) struct Chosen {
     pub(crate) ids: Vec<i64>,
     /// How many fit and cannot take part.
     pub(crate) refused: u64,
+    /// Which operations hold some of those, and how many.
+    pub(crate) held: BTreeMap<i64, u64>,
     pub(crate) missing: Missing,
+}
+
+impl Chosen {
+    /// All that the pieces of a plan need to know of it.
+    pub(crate) fn without_ids(&self) -> Self {
+        Self {
+            ids: Vec::new(),
+            refused: self.refused,
+            held: self.held.clone(),
+            missing: self.missing,
+        }
+    }
 }
 
 /// What to do about one that is not there.
@@ -28,31 +45,69 @@ pub(crate) enum Missing {
     IsRefused,
 }
 
-pub(crate) fn choose(connection: &Connection, selection: &Selection) -> Found<Chosen> {
-    let chosen = match selection {
-        Selection::Ids(ids) => named(ids),
-        Selection::Matching(filter) => fitting(connection, filter)?,
+pub(crate) fn choose(connection: &Connection, plan: &OperationPlan) -> Found<Chosen> {
+    let chosen = match &plan.selection {
+        Selection::Ids(ids) => named(connection, ids)?,
+        Selection::Matching(filter) => fitting(connection, filter, plan.kind)?,
     };
     if chosen.ids.len() > SELECTION_LIMIT {
-        let why = format!("more than {SELECTION_LIMIT} at once; narrow the selection");
-        return Ok(Err(CatalogueError::Conflict(why)));
+        let problem =
+            format!("more than {SELECTION_LIMIT} dead letters at once; narrow the selection");
+        return Ok(Err(CatalogueError::Conflict(problem)));
+    }
+    if plan.held == HeldLetters::Refuse && !chosen.held.is_empty() {
+        return Ok(Err(held_error(&chosen.held)));
     }
     Ok(Ok(chosen))
 }
 
-fn named(ids: &[DeadLetterId]) -> Chosen {
+pub(crate) fn held_error(held: &BTreeMap<i64, u64>) -> CatalogueError {
+    let held = held.iter().map(|(holder, count)| (OperationId(*holder), *count)).collect();
+    CatalogueError::Held { held }
+}
+
+fn named(connection: &Connection, ids: &[DeadLetterId]) -> rusqlite::Result<Chosen> {
     let mut ids: Vec<_> = ids.iter().map(|DeadLetterId(id)| *id).collect();
     ids.sort_unstable();
     ids.dedup();
-    Chosen { ids, refused: 0, missing: Missing::IsAnError }
+    let mut held = BTreeMap::new();
+    for &id in &ids {
+        if let Some(holder) = holder(connection, id)? {
+            *held.entry(holder).or_default() += 1;
+        }
+    }
+    Ok(Chosen { ids, refused: 0, held, missing: Missing::IsAnError })
 }
 
-fn fitting(connection: &Connection, filter: &Filter) -> rusqlite::Result<Chosen> {
+/// The operation that holds a dead letter.
+pub(crate) fn holder(connection: &Connection, id: i64) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached(
+            "SELECT o.id FROM bezoar_dead AS d JOIN bezoar_operations AS o ON o.id = d.operation
+             WHERE d.id = ?1 AND o.state NOT IN ('cancelled', 'ended', 'void')",
+        )?
+        .query_row([id], |row| row.get(0))
+        .optional()
+}
+
+/// A replay takes what is open; a discard takes everything that is listed, unless an operation holds it.
+fn fitting(
+    connection: &Connection,
+    filter: &Filter,
+    kind: OperationKind,
+) -> rusqlite::Result<Chosen> {
     let sieve = Sieve::new(connection, filter)?;
-    let (mut ids, mut refused) = (Vec::new(), 0);
+    let (mut ids, mut refused, mut held) = (Vec::new(), 0, BTreeMap::new());
     sieve.sweep(connection, |glance, fits| {
         match fits.then(|| sieve.state(glance)) {
             Some("open") => ids.push(glance.id),
+            Some("taken") => {
+                refused += 1;
+                if let Some(holder) = glance.operation {
+                    *held.entry(holder).or_default() += 1;
+                }
+            }
+            Some(_) if kind == OperationKind::Discard => ids.push(glance.id),
             Some(_) => refused += 1,
             None => {}
         }
@@ -63,7 +118,7 @@ fn fitting(connection: &Connection, filter: &Filter) -> rusqlite::Result<Chosen>
         }
     })?;
     ids.sort_unstable();
-    Ok(Chosen { ids, refused, missing: Missing::IsRefused })
+    Ok(Chosen { ids, refused, held, missing: Missing::IsRefused })
 }
 
 /// What can be told before anything is taken; named ones may yet be refused.

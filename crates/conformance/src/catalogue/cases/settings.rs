@@ -1,0 +1,31 @@
+//! Small settings.
+
+use bezoar_core::catalogue::{CatalogueError, TEXT_LIMIT_BYTES, Verb};
+
+use crate::catalogue::store::*;
+
+async fn set(store: &Store, value: Option<&str>) {
+    let set = store.catalogue().set("paused.lab", value, &action(Verb::Pause)).await;
+    set.expect("a setting can be kept");
+}
+
+async fn setting(store: &Store, name: &str) -> Option<String> {
+    store.catalogue().setting(name).await.expect("a setting can be read")
+}
+
+pub(crate) async fn a_setting_has_the_last_value_and_can_be_removed(store: Store) {
+    set(&store, Some("by ann")).await;
+    set(&store, Some("by bob")).await;
+    assert_eq!(setting(&store, "paused.lab").await.as_deref(), Some("by bob"));
+    assert_eq!(setting(&store, "paused").await, None);
+    set(&store, None).await;
+    assert_eq!(setting(&store, "paused.lab").await, None);
+    assert_eq!(store.verbs().await, ["pause", "pause", "pause"]);
+}
+
+pub(crate) async fn a_setting_that_is_too_long_is_refused(store: Store) {
+    let long = "x".repeat(TEXT_LIMIT_BYTES + 1);
+    let refused = store.catalogue().set("name", Some(&long), &action(Verb::Pause)).await;
+    assert!(matches!(refused, Err(CatalogueError::Invalid(_))), "{refused:?}");
+    assert_eq!(setting(&store, "name").await, None);
+}

@@ -137,7 +137,11 @@ impl Side {
     pub(crate) fn keep_latest_copies(&mut self) {
         let mut seen = HashSet::new();
         self.held.reverse();
-        self.held.retain(|(queue, delivery)| seen.insert((*queue, delivery.receipt.clone())));
+        // A renewal changes the place in a receipt, and neither the message nor the lease.
+        let lease = |delivery: &Delivery| {
+            delivery.receipt.numbers().map(|[message, token, _]| (message, token))
+        };
+        self.held.retain(|(queue, delivery)| seen.insert((*queue, lease(delivery))));
         self.held.reverse();
     }
 

@@ -48,6 +48,7 @@ mod faulty;
 mod harness;
 mod list;
 mod needs;
+mod readme;
 mod run;
 mod samples;
 mod worker;
@@ -56,4 +57,5 @@ pub use catalogue::{CatalogueCase, CatalogueHarness, catalogue_cases, check_cata
 pub use faulty::{Fault, Faulty, Operation, Plan, Step, seeded};
 pub use harness::Harness;
 pub use list::{Listed, all};
+pub use readme::assert_documented;
 pub use run::{Outcome, check};

@@ -55,3 +55,16 @@ pub(crate) fn access(can: &Capabilities) -> Option<&'static str> {
 pub(crate) fn feed(can: &Capabilities) -> Option<&'static str> {
     (!can.dead_letter_feed).then_some("it has no feed of dead letters")
 }
+
+pub(crate) fn ordering_keys(can: &Capabilities) -> Option<&'static str> {
+    (!can.ordering_keys).then_some("it keeps no ordering keys")
+}
+
+pub(crate) fn time_to_live(can: &Capabilities) -> Option<&'static str> {
+    (!can.time_to_live).then_some("its messages do not expire")
+}
+
+pub(crate) fn roomy(can: &Capabilities) -> Option<&'static str> {
+    let small = |most: usize| most < 256 * 1024;
+    can.max_encoded_bytes.is_some_and(small).then_some("its messages are small")
+}

@@ -18,7 +18,7 @@ use crate::{
     settler::{Settled, Settler, Storing, UntilStored},
 };
 
-/// How long one fetch waits, on transports that wake a waiting worker.
+/// How long one receive waits at most, where the transport or its server can wait.
 const LOOK: Duration = Duration::from_secs(20);
 /// How long the last settlements may take when stopping at once.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -29,7 +29,10 @@ pub(crate) struct Consumer {
     process: Process,
     keeper: Arc<LeaseKeeper>,
     leases: Leases,
-    wakes: bool,
+    /// How long one receive waits.
+    wait: Duration,
+    /// Whether an empty queue must be polled.
+    polls: bool,
     slots: Arc<Semaphore>,
     outbox: mpsc::Sender<Settled>,
     /// Stores outcomes.
@@ -58,12 +61,16 @@ impl Consumer {
         let (outbox, inbox) = mpsc::channel(worker.concurrency.get() as usize);
         let settler = Settler::new(worker.clone(), keeper.clone(), shutdown.clone());
         let storing = settler.storing();
+        // Where nobody wakes us the server may wait; where it does not either, we poll.
+        let longest = if capabilities.wakes { Some(LOOK) } else { capabilities.server_wait };
+        let wait = longest.unwrap_or_default().min(LOOK);
         let process =
             Process { worker: worker.clone(), shutdown: shutdown.clone(), started: of.started };
         Self {
             process,
             leases,
-            wakes: capabilities.wakes,
+            wait,
+            polls: wait.is_zero(),
             slots,
             outbox,
             settler: JoinSet::from_iter([settler.run(inbox)]),
@@ -89,7 +96,7 @@ impl Consumer {
                 received = self.receive() => received?,
             };
             backoff.recovered();
-            if deliveries.is_empty() && !self.wakes {
+            if deliveries.is_empty() && self.polls {
                 tokio::select! { biased; () = sleep(idle) => (), () = shutdown.draining() => () }
                 idle = (idle * 2).min(polling.longest);
                 continue;
@@ -106,14 +113,13 @@ impl Consumer {
     /// Waits for messages, at most as many as may be taken. A waiting fetch ends when outcomes begin to be refused.
     async fn receive(&self) -> Result<Vec<Delivery>, TransportError> {
         let mut storing = self.storing.clone();
-        let wait = if self.wakes { LOOK } else { Duration::ZERO };
         loop {
             let _ = storing.wait_for(|storing| !storing.refused).await;
             let free = self.admitted().await;
             tokio::select! {
                 biased;
                 Ok(_) = storing.wait_for(|storing| storing.refused) => (),
-                received = self.keeper.subscription().receive(free, wait) => return received,
+                received = self.keeper.subscription().receive(free, self.wait) => return received,
             }
         }
     }

@@ -39,11 +39,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`RunErrorKind::InvalidSettings`] if a worker has settings that are out of range; nothing was started
-    /// then. [`RunErrorKind::WorkerPanicked`] if a fetch loop panicked; the others were stopped gracefully.
+    /// [`RunErrorKind::InvalidSettings`] if a worker has settings that are out of range, or that its transport
+    /// cannot keep, such as a retry delay longer than it can wait; nothing was started then. [`RunErrorKind::WorkerPanicked`] if a fetch loop panicked; the others were stopped gracefully.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), RunError> {
-        for (worker, _) in &self.workers {
-            worker.check()?;
+        for (worker, transport) in &self.workers {
+            worker.check_on(&transport.capabilities())?;
         }
         let shutdown = shutdown.child(); // another host's grace period is its own
         let mut running = JoinSet::new();

@@ -52,13 +52,15 @@ impl Process {
         Some(Settled::new(held, settlement).decided(decision))
     }
 
-    /// A message that keeps crashing its process is dead-lettered without being handled once more.
+    /// A message that keeps crashing its process, or has expired, is dead-lettered without being handled.
     pub(crate) fn given_up(&self, message: &Message) -> Option<Settlement> {
         let deliveries = message.ledger.without_outcome();
-        (deliveries > self.worker.max_deliveries).then(|| Settlement::DeadLetter {
-            reason: Reason::max_deliveries(deliveries - 1),
-            tries: Vec::new(),
-        })
+        let reason = match message.expires_at {
+            _ if deliveries > self.worker.max_deliveries => Reason::max_deliveries(deliveries - 1),
+            Some(at) if at <= self.worker.clock.now() => Reason::expired(at),
+            _ => return None,
+        };
+        Some(Settlement::DeadLetter { reason, tries: Vec::new() })
     }
 
     async fn handle(&self, held: &Held) -> Option<Outcome> {
@@ -150,6 +152,10 @@ impl Process {
         let ready = ready.unwrap_or(Err(HandlerError::Postponed(Postpone(NOT_READY))));
         let (at, started) = (self.worker.clock.now(), Instant::now());
         let result = match ready {
+            // It expired while it waited for a layer: handed back, it is judged anew and dead-lettered.
+            Ok(()) if context.message.is_expired(at) => {
+                Err(HandlerError::Postponed(Postpone(Duration::ZERO)))
+            }
             Ok(()) => self.call(service, context).await,
             Err(refusal) => Err(refusal),
         };

@@ -11,8 +11,8 @@ use std::{
 };
 
 use bezoar_core::{
-    Clock, Invalid, MAX_IMMEDIATE_RETRIES, Message, QueueName, RetryPolicy, RetryStrategy,
-    SubscribeOptions, SystemClock, UncountedPolicy,
+    Capabilities, Clock, Invalid, MAX_IMMEDIATE_RETRIES, Message, QueueName, RetryPolicy,
+    RetryStrategy, SubscribeOptions, SystemClock, UncountedPolicy,
 };
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
@@ -321,6 +321,31 @@ impl Worker {
             return Ok(());
         }
         let (queue, problems) = (self.queue.clone(), self.problems.clone());
+        Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
+    }
+
+    /// Whether a transport with these capabilities can keep what this worker asks of it: its lease, and the
+    /// longest waits of its policies. Running a worker checks this first: a message is never delivered early
+    /// because a transport cannot wait that long.
+    ///
+    /// # Errors
+    ///
+    /// [`RunErrorKind::InvalidSettings`] with every setting that it cannot keep.
+    pub fn check_on(&self, capabilities: &Capabilities) -> Result<(), RunError> {
+        self.check()?;
+        let problems: Vec<_> = [
+            capabilities.check_lease(self.subscribe.lease),
+            capabilities.check_delay("longest delay of the retry policy", self.largest_delay()),
+            capabilities
+                .check_delay("longest wait of the uncounted policy", self.uncounted.longest),
+        ]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let queue = self.queue.clone();
         Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
     }
 

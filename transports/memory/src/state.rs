@@ -1,14 +1,14 @@
 //! Where every message is, and the moves between those places. No locks, no waiting: plain data.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
 use bezoar_core::{
     DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message, MessageId,
-    Outgoing, QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
+    OrderingKey, Outgoing, QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -59,6 +59,8 @@ pub(crate) struct Queue {
     /// Ids that are accepted once, until when, and the hash of the body.
     once: BTreeMap<MessageId, (i64, u64)>,
     pub(crate) wake: Arc<Notify>,
+    /// Keys of which a message is in `waiting`, and the later ones of each, in order.
+    keys: HashMap<OrderingKey, VecDeque<(i64, i64, Message)>>,
     /// Dead letters that an open feed has handed out.
     pub(crate) fed: BTreeSet<DeadLetterId>,
     /// Rung when there may be a dead letter for a feed.
@@ -94,6 +96,33 @@ impl Queue {
         }
     }
 
+    /// Makes a message wait: for its time, or behind an earlier one of its key.
+    fn enqueue(&mut self, visible: i64, seq: i64, message: Message) {
+        if let Some(key) = &message.ordering_key {
+            if let Some(later) = self.keys.get_mut(key) {
+                return later.push_back((visible, seq, message));
+            }
+            self.keys.insert(key.clone(), VecDeque::new());
+        }
+        self.insert(visible, seq, message);
+    }
+
+    fn insert(&mut self, visible: i64, seq: i64, message: Message) {
+        self.waiting.insert((visible, seq), Entry { message, token: None });
+        self.wake.notify_waiters();
+    }
+
+    /// Lets the next message of a key wait for its time alone, now that the one before it is done or dead.
+    fn unblock_next(&mut self, key: Option<&OrderingKey>, now: Timestamp) {
+        let Some(key) = key else { return };
+        match self.keys.get_mut(key).and_then(VecDeque::pop_front) {
+            Some((visible, seq, message)) => {
+                self.insert(visible.max(now.as_millisecond()), seq, message);
+            }
+            None => drop(self.keys.remove(key)),
+        }
+    }
+
     /// When the next message can be delivered.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.waiting.first_key_value().map(|(&(visible, _), _)| millis(visible))
@@ -109,6 +138,7 @@ impl Queue {
                 None => delayed += 1,
             }
         }
+        delayed += self.keys.values().map(|later| later.len() as u64).sum::<u64>();
         let mut depth = Depth::default();
         (depth.ready, depth.delayed) = (Some(ready), Some(delayed));
         (depth.leased, depth.dead) = (Some(leased), Some(self.dead.len() as u64));
@@ -142,8 +172,7 @@ impl State {
         }
         let message = outgoing.message.clone();
         let id = message.id.clone();
-        queue.waiting.insert((after(now, outgoing.delay), number), Entry { message, token: None });
-        queue.wake.notify_waiters();
+        queue.enqueue(after(now, outgoing.delay), number, message);
         self.moved(id, Place::Outside, Place::Waiting, now);
         Ok(())
     }
@@ -206,6 +235,10 @@ impl State {
         };
         let id = message.id.clone();
         settlement.record(&mut message.ledger);
+        if matches!(settlement, Settlement::Complete | Settlement::DeadLetter { .. }) {
+            let queue = self.queues.get_mut(queue).expect("a delivery came from it");
+            queue.unblock_next(message.ordering_key.as_ref(), now);
+        }
         let to = match settlement {
             Settlement::Complete => Place::Outside,
             Settlement::Retry { after, .. }
@@ -253,7 +286,8 @@ impl State {
         for (seq, mut dead) in chosen {
             dead.message.ledger.replay();
             self.moved(dead.message.id.clone(), Place::Dead, Place::Waiting, now);
-            self.put(queue, seq, dead.message, Duration::ZERO, now);
+            let queue = self.queues.get_mut(queue).expect("queues are never removed");
+            queue.enqueue(now.as_millisecond(), seq, dead.message);
         }
         count
     }
@@ -282,8 +316,7 @@ impl State {
         now: Timestamp,
     ) -> Place {
         let queue = self.queues.get_mut(queue).expect("queues are never removed");
-        queue.waiting.insert((after(now, delay), seq), Entry { message, token: None });
-        queue.wake.notify_waiters();
+        queue.insert(after(now, delay), seq, message);
         Place::Waiting
     }
 

@@ -55,7 +55,9 @@ impl Transport for MemoryTransport {
     fn capabilities(&self) -> Capabilities {
         let mut can = Capabilities::new(TRANSPORT, self.options.max_message_bytes);
         can.ordering = true;
+        can.ordering_keys = true;
         can.scheduled = Some(MAX_DELAY);
+        can.time_to_live = true;
         can.batching = true;
         can.fencing = true;
         can.settlement = SettlementDurability::Durable;

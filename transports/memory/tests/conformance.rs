@@ -37,3 +37,9 @@ impl Harness for MemoryHarness {
 }
 
 bezoar_conformance::suite!(MemoryHarness::new);
+
+#[test]
+fn the_readme_says_what_the_transport_can_do() {
+    let transport = MemoryTransport::default();
+    bezoar_conformance::assert_documented(include_str!("../README.md"), &transport.capabilities());
+}

@@ -63,5 +63,6 @@ mod wire;
 
 pub use connection::tls::Pem;
 pub use options::{DeadLettering, Options, QueueType};
+pub use topology::delay_topology::MAX as LONGEST_DELAY;
 pub use topology::{Binding, Queue, Topology};
 pub use transport::RabbitTransport;

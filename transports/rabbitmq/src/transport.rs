@@ -265,6 +265,7 @@ impl Transport for RabbitTransport {
         can.subscriptions = true;
         can.ordering = true;
         can.scheduled = Some(delay_topology::MAX);
+        can.time_to_live = true;
         can.batching = true;
         can.native_dead_letters = true;
         can.durable = true;

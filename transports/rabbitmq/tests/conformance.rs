@@ -82,3 +82,10 @@ mod classic {
         RabbitHarness::classic
     );
 }
+
+#[test]
+fn the_readme_says_what_the_transport_can_do() {
+    let options = Options::from_url("amqp://localhost").unwrap();
+    let transport = RabbitTransport::open(options).unwrap();
+    bezoar_conformance::assert_documented(include_str!("../README.md"), &transport.capabilities());
+}

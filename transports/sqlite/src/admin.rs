@@ -186,9 +186,9 @@ fn find(connection: &Connection, name: &QueueName) -> rusqlite::Result<Option<i6
 }
 
 fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Depth> {
-    let (waiting, dead): (i64, i64) = connection
-        .prepare_cached("SELECT waiting, dead FROM bezoar_queues WHERE id = ?1")?
-        .query_row([queue], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (waiting, dead, blocked): (i64, i64, i64) = connection
+        .prepare_cached("SELECT waiting, dead, blocked FROM bezoar_queues WHERE id = ?1")?
+        .query_row([queue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     // Only what is not visible yet is counted by looking; the rest follows from the counter.
     let (hidden, leased): (i64, i64) = connection
         .prepare_cached(
@@ -211,7 +211,7 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
         .query_row([queue], |row| row.get(0))?;
     let mut depth = Depth::default();
     depth.ready = Some(at_least_none(waiting - hidden));
-    depth.delayed = Some(at_least_none(hidden - leased));
+    depth.delayed = Some(at_least_none(hidden - leased) + at_least_none(blocked));
     depth.leased = Some(at_least_none(leased));
     depth.dead = Some(at_least_none(dead));
     depth.oldest_ready = oldest.map(millis);
@@ -235,7 +235,7 @@ fn dead_letters(
         "SELECT d.id, d.seq, d.reason_code, d.reason, d.died_at,
                 d.acquired, d.failed, d.released, d.replayed, d.history,
                 m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body,
-                m.checksum
+                m.checksum, m.expires_at, m.ordering_key
          FROM bezoar_dead AS d JOIN bezoar_messages AS m ON m.seq = d.seq
          WHERE d.queue = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3",
     )?;

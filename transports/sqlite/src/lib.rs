@@ -27,6 +27,7 @@ mod error;
 mod lease;
 mod monotonic_clock;
 mod options;
+mod ordering;
 mod queue_signals;
 mod readers;
 mod row;

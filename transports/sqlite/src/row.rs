@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bezoar_core::{
     Body, Code, ContentType, CorrelationId, Delivery, Detail, FailedTry, FailureKind,
-    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, Reason,
-    UncountedSummary, millis, to_millis,
+    HISTORY_LIMIT, HeaderValue, Headers, Ledger, Message, MessageId, MessageType, OrderingKey,
+    Reason, UncountedSummary, millis, to_millis,
 };
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
@@ -37,8 +37,9 @@ pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusq
     connection
         .prepare_cached(
             "INSERT INTO bezoar_messages
-             (id, type, correlation_id, causation_id, content_type, headers, time, body, checksum)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+             (id, type, correlation_id, causation_id, content_type, headers, time, body, checksum,
+              expires_at, ordering_key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .insert(params![
             id,
@@ -50,6 +51,8 @@ pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusq
             time,
             body,
             fields.checksum(),
+            message.expires_at.map(|at| at.as_millisecond()),
+            message.ordering_key.as_ref().map(OrderingKey::as_str),
         ])
 }
 
@@ -79,8 +82,10 @@ pub(crate) fn copy_message(
     connection
         .prepare_cached(
             "INSERT INTO bezoar_messages
-             (id, type, correlation_id, causation_id, content_type, headers, time, body, checksum)
-             SELECT ?2, type, correlation_id, id, content_type, headers, time, body, ?3
+             (id, type, correlation_id, causation_id, content_type, headers, time, body, checksum,
+              expires_at, ordering_key)
+             SELECT ?2, type, correlation_id, id, content_type, headers, time, body, ?3,
+                    expires_at, ordering_key
              FROM bezoar_messages WHERE seq = ?1",
         )?
         .insert(params![seq, new_id.as_str(), checksum])
@@ -136,7 +141,7 @@ impl Integrity {
 }
 
 /// Reads a message whose counters begin at column `ledger` and whose envelope begins at column `envelope`:
-/// id, type, correlation id, causation id, content type, headers, time, body, checksum.
+/// id, type, correlation id, causation id, content type, headers, time, body, checksum, expiry, ordering key.
 ///
 /// What is malformed is replaced so that the rest can still be seen.
 pub(crate) fn message(
@@ -167,6 +172,8 @@ pub(crate) fn message(
     message.correlation_id = text(row, envelope + 2)?.and_then(|id| CorrelationId::new(id).ok());
     message.causation_id = text(row, envelope + 3)?.and_then(|id| MessageId::new(id).ok());
     message.content_type = text(row, envelope + 4)?.and_then(|it| ContentType::new(it).ok());
+    message.expires_at = row.get::<_, Option<i64>>(envelope + 9)?.map(millis);
+    message.ordering_key = text(row, envelope + 10)?.and_then(|key| OrderingKey::new(key).ok());
     message.ledger = read_ledger(connection, row, seq, ledger)?;
     if !matches_checksum(row, envelope)? {
         integrity = Integrity::Damaged;
@@ -372,7 +379,7 @@ mod tests {
 
     const READ: &str =
         "SELECT 0, 0, 0, 0, 0, id, type, correlation_id, causation_id, content_type, headers,
-         time, body, checksum FROM bezoar_messages WHERE seq = ?1";
+         time, body, checksum, expires_at, ordering_key FROM bezoar_messages WHERE seq = ?1";
 
     fn integrity(connection: &Connection, seq: i64) -> Integrity {
         let read = |row: &Row<'_>| message(connection, row, seq, 0, 5);

@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use bezoar_core::{Body, Delivery, Outgoing, QueueName, millis, to_millis};
+use bezoar_core::{Body, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     catalogue::{CauseCounts, ReplayCounts, replay_of},
     lease::{self, Moved},
+    ordering::WaitingRow,
     queue_signals::QueueSignals,
     row,
 };
@@ -172,21 +173,34 @@ impl Session {
                     continue;
                 }
             }
-            stored += 1;
             let Outgoing { message, delay, .. } = outgoing;
             let seq = row::insert_message(connection, message)?;
             let ledger = &message.ledger;
-            wait.execute(params![
-                queue,
-                self.after(*delay),
-                seq,
-                ledger.acquired,
-                ledger.failed,
-                ledger.released,
-                ledger.replayed,
-                row::has_details(ledger)
-            ])?;
             row::insert_ledger(connection, seq, ledger)?;
+            let row = WaitingRow {
+                visible_at: self.after(*delay),
+                seq,
+                acquired: ledger.acquired.into(),
+                failed: ledger.failed.into(),
+                released: ledger.released.into(),
+                replayed: ledger.replayed.into(),
+                history: row::has_details(ledger).into(),
+            };
+            let key = message.ordering_key.as_ref().map(OrderingKey::as_str);
+            if self.block(connection, queue, key, &row)? {
+                continue;
+            }
+            stored += 1;
+            wait.execute([
+                queue,
+                row.visible_at,
+                seq,
+                row.acquired,
+                row.failed,
+                row.released,
+                row.replayed,
+                row.history,
+            ])?;
         }
         self.count(queue, stored, 0);
         self.wake(name);
@@ -250,7 +264,7 @@ impl Session {
         let mut due = connection.prepare_cached(
             "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed, w.history,
                     m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body, m.checksum,
-                    w.token
+                    m.expires_at, m.ordering_key, w.token
              FROM bezoar_waiting AS w JOIN bezoar_messages AS m ON m.seq = w.seq
              WHERE w.queue = ?1 AND w.visible_at <= ?2
              ORDER BY w.visible_at, w.seq LIMIT ?3",
@@ -277,7 +291,7 @@ impl Session {
             let lease_until = Some(millis(until));
             let message = Arc::new(message);
             let delivery = Delivery { message, receipt, lease_until, redelivered };
-            claimed.push(Claimed { delivery, visible_at, token: row.get(16)? });
+            claimed.push(Claimed { delivery, visible_at, token: row.get(18)? });
         }
         drop(rows);
         self.lease(connection, queue, &claimed, until, token)?;

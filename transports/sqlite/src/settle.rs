@@ -43,7 +43,13 @@ impl Session {
         let Some(lease) = Lease::of(queue, delivery) else { return Ok(false) };
         let message = &delivery.message;
         match settlement {
-            Settlement::Complete => self.complete(connection, &lease),
+            Settlement::Complete => {
+                let done = self.complete(connection, &lease)?;
+                if done {
+                    self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())?;
+                }
+                Ok(done)
+            }
             Settlement::Release { after } => {
                 self.put_back(connection, name, &lease, *after, message, settlement)
             }
@@ -66,6 +72,7 @@ impl Session {
                 let place = (name, queue, lease.seq);
                 let dying = Dying { place, message, reason, counts, tries, died_at: None };
                 self.insert_dead(connection, &dying, Arrival::Died)?;
+                self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())?;
                 Ok(true)
             }
             _ => self.put_back(connection, name, &lease, Duration::ZERO, message, settlement),
@@ -233,7 +240,8 @@ impl Session {
         self.count(queue, -1, 0);
         let dying =
             Dying { place: (name, queue, seq), message, reason, counts, tries: &[], died_at: None };
-        self.insert_dead(connection, &dying, Arrival::Died).map(drop)
+        self.insert_dead(connection, &dying, Arrival::Died)?;
+        self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())
     }
 
     /// Sends dead letters back as a new generation; those that are not there are passed over.
@@ -243,18 +251,14 @@ impl Session {
         (name, queue): (&QueueName, i64),
         ids: &[DeadLetterId],
     ) -> rusqlite::Result<u64> {
-        let mut insert = connection.prepare_cached(
-            "INSERT INTO bezoar_waiting
-             (queue, visible_at, seq, acquired, failed, released, replayed, history)
-             VALUES (?1, ?2, ?3, 0, 0, 0, ?4, ?5)",
-        )?;
         let mut moved = 0;
         for id in ids {
             let condition = "edited_as IS NULL AND unapproved = 0";
             if let Some(taken) = self.take_dead(connection, queue, *id, condition)? {
-                let now = self.now_millis();
-                insert.execute([queue, now, taken.seq, taken.replayed + 1, taken.history])?;
-                self.count(queue, 1, 0);
+                let generation = (taken.replayed + 1, taken.history);
+                if self.rejoin(connection, queue, taken.seq, generation)? {
+                    self.count(queue, 1, 0);
+                }
                 moved += 1;
             }
         }

@@ -137,7 +137,9 @@ impl Transport for SqliteTransport {
     fn capabilities(&self) -> Capabilities {
         let mut can = Capabilities::new(TRANSPORT, self.options.max_message_bytes);
         can.ordering = true;
+        can.ordering_keys = true;
         can.scheduled = Some(MAX_DELAY);
+        can.time_to_live = true;
         can.batching = true;
         can.durable = true;
         can.fencing = true;

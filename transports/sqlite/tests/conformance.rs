@@ -55,3 +55,10 @@ impl Harness for SqliteHarness {
 }
 
 bezoar_conformance::suite!(SqliteHarness::new);
+
+#[test]
+fn the_readme_says_what_the_transport_can_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let transport = SqliteTransport::open(Options::new(folder.path().join("queues.db"))).unwrap();
+    bezoar_conformance::assert_documented(include_str!("../README.md"), &transport.capabilities());
+}

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    ContentType, CorrelationId, Ledger, Message, MessageId, MessageType, QueueName, Settlement,
-    millis,
+    ContentType, CorrelationId, DeadLetterIds, Ledger, Message, MessageId, MessageType, QueueName,
+    Settlement, millis,
 };
 
 use crate::{
     case::Case,
-    samples::{assert_as_sent, failed_try, full_message, message},
+    samples::{assert_as_sent, dead_letter, failed_try, full_message, message, retry},
 };
 
 async fn round_trip(case: &Case, sent: Message) -> Message {
@@ -75,6 +75,20 @@ pub(crate) async fn times_keep_their_milliseconds(case: Case) {
         let received = round_trip(&case, sent).await;
         assert_eq!(received.time.as_millisecond(), time, "times are kept to the millisecond");
     }
+}
+
+pub(crate) async fn an_expiry_stays_with_its_message(case: Case) {
+    let sent = message("m").with_expires_at(millis(4_000_000_000_123));
+    case.send(sent.clone()).await;
+    let worker = case.worker().await;
+    for settlement in [retry(Duration::ZERO), dead_letter()] {
+        let held = worker.one().await;
+        assert_as_sent(&held.message, &sent);
+        worker.settle(held, settlement).await;
+    }
+    assert_as_sent(&case.dead().await[0].message, &sent);
+    case.replay(DeadLetterIds::All).await;
+    assert_as_sent(&worker.one().await.message, &sent);
 }
 
 pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {

@@ -12,6 +12,7 @@ pub(crate) mod feed;
 pub(crate) mod headers;
 pub(crate) mod leases;
 pub(crate) mod once;
+pub(crate) mod ordering;
 pub(crate) mod replay;
 pub(crate) mod restart;
 pub(crate) mod sending;

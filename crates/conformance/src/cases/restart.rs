@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterIds, Settlement};
+use bezoar_core::{DeadLetterIds, OrderingKey, Settlement};
 
 use crate::{
     case::Case,
@@ -21,6 +21,19 @@ pub(crate) async fn ready_messages_survive(mut case: Case) {
     received.sort_by(|a, b| a.id.cmp(&b.id));
     received.iter().zip(&sent).for_each(|(received, sent)| assert_as_sent(received, sent));
     assert_eq!(ids(&received), ids(&sent), "what was accepted is there after a restart");
+}
+
+pub(crate) async fn ordering_keys_survive(mut case: Case) {
+    let key = OrderingKey::new("k").expect("it is short");
+    let keyed = |id: &str| message(id).with_ordering_key(key.clone());
+    case.send_all([keyed("first"), keyed("second")]).await;
+    case.restart().await;
+    let worker = case.worker().await;
+    let first = worker.one().await;
+    assert_eq!(first.message.id.as_str(), "first", "the order outlasts a restart");
+    worker.none("a later message of a key waits for the earlier one").await;
+    worker.complete(vec![first]).await;
+    assert_eq!(worker.one().await.message.id.as_str(), "second");
 }
 
 pub(crate) async fn delayed_messages_survive(mut case: Case) {

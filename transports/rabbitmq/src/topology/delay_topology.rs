@@ -27,7 +27,7 @@ const DIGIT_BITS: u32 = 3;
 const TOLERANCE: u32 = 64;
 
 /// The longest delay. The highest level has one queue, with a time to live of 38 days; the broker allows at most 49.
-pub(crate) const MAX: Duration = Duration::from_secs(75 * 24 * 60 * 60);
+pub const MAX: Duration = Duration::from_secs(75 * 24 * 60 * 60);
 
 /// A delay queue: one digit at one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

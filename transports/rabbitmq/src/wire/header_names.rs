@@ -3,6 +3,7 @@
 pub(super) const OURS: &str = "bezoar-";
 pub(super) const ID: &str = "bezoar-id";
 pub(super) const TIME: &str = "bezoar-time";
+pub(super) const EXPIRES_AT: &str = "bezoar-expires-at";
 pub(super) const CAUSATION_ID: &str = "bezoar-causation-id";
 pub(super) const HEADERS: &str = "bezoar-headers";
 pub(super) const ACQUIRED: &str = "bezoar-acquired";

@@ -12,7 +12,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     PERSISTENT, Raw,
-    header_names::{CAUSATION_ID, HEADERS, ID, OURS, TIME, is_broker_header, is_reserved},
+    header_names::{
+        CAUSATION_ID, EXPIRES_AT, HEADERS, ID, OURS, TIME, is_broker_header, is_reserved,
+    },
     header_size,
     header_table::{Table, number, shown, string, text},
     hex, ledger,
@@ -55,6 +57,9 @@ fn headers(message: &Message) -> Result<Table, Invalid> {
         headers.insert(HEADERS.into(), AMQPValue::FieldTable(inner.into()));
     }
     headers.insert(TIME.into(), AMQPValue::LongLongInt(message.time.as_millisecond()));
+    if let Some(at) = message.expires_at {
+        headers.insert(EXPIRES_AT.into(), AMQPValue::LongLongInt(at.as_millisecond()));
+    }
     if let Some(cause) = &message.causation_id {
         headers.insert(CAUSATION_ID.into(), text(cause.as_str()));
     }
@@ -102,6 +107,7 @@ pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
     message.causation_id = string(headers, CAUSATION_ID).and_then(|id| MessageId::new(id).ok());
     let content_type = properties.content_type().as_ref();
     message.content_type = content_type.and_then(|it| ContentType::new(it.as_str()).ok());
+    message.expires_at = number(headers, EXPIRES_AT).map(millis);
     message.headers = read_headers(headers);
     message.ledger = ledger::read(headers);
     message

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use bezoar::QueueName;
+use bezoar::{QueueName, rabbitmq::LONGEST_DELAY};
 
 use super::{ConfigKey, Contradiction};
 use crate::{
@@ -30,6 +30,7 @@ pub(super) const RULES: &[Rule] = &[
     short_leases,
     short_drain,
     late_retries,
+    impossible_retries,
     loops,
     out_of_reach,
     overruled_networks,
@@ -190,6 +191,22 @@ fn late_retries(config: &Config) -> Vec<Contradiction> {
         let problem = format!("may wait {delay} before a retry");
         let remedy = "lower max, max_retries or multiplier if this is not intended";
         Contradiction::warning(ConfigKey::Route(index, "retry"), problem, remedy)
+    })
+}
+
+/// A broker that cannot wait that long would deliver the message early.
+fn impossible_retries(config: &Config) -> Vec<Contradiction> {
+    let impossible = |route: &RouteConfig| {
+        config.broker(&route.from).is_some() && route.retry.largest_delay() > LONGEST_DELAY
+    };
+    each(config, impossible, |index, route| {
+        let (delay, longest) = (route.retry.largest_delay(), duration::rough(LONGEST_DELAY));
+        let delay = duration::rough(delay);
+        let problem = format!(
+            "may wait {delay} before a retry, RabbitMQ delays messages by {longest} at most"
+        );
+        let remedy = "lower max, max_retries or multiplier";
+        Contradiction::error(ConfigKey::Route(index, "retry"), problem, remedy)
     })
 }
 

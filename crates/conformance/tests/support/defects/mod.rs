@@ -6,6 +6,7 @@ mod feeding;
 mod leasing;
 mod messages;
 mod operating;
+mod ordering;
 mod replaying;
 mod sending;
 mod settling;
@@ -29,6 +30,7 @@ pub(crate) fn controls() -> Vec<Control> {
         counting::controls(),
         replaying::controls(),
         feeding::controls(),
+        ordering::controls(),
         operating::controls(),
         cancelling::controls(),
     ];

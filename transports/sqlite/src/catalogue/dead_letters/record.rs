@@ -33,7 +33,8 @@ pub(crate) fn dead_letter(
     let sql = format!(
         "SELECT d.seq, d.reason_code, d.reason, d.died_at, d.queue, q.name, d.cause,
                 d.acquired, d.failed, d.released, d.replayed, d.history,
-                m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, {body}
+                m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, {body},
+                m.expires_at, m.ordering_key
          FROM bezoar_dead AS d
          JOIN bezoar_queues AS q ON q.id = d.queue
          JOIN bezoar_messages AS m ON m.seq = d.seq

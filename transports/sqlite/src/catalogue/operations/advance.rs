@@ -171,13 +171,9 @@ fn send(
     row: &Dead,
     seq: i64,
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO bezoar_waiting
-             (queue, visible_at, seq, acquired, failed, released, replayed, history)
-             VALUES (?1, ?2, ?3, 0, 0, 0, ?4, ?5)",
-        )?
-        .execute([row.queue, session.now_millis(), seq, row.replayed + 1, row.history])?;
+    if session.rejoin(connection, row.queue, seq, (row.replayed + 1, row.history))? {
+        session.count(row.queue, 1, 0);
+    }
     let was = Some(row.seq).filter(|was| *was != seq);
     connection
         .prepare_cached(
@@ -187,7 +183,6 @@ fn send(
              WHERE operation = ?1 AND place = ?2",
         )?
         .execute(params![operation, place, seq, was])?;
-    session.count(row.queue, 1, 0);
     wake(session, connection, row.queue)
 }
 

@@ -1,0 +1,197 @@
+//! What workers make of a transport's capabilities, and of messages that expire or have a key.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bezoar::{
+    Capabilities, Delivery, Destination, Host, Message, MessageId, MessageType, OrderingKey,
+    Outgoing, QueueAdmin, QueueName, RetryPolicy, Router, Settlement, Shutdown, SubscribeOptions,
+    Subscription, Transport, TransportError, Worker,
+    memory::{MemoryTransport, Options},
+    testing::{Harness, VirtualClock},
+};
+use tokio::sync::mpsc;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn message(id: &str) -> Message {
+    let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("result").unwrap());
+    Message::new(id, kind, bezoar::jiff::Timestamp::UNIX_EPOCH, "1")
+}
+
+/// The virtual clock begins here.
+fn at(seconds: i64) -> bezoar::jiff::Timestamp {
+    bezoar::jiff::Timestamp::from_second(1_000_000_000 + seconds).unwrap()
+}
+
+fn failing() -> Router {
+    Router::new().on("result", || async { Err::<(), _>(std::io::Error::other("down")) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_message_becomes_a_dead_letter_and_is_not_handled() {
+    let (seen, mut handled) = mpsc::unbounded_channel();
+    let router = Router::new().on("result", move || {
+        let seen = seen.clone();
+        async move { seen.send(()).unwrap() }
+    });
+    let lab = Harness::start(Worker::new("lab", router).unwrap()).await;
+    lab.send_message(message("expired").with_expires_at(at(0))).await;
+    lab.send_message(message("fresh").with_expires_at(at(3_600))).await;
+    lab.until_idle().await;
+    let [dead] = &lab.dead_letters().await[..] else { panic!("one dead letter") };
+    assert_eq!((dead.message.id.as_str(), dead.reason.code().as_str()), ("expired", "expired"));
+    assert_eq!(dead.message.ledger.failed, 0, "no handler ran");
+    handled.recv().await.unwrap();
+    assert!(handled.try_recv().is_err(), "only the fresh one was handled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_expires_between_retries_is_not_tried_again() {
+    let policy = RetryPolicy::jobs().with_max_retries(20);
+    let lab = Harness::start(Worker::new("lab", failing()).unwrap().policy(policy)).await;
+    lab.send_message(message("m").with_expires_at(at(5))).await;
+    lab.until_idle().await;
+    let [dead] = &lab.dead_letters().await[..] else { panic!("one dead letter") };
+    assert_eq!(dead.reason.code().as_str(), "expired");
+    assert!((1..20).contains(&dead.message.ledger.failed), "it was tried until then");
+    assert!(!dead.message.ledger.history().is_empty(), "and says how it failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_key_are_handled_in_order_whatever_fails() {
+    let (seen, mut handled) = mpsc::unbounded_channel();
+    let router = Router::new().on("result", move |context: bezoar::Context| {
+        let seen = seen.clone();
+        async move {
+            seen.send((context.message.id.to_string(), context.attempt)).unwrap();
+            match (context.message.id.as_str(), context.attempt) {
+                ("m-1", 1 | 2) => Err(std::io::Error::other("down")),
+                _ => Ok(()),
+            }
+        }
+    });
+    let lab = Harness::start(Worker::new("lab", router).unwrap()).await;
+    for id in ["m-1", "m-2", "m-3"] {
+        let key = OrderingKey::new("patient-7").unwrap();
+        lab.send_message(message(id).with_ordering_key(key)).await;
+    }
+    lab.until_idle().await;
+    let mut order = Vec::new();
+    while let Ok((id, _)) = handled.try_recv() {
+        order.push(id);
+    }
+    assert_eq!(order, ["m-1", "m-1", "m-1", "m-2", "m-3"]);
+}
+
+/// Queues in memory with other capabilities; remembers how long receives were asked to wait.
+#[derive(Debug, Clone)]
+struct Limited {
+    inner: MemoryTransport,
+    change: fn(&mut Capabilities),
+    waits: Arc<Mutex<Vec<Duration>>>,
+}
+
+async fn limited(change: fn(&mut Capabilities)) -> Limited {
+    let clock = Arc::new(VirtualClock::default());
+    let inner = MemoryTransport::new(Options { clock, ..Options::default() });
+    inner.provision(&QueueName::new("lab").unwrap()).await.unwrap();
+    Limited { inner, change, waits: Arc::default() }
+}
+
+#[async_trait::async_trait]
+impl Transport for Limited {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.inner.capabilities();
+        (self.change)(&mut capabilities);
+        capabilities
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        self.inner.send(to, batch).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let inner = self.inner.subscribe(queue, options).await?;
+        Ok(Box::new(LimitedSubscription { inner, waits: self.waits.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct LimitedSubscription {
+    inner: Box<dyn Subscription>,
+    waits: Arc<Mutex<Vec<Duration>>>,
+}
+
+#[async_trait::async_trait]
+impl Subscription for LimitedSubscription {
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        self.waits.lock().unwrap().push(wait);
+        self.inner.receive(max, wait).await
+    }
+
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+        self.inner.settle(batch).await
+    }
+
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        self.inner.extend(deliveries, lease).await
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), TransportError> {
+        self.inner.close().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_waits_longer_than_the_transport_is_refused_at_start() {
+    let transport = limited(|can| can.scheduled = Some(2 * SECOND)).await;
+    let worker = Worker::new("lab", failing()).unwrap().policy(RetryPolicy::jobs());
+    let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("retry policy") && text.contains("2 s at most"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_transport_does_not_have_is_refused_at_start() {
+    let transport = limited(|can| can.shortest_lease = 60 * SECOND).await;
+    let worker = Worker::new("lab", failing()).unwrap();
+    let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
+    assert!(refused.unwrap_err().to_string().contains("lease is 30 s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_waits_is_asked_to_instead_of_being_polled() {
+    let transport = limited(|can| {
+        can.wakes = false;
+        can.server_wait = Some(7 * SECOND);
+    })
+    .await;
+    let shutdown = Shutdown::default();
+    let host =
+        Host::new().worker(Arc::new(transport.clone()), Worker::new("lab", failing()).unwrap());
+    let running = tokio::spawn(host.run(shutdown.clone()));
+    tokio::time::sleep(70 * SECOND).await;
+    shutdown.drain();
+    running.await.unwrap().unwrap();
+    let waits = transport.waits.lock().unwrap().clone();
+    assert!(waits.iter().all(|wait| *wait == 7 * SECOND), "{waits:?}");
+    assert!((9..=11).contains(&waits.len()), "one after the other, without a pause: {waits:?}");
+}

@@ -56,8 +56,10 @@ impl Harness for RabbitHarness {
         self.transport = open(self.queue_type);
     }
 
+    /// More than three times the lag: a case may wait that long, three times, for what must not arrive before the next
+    /// tick.
     fn tick(&self) -> Duration {
-        Duration::from_millis(600)
+        Duration::from_secs(1)
     }
 
     fn deadline(&self) -> Duration {

@@ -95,7 +95,7 @@ async fn pages_go_through_all_once() {
     loop {
         let (_, page) = lab.get(&format!("/v1/dead-letters?limit=2{next}")).await;
         seen.extend(page["dead_letters"].as_array().unwrap().iter().map(|row| row["id"].clone()));
-        match page["next"].as_i64() {
+        match page["next"].as_str() {
             Some(after) => next = format!("&after={after}"),
             None => break,
         }
@@ -175,8 +175,12 @@ async fn a_plan_is_frozen_and_reserves_its_dead_letters() {
     lab.send("lab", &[("bezoar-id", "late")], "x").await;
     lab.until("lab", |row| row["dead"] == 3).await;
     let (status, other) = ask(&lab, "/v1/replays", json!({ "reason": "me too", "ids": [1] })).await;
-    assert!(status == StatusCode::CONFLICT || other["refused"] == 1, "{status} {other}");
+    let held = |count: u32| json!([{ "operation": plan["id"], "count": count }]);
+    assert_eq!((status, &other["held"]), (StatusCode::CONFLICT, &held(1)), "{other}");
     let wanted = json!({ "reason": "all", "filter": {}, "expect": 3 });
+    let (status, refused) = ask(&lab, "/v1/discards", wanted).await;
+    assert_eq!((status, &refused["held"]), (StatusCode::CONFLICT, &held(2)), "{refused}");
+    let wanted = json!({ "reason": "all", "filter": {}, "expect": 3, "skip_held": true });
     let (status, refused) = ask(&lab, "/v1/discards", wanted).await;
     assert_eq!((status, &refused["found"]), (StatusCode::CONFLICT, &json!(1)), "{refused}");
     let path = format!("/v1/replays/{}", plan["id"]);

@@ -11,6 +11,7 @@ use std::{
     env,
     fs::{File, OpenOptions},
     io::Write,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -181,13 +182,12 @@ impl Run {
     }
 
     async fn dead(&self, bezoar: &Bezoar) -> Vec<DeadLetter> {
-        bezoar
-            .admin()
-            .dead_letter_access()
-            .unwrap()
-            .dead_letters(&self.queue, DeadLetterPage::default())
-            .await
-            .unwrap()
+        if let Some(access) = bezoar.admin().dead_letter_access() {
+            return access.dead_letters(&self.queue, DeadLetterPage::default()).await.unwrap();
+        }
+        let feed = bezoar.admin().dead_letter_feed(&self.queue).await.unwrap().unwrap();
+        let most = NonZeroU32::new(100).unwrap();
+        feed.next(most, 2 * SECOND).await.unwrap()
     }
 
     fn handled(&self) -> HashMap<String, usize> {

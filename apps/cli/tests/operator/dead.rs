@@ -26,7 +26,7 @@ fn page(next: Value, count: u64, exact: bool) -> Value {
 
 #[test]
 fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page() {
-    let gateway = Gateway::answering(page(json!(17), 12_345, true));
+    let gateway = Gateway::answering(page(json!("1700000000000.17"), 12_345, true));
     let ended =
         run(bezoar(&gateway)
             .args(["dead", "list", "--queue", "lab", "--limit", "1", "--after", "30"]));
@@ -42,7 +42,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
     assert!(row.ends_with(" d  taken by 5  3 retries used up\n"), "{row}");
     assert_eq!(
         ended.words,
-        "12,345 match\nnext page: bezoar dead list --queue lab --limit 1 --after 17\n"
+        "12,345 match\nnext page: bezoar dead list --queue lab --limit 1 --after 1700000000000.17\n"
     );
     assert_eq!(gateway.asked()[0].target, "/v1/dead-letters?limit=1&queue=lab&after=30");
 }
@@ -56,7 +56,7 @@ fn a_count_that_was_not_finished_says_so() {
 
 #[test]
 fn every_filter_reaches_the_gateway_and_the_next_page() {
-    let gateway = Gateway::answering(page(json!(17), 1, true));
+    let gateway = Gateway::answering(page(json!("1700000000000.17"), 1, true));
     let flags = "--queue a/b --type t --kind not-found --code http-404 --cause v1:0123456789abcdef \
                  --correlation-id c --message-id m --since 2h --until 2026-11-14T09:30:00Z \
                  --min-attempts 3 --never-replayed --state open";
@@ -66,7 +66,10 @@ fn every_filter_reaches_the_gateway_and_the_next_page() {
                     &until=2026-11-14T09%3A30%3A00Z&min_attempts=3&replayed=false&state=open";
     assert_eq!(gateway.asked()[0].target, expected);
     let flags = flags.replace("not-found", "'not found'");
-    assert!(ended.words.contains(&format!("list {flags} --limit 100 --after 17")), "{ended:?}");
+    assert!(
+        ended.words.contains(&format!("list {flags} --limit 100 --after 1700000000000.17")),
+        "{ended:?}"
+    );
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn named_dead_letters_are_replayed_and_followed_to_the_end() {
     assert_eq!((ended.code, ended.data.as_str(), ended.words.as_str()), (0, "", words));
     let expected = json!({
         "ids": [4, 17], "reason": "mended", "canary": 3, "rate": 20.0, "stop_after": 2,
-        "new_ids": true, "expect": 2, "plan": false,
+        "new_ids": true, "expect": 2, "plan": false, "skip_held": false,
     });
     assert_eq!(gateway.asked()[0].json(), expected);
 }

@@ -204,9 +204,9 @@ mod tests {
             (Kind::Number(0.0, 1.0), "0.5", "a number"),
             (Kind::Queues, "a, b", "a list"),
             (Kind::Automatic, "false", "a boolean"),
-            (Kind::Automatic, "auto", "text"),
-            (Kind::Retry, "jobs", "text"),
-            (Kind::Name, "5", "text"),
+            (Kind::Automatic, "auto", "a string"),
+            (Kind::Retry, "jobs", "a string"),
+            (Kind::Name, "5", "a string"),
         ] {
             assert_eq!(typed(kind, text), Ok(expected), "{text}");
         }

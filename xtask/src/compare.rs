@@ -93,11 +93,10 @@ fn measure(program: &Path, arguments: &[String]) -> Result<Rates> {
     Ok(rates)
 }
 
-/// The rows of a report that have a rate, which is a whole number; ratios have decimals. Columns are separated by at
-/// least two spaces.
+/// The rows of a report that have a rate.
 fn rates(report: &str) -> Rates {
     let row = |line: &str| {
-        let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+        let mut cells = line.split('|').map(str::trim);
         let (what, per_second) = (cells.next()?, cells.next()?);
         let rate: u32 = per_second.replace(',', "").parse().ok()?;
         Some((what.split(" / ").next()?.to_owned(), rate.into()))
@@ -152,11 +151,11 @@ mod tests {
     use super::*;
 
     const REPORT: &str = "\
-what                        per second  ratio  needed  ok
---------------------------  ----------  -----  ------  ---
-bare SQLite                    123,456
-bezoar, accept / bare SQLite    61,728   0.50  ≥ 0.6   NO
-idle                                     0.00  ≤ 1     yes
+what                         | per second | ratio | needed | ok
+---------------------------- | ---------- | ----- | ------ | --
+bare SQLite                  |    123,456
+bezoar, accept / bare SQLite |     61,728 |  0.50 |  ≥ 0.6 | NO
+idle                         |            |  0.00 |    ≤ 1 | yes
 
 limit: 2,000 at once
 ";

@@ -23,12 +23,15 @@ pub(crate) struct StoredFields<'a> {
     pub(crate) headers: Option<&'a [u8]>,
     pub(crate) time: i64,
     pub(crate) body: &'a [u8],
+    pub(crate) expires_at: Option<i64>,
+    pub(crate) ordering_key: Option<&'a [u8]>,
 }
 
 impl StoredFields<'_> {
     /// The checksum of a message that is stored like this. The tags are part of the file format.
     pub(crate) fn checksum(&self) -> i64 {
         let time = self.time.to_le_bytes();
+        let expires_at = self.expires_at.map(i64::to_le_bytes);
         let fields = [
             (1, Some(self.id)),
             (2, Some(self.message_type)),
@@ -38,6 +41,8 @@ impl StoredFields<'_> {
             (6, self.headers),
             (7, Some(&time[..])),
             (8, Some(self.body)),
+            (9, expires_at.as_ref().map(|bytes| &bytes[..])),
+            (10, self.ordering_key),
         ];
         let mut hasher = Hasher::new();
         for (tag, value) in fields {
@@ -64,6 +69,8 @@ mod tests {
         headers: None,
         time: 1_000,
         body: b"hello",
+        expires_at: None,
+        ordering_key: None,
     };
 
     /// Stored in files of users: it must never change.
@@ -84,6 +91,8 @@ mod tests {
             StoredFields { time: 1_001, ..FIELDS },
             StoredFields { body: b"hellp", ..FIELDS },
             StoredFields { body: b"", ..FIELDS },
+            StoredFields { expires_at: Some(1_000), ..FIELDS },
+            StoredFields { ordering_key: Some(b"p-7"), ..FIELDS },
         ];
         let mut checksums: Vec<_> = changed.iter().map(StoredFields::checksum).collect();
         checksums.push(FIELDS.checksum());

@@ -24,6 +24,8 @@ pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusq
     let content_type = message.content_type.as_ref().map(ContentType::as_str);
     let (headers, time) = (headers_to_json(&message.headers), message.time.as_millisecond());
     let body = &message.body.reveal()[..];
+    let expires_at = message.expires_at.map(|at| at.as_millisecond());
+    let ordering_key = message.ordering_key.as_ref().map(OrderingKey::as_str);
     let fields = StoredFields {
         id: id.as_bytes(),
         message_type: message_type.as_bytes(),
@@ -33,6 +35,8 @@ pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusq
         headers: headers.as_deref().map(str::as_bytes),
         time,
         body,
+        expires_at,
+        ordering_key: ordering_key.map(str::as_bytes),
     };
     connection
         .prepare_cached(
@@ -51,8 +55,8 @@ pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusq
             time,
             body,
             fields.checksum(),
-            message.expires_at.map(|at| at.as_millisecond()),
-            message.ordering_key.as_ref().map(OrderingKey::as_str),
+            expires_at,
+            ordering_key,
         ])
 }
 
@@ -65,7 +69,8 @@ pub(crate) fn copy_message(
     new_id: &MessageId,
 ) -> rusqlite::Result<i64> {
     let mut select = connection.prepare_cached(
-        "SELECT id, type, correlation_id, causation_id, content_type, headers, time, body, checksum
+        "SELECT id, type, correlation_id, causation_id, content_type, headers, time, body, checksum,
+                expires_at, ordering_key
          FROM bezoar_messages WHERE seq = ?1",
     )?;
     let checksum = select.query_row([seq], |row| {
@@ -204,6 +209,8 @@ fn stored_fields<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<StoredFiel
         headers: bytes(5)?,
         time: row.get(at + 6)?,
         body: bytes(7)?.unwrap_or_default(),
+        expires_at: row.get(at + 9)?,
+        ordering_key: bytes(10)?,
     })
 }
 

@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::{sql::*, support::*};
 
 /// Statements that change what is stored of the message `damaged`, one field each.
-const DAMAGE: [&str; 9] = [
+const DAMAGE: [&str; 11] = [
     "body = CAST('X' || substr(body, 2) AS BLOB)",
     "body = x''",
     "headers = '{\"name\":\"other\"}'",
@@ -30,6 +30,8 @@ const DAMAGE: [&str; 9] = [
     "correlation_id = 'other'",
     "causation_id = 'other'",
     "content_type = 'text/other'",
+    "expires_at = 99999999999999",
+    "ordering_key = 'other'",
 ];
 
 #[tokio::test]

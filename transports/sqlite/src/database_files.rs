@@ -19,7 +19,7 @@ use crate::error::error;
 
 /// The files of an open database.
 #[derive(Debug)]
-pub(crate) struct DatabaseFiles {
+pub struct DatabaseFiles {
     database: WatchedFile,
     pub(crate) log: WatchedFile,
     index: WatchedFile,
@@ -63,9 +63,15 @@ impl DatabaseFiles {
         self.database.is_in_place() && self.index.is_in_place() && !self.log.is_in_place()
     }
 
+    /// How many bytes the database and its write-ahead log take on disk. A file that cannot be found is left out.
+    pub fn sizes(&self) -> Vec<(&'static str, u64)> {
+        let size = |(name, file): (&'static str, &WatchedFile)| Some((name, file.bytes()?));
+        [("database", &self.database), ("log", &self.log)].into_iter().filter_map(size).collect()
+    }
+
     /// How large the log is, in use or not.
     pub(crate) fn log_bytes(&self) -> u64 {
-        fs::metadata(&self.log.path).map_or(0, |log| log.len())
+        self.log.bytes().unwrap_or(0)
     }
 
     /// Notes that the log was changed in place: from now on every check fails.
@@ -96,6 +102,10 @@ impl WatchedFile {
     /// Asked by name: opening and closing a file of ours would give up SQLite's locks on it.
     pub(crate) fn is_in_place(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| self.is(&found))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        fs::metadata(&self.path).ok().map(|file| file.len())
     }
 
     pub(crate) fn is(&self, found: &fs::Metadata) -> bool {

@@ -37,5 +37,6 @@ mod transport;
 mod wal;
 mod writer;
 
+pub use database_files::DatabaseFiles;
 pub use options::{Options, Synchronous};
 pub use transport::SqliteTransport;

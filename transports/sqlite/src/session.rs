@@ -28,6 +28,8 @@ pub(crate) struct Session {
     /// Queues in which this transaction made messages ready.
     woken: Vec<QueueName>,
     pub(crate) moved: Moved,
+    /// When dead letters of this transaction arrive, once that was asked.
+    pub(crate) arrival: Option<i64>,
     /// How many bytes of the log a reader keeps from being used again.
     pub(crate) blocked_log_bytes: u64,
 }
@@ -52,6 +54,7 @@ enum Accepted {
 impl Session {
     pub(crate) fn begin(&mut self, now: Timestamp) {
         self.now = now;
+        self.arrival = None;
     }
 
     pub(crate) fn now(&self) -> Timestamp {

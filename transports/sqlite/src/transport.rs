@@ -61,6 +61,11 @@ impl SqliteTransport {
         Ok(Self { readers, writer, options, files, signals })
     }
 
+    /// The files that it is stored in. Asking for their sizes keeps nothing open.
+    pub fn files(&self) -> Arc<DatabaseFiles> {
+        self.files.clone()
+    }
+
     /// Stores messages that were checked, in one transaction; returns the places of those whose id another message has.
     async fn store(
         &self,

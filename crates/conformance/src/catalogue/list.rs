@@ -118,6 +118,7 @@ macro_rules! for_each_catalogue_case {
             a_missing_dead_letter_is_named,
             nothing_sensitive_is_shown_by_debug,
             newest_first_is_by_the_time_of_death,
+            pages_mix_letters_that_died_here_and_elsewhere,
         }
         causes {
             the_same_failure_is_one_cause_and_the_largest_is_first,

@@ -103,7 +103,10 @@ async fn the_ways_of_the_walk_use_their_indexes() {
             "INDEXED BY bezoar_dead_versions WHERE (edited_as IS NOT NULL OR unapproved = 1)",
             "bezoar_dead_versions",
         ),
-        ("INDEXED BY bezoar_dead_by_death WHERE true", "bezoar_dead_by_death (died_at"),
+        (
+            "INDEXED BY bezoar_dead_late_by_death WHERE died_at < at",
+            "bezoar_dead_late_by_death (died_at",
+        ),
     ] {
         let sql = format!(
             "EXPLAIN QUERY PLAN SELECT * FROM bezoar_dead {condition}

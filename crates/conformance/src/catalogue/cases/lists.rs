@@ -86,16 +86,45 @@ pub(crate) async fn pages_are_complete_and_newest_first(store: Store) {
     for filter in
         [Filter::default(), Filter { queues: Some(vec![queue("lab")]), ..Filter::default() }]
     {
-        let (mut found, mut page) = (Vec::new(), ListRequest { after: None, limit: 3 });
-        while let Some(last) = {
-            let rows = store.catalogue().list(&filter, &page).await.expect("they can be listed");
-            assert!(rows.len() <= 3, "a page has at most as many as asked for");
-            found.extend(rows.iter().map(|row| row.id));
-            rows.last().map(|row| row.position())
-        } {
-            page.after = Some(last);
+        assert_eq!(paged(&store, &filter, 3).await, expected);
+    }
+}
+
+/// Everything that matches, page by page.
+async fn paged(store: &Store, filter: &Filter, limit: u32) -> Vec<DeadLetterId> {
+    let (mut found, mut page) = (Vec::new(), ListRequest { after: None, limit });
+    while let Some(last) = {
+        let rows = store.catalogue().list(filter, &page).await.expect("they can be listed");
+        assert!(rows.len() <= limit as usize, "a page has at most as many as asked for");
+        found.extend(rows.iter().map(|row| row.id));
+        rows.last().map(|row| row.position())
+    } {
+        page.after = Some(last);
+    }
+    found
+}
+
+pub(crate) async fn pages_mix_letters_that_died_here_and_elsewhere(store: Store) {
+    store.elapse(100).await;
+    for number in 0..8 {
+        store.kill("lab", message("here"), "boom").await;
+        let mut elsewhere = letter(number, message("elsewhere"));
+        // Some died when one here did, some between two of them, some as they arrived.
+        elsewhere.at = store.now() - std::time::Duration::from_millis(number as u64 % 4 * 500);
+        store.take_in(vec![elsewhere]).await;
+        store.elapse(1).await;
+    }
+    let mut expected = store.all().await;
+    assert_eq!(expected.len(), 16);
+    expected.sort_by_key(|letter| std::cmp::Reverse(letter.died_at));
+    assert_eq!(expected, store.all().await, "newest death first");
+    let since = Some(expected[9].died_at);
+    for limit in 1..4 {
+        for filter in [Filter::default(), Filter { since, ..Filter::default() }] {
+            let matching = expected.iter().filter(|letter| filter.matches(letter));
+            let matching: Vec<_> = matching.map(|letter| letter.id).collect();
+            assert_eq!(paged(&store, &filter, limit).await, matching, "{filter:?}");
         }
-        assert_eq!(found, expected);
     }
 }
 

@@ -4,7 +4,7 @@ use bezoar_core::{
     CorrelationId, FailedTry, Message, QueueName, Reason,
     catalogue::{CauseId, Fingerprint},
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{catalogue::causes::cause_grouping::Arrived, session::Session, settle::Counts};
 
@@ -40,7 +40,7 @@ impl Session {
     ) -> rusqlite::Result<(i64, CauseId)> {
         let Dying { place: (name, queue, seq), message, reason, counts, tries, died_at } = dying;
         let print = Fingerprint::of(name, message, tries, reason);
-        let now = self.now_millis();
+        let now = self.arrival_time(connection)?;
         let died_at = died_at.map_or(now, |died_at| died_at.min(now)); // another clock may be ahead
         let (number, cause) = self.causes.cause(connection, *queue, &print, died_at)?;
         let id = connection
@@ -74,6 +74,21 @@ impl Session {
             self.replays.failed_again(connection, *seq, id, &cause)?;
         }
         Ok((id, cause))
+    }
+
+    /// When a dead letter arrives that is inserted now: never before the one that was inserted last, whose process
+    /// may have a clock that is ahead. Lists and expiry rely on ids and arrivals having one order.
+    fn arrival_time(&mut self, connection: &Connection) -> rusqlite::Result<i64> {
+        if let Some(time) = self.arrival {
+            return Ok(time);
+        }
+        let last: Option<i64> = connection
+            .prepare_cached("SELECT at FROM bezoar_dead ORDER BY id DESC LIMIT 1")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        let time = self.now_millis().max(last.unwrap_or(i64::MIN));
+        self.arrival = Some(time);
+        Ok(time)
     }
 
     /// Counts a dead letter that was taken out of its table.

@@ -2,7 +2,8 @@
 //!
 //! Queue, type, kind, code and cause are attributes of causes, of which there are few: the causes that fit are
 //! chosen first. Then the shortest way to their dead letters is walked, newest death first, and what is left of the
-//! filter is asked of each row. Every index has the time of death and then the id, so that no way sorts.
+//! filter is asked of each row. Every index has the time of death and then the id, so that no way sorts. No index
+//! has all dead letters: those that died here are in the order of their ids, and the few others have an index.
 
 use std::{
     collections::{BinaryHeap, HashMap, HashSet},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use bezoar_core::catalogue::Filter;
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, ToSql, params};
 
 use super::filter_bounds::{chosen_causes, first_since, unended};
 
@@ -32,6 +33,12 @@ pub(crate) struct Glance {
     pub(crate) operation: Option<i64>,
     edited: bool,
     unapproved: bool,
+}
+
+impl Glance {
+    fn position(&self) -> Position {
+        (self.died_at, self.id)
+    }
 }
 
 /// A filter as the database sees it.
@@ -111,10 +118,7 @@ impl Sieve {
                 walk_index(connection, condition, span, Some(&causes[0]), &mut visit)
             }
             Way::Causes(causes) => merge(connection, &causes, span, &mut visit),
-            Way::All => {
-                let condition = "INDEXED BY bezoar_dead_by_death WHERE true";
-                walk_index(connection, condition, span, None, &mut visit)
-            }
+            Way::All => walk_all(connection, span, &mut visit),
         }
     }
 
@@ -235,6 +239,46 @@ fn walk_index(
     Ok(())
 }
 
+/// Walks everything: those that died where they are, whose ids grow with the time of death, and those that arrived
+/// later than they died.
+fn walk_all(
+    connection: &Connection,
+    (since, before): (i64, Position),
+    visit: &mut dyn FnMut(&Glance) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    let same_time = before.1.min(first_since(connection, before.0.saturating_add(1))?);
+    let end = same_time.max(first_since(connection, before.0)?);
+    let mut here = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM bezoar_dead NOT INDEXED
+         WHERE id >= ?1 AND id < ?2 AND died_at = at ORDER BY id DESC"
+    ))?;
+    let mut late = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM bezoar_dead INDEXED BY bezoar_dead_late_by_death
+         WHERE died_at < at AND died_at >= ?1 AND (died_at, id) < (?2, ?3)
+         ORDER BY died_at DESC, id DESC"
+    ))?;
+    let mut here = here.query([first_since(connection, since)?, end])?;
+    let mut late = late.query([since, before.0, before.1])?;
+    let (mut next_here, mut next_late) = (next(&mut here)?, next(&mut late)?);
+    loop {
+        let position = |glance: &Option<Glance>| glance.as_ref().map(Glance::position);
+        let (rows, head) = if position(&next_here) > position(&next_late) {
+            (&mut here, &mut next_here)
+        } else {
+            (&mut late, &mut next_late)
+        };
+        let Some(glance) = head.take() else { return Ok(()) };
+        if visit(&glance).is_break() {
+            return Ok(());
+        }
+        *head = next(rows)?;
+    }
+}
+
+fn next(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Glance>> {
+    rows.next()?.map(glance).transpose()
+}
+
 /// Walks several causes as if they were one: the latest of each is known, and the latest of those is next. Unlike
 /// a walk over everything it does not depend on where in the whole they are.
 fn merge(
@@ -256,7 +300,7 @@ fn merge(
     let mut glances = HashMap::with_capacity(causes.len());
     for &cause in causes {
         if let Some(head) = latest(cause, before)? {
-            heads.push(((head.died_at, head.id), cause));
+            heads.push((head.position(), cause));
             glances.insert(cause, head);
         }
     }
@@ -266,7 +310,7 @@ fn merge(
             break;
         }
         if let Some(next) = latest(cause, position)? {
-            heads.push(((next.died_at, next.id), cause));
+            heads.push((next.position(), cause));
             glances.insert(cause, next);
         }
     }

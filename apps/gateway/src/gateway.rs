@@ -97,7 +97,7 @@ impl Gateway {
         let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
             format!("cannot listen on {}; is another gateway running? Set another address with server.listen", config.server.listen)
         })?;
-        let (bezoar, catalogue) = open(&config).await?;
+        let (bezoar, catalogue) = open(&config, &metrics).await?;
         let brokers = brokers(&config)?;
         for queue in config.all_queues().iter().filter(|queue| config.broker(queue).is_none()) {
             bezoar.admin().provision(queue).await?;
@@ -365,18 +365,24 @@ fn rate(rate: config::human::Rate) -> RateLimit {
     RateLimit { each, burst: NonZeroU32::new(in_a_second).unwrap_or(NonZeroU32::MIN) }
 }
 
-/// Opens the store, creating its folder if necessary.
-async fn open(config: &Config) -> Result<(Bezoar, Arc<dyn Catalogue>)> {
+/// Opens the store, creating its folder if necessary, and shows its size in the metrics.
+async fn open(config: &Config, metrics: &Metrics) -> Result<(Bezoar, Arc<dyn Catalogue>)> {
     let path = config.store.path().to_owned();
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     }
     let max_message_bytes = usize::try_from(config.server.max_body_bytes)?;
-    let max_bytes = config.store.max_size_bytes;
-    let options = sqlite::Options { max_message_bytes, max_bytes, ..sqlite::Options::new(&path) };
+    let options = sqlite::Options {
+        max_message_bytes,
+        max_bytes: config.store.max_size_bytes,
+        max_log_bytes: config.store.max_log_bytes,
+        ..sqlite::Options::new(&path)
+    };
     let opened = tokio::task::spawn_blocking(|| sqlite::SqliteTransport::open(options)).await?;
     let store = opened.with_context(|| format!("cannot open the store {}", path.display()))?;
+    let files = store.files();
+    metrics.show_store(move || files.sizes());
     Ok((Bezoar::new(store.clone()), Arc::new(store)))
 }
 

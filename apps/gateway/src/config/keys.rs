@@ -109,6 +109,7 @@ static KEYS: &[Key] = &[
     Key::new("store", Kind::Table, "Where messages are stored."),
     Key::new("store.url", Kind::StoreUrl, "The embedded store: sqlite:PATH.").or("sqlite:bezoar-data/bezoar.db").restart(),
     Key::new("store.max_size", Kind::Size(MIB, 256 * TIB), "Maximum size of the store, beyond which new messages are refused; limited only by the disk if not set.").restart(),
+    Key::new("store.max_log", Kind::Size(8 * MIB, 256 * TIB), "How large the write-ahead log may grow while another program's long read transaction keeps it from being checkpointed, before new messages are refused.").or("1GiB").restart(),
 
     Key::new("transports", Kind::Named, "Brokers. Their queues are written NAME/QUEUE."),
     Key::new("transports.*.url", Kind::BrokerUrl, "URL of the broker: amqp://USER@HOST:PORT/VHOST, or amqps. Several hosts are separated by commas and tried in turn.").required().restart(),

@@ -65,16 +65,26 @@ impl Loaded {
 /// All problems at once, each with its key, its origin and a remedy. If the file is not valid TOML, only the syntax
 /// errors.
 pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, ConfigProblems> {
-    let mut problems = Vec::new();
-    let mut root = match &sources.file {
-        None => Node::empty_table(Origin::Default),
-        Some((path, text)) => match toml_file::parse(path, text) {
-            Ok(root) => root,
-            Err(errors) => {
-                return Err(ConfigProblems::new(errors).expect("there is at least one error"));
-            }
-        },
+    let (loaded, problems) = read(sources, resolve);
+    ConfigProblems::new(problems).map_or(Ok(loaded), Err)
+}
+
+/// Loads a configuration as far as it is valid, with defaults for the rest, and looks up no secret.
+///
+/// For a program that only has to find a gateway on the same machine: the gateway itself reports the problems.
+pub fn load_leniently(sources: &Sources) -> Config {
+    read(sources, &|_| Err("is not looked up here".to_owned())).0.config
+}
+
+/// The configuration with defaults for whatever is invalid, and everything that is wrong with it.
+fn read(sources: &Sources, resolve: &Resolve<'_>) -> (Loaded, Vec<ConfigProblem>) {
+    let empty = || Node::empty_table(Origin::Default);
+    let file = sources.file.as_ref().map(|(path, text)| toml_file::parse(path, text));
+    let (mut root, syntax_errors) = match file.transpose() {
+        Ok(root) => (root.unwrap_or_else(empty), Vec::new()),
+        Err(errors) => (empty(), errors),
     };
+    let mut problems = Vec::new();
     let (variables, mut warnings) = overrides::environment(&sources.environment);
     for assignment in variables.into_iter().chain(overrides::flags(&sources.flags)) {
         let set = root.set(&assignment.path, &assignment.text, &assignment.origin);
@@ -89,10 +99,9 @@ pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, ConfigPr
     problems.extend(refused);
     warnings.extend(odd);
     sort_in(&config, &places, &settings, &mut problems, &mut warnings);
-    match ConfigProblems::new(problems) {
-        Some(problems) => Err(problems),
-        None => Ok(Loaded { config, warnings, settings }),
-    }
+    // Without the file, everything else would only say what is missing.
+    let problems = if syntax_errors.is_empty() { problems } else { syntax_errors };
+    (Loaded { config, warnings, settings }, problems)
 }
 
 /// Adds contradictions to the problems or warnings.

@@ -93,6 +93,7 @@ impl Config {
             ("store.url", c.path() != d.path()),
             ("transports", self.transports != new.transports),
             ("store.max_size", c.max_size_bytes != d.max_size_bytes),
+            ("store.max_log", c.max_log_bytes != d.max_log_bytes),
             ("dead_letters.keep", self.dead_letters.keep != new.dead_letters.keep),
             ("dead_letters.warn", self.dead_letters.warn != new.dead_letters.warn),
             ("log.format", self.log.format != new.log.format),

@@ -15,6 +15,8 @@ pub struct StoreConfig {
     file: StoreFile,
     /// The maximum size, beyond which new messages are refused.
     pub max_size_bytes: Option<u64>,
+    /// How large the write-ahead log may grow while a reader keeps it from being checkpointed.
+    pub max_log_bytes: u64,
 }
 
 impl StoreConfig {
@@ -22,6 +24,7 @@ impl StoreConfig {
         Self {
             file: reader.or_default(section, "url"),
             max_size_bytes: reader.optional(section, "max_size"),
+            max_log_bytes: reader.or_default(section, "max_log"),
         }
     }
 

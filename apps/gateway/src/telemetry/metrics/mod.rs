@@ -128,6 +128,11 @@ impl Metrics {
         self.0.series.queues.at(name).show(None);
     }
 
+    /// Shows the sizes of a store's files, by what they contain; asked for at every export.
+    pub fn show_store(&self, sizes: impl Fn() -> Vec<(&'static str, u64)> + Send + Sync + 'static) {
+        instruments::store(&self.0.provider, sizes);
+    }
+
     /// All metrics as text; empty if they are off.
     pub fn render(&self) -> String {
         let Some(registry) = &self.0.registry else { return String::new() };

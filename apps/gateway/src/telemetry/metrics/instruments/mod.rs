@@ -69,6 +69,24 @@ pub(super) fn room(instrument: &Instrument) -> Option<Stream> {
     four.then(|| limit.build().ok()).flatten()
 }
 
+/// The sizes of a store's files.
+pub(super) fn store(
+    provider: &SdkMeterProvider,
+    sizes: impl Fn() -> Vec<(&'static str, u64)> + Send + Sync + 'static,
+) {
+    let _ = provider
+        .meter("bezoar")
+        .u64_observable_gauge("bezoar.store.size")
+        .with_unit("By")
+        .with_description("Size of the store's files: the database and its write-ahead log")
+        .with_callback(move |gauge| {
+            for (file, bytes) in sizes() {
+                gauge.observe(bytes, &[KeyValue::new("file", file)]);
+            }
+        })
+        .build();
+}
+
 fn process(meter: &Meter, started: Timestamp) {
     let info = [KeyValue::new("version", env!("CARGO_PKG_VERSION"))];
     let _ = meter

@@ -56,6 +56,13 @@ impl Configuration {
         loaded.map_err(|problems| BadConfiguration(problems.to_string()).into())
     }
 
+    /// The configuration of the gateway that was started in this folder, as far as it can be read.
+    pub(crate) fn of_this_folder() -> Config {
+        let config = std::env::var_os("BEZOAR_CONFIG").map(PathBuf::from);
+        let file = Self { config, set: Vec::new() }.read_file().unwrap_or_default();
+        config::load_leniently(&Sources { file, environment: environment(), flags: Vec::new() })
+    }
+
     fn read_file(&self) -> Result<Option<(PathBuf, String)>> {
         let path = self.config.clone().unwrap_or_else(|| PathBuf::from("bezoar.toml"));
         match std::fs::read_to_string(&path) {

@@ -1,6 +1,10 @@
 //! Which gateway to talk to, and with which token.
 
-use std::{convert::Infallible, path::Path};
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+};
 
 use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
@@ -8,16 +12,12 @@ use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{ApiClient, Url, token};
-
-/// Where a gateway without a configuration file keeps its data.
-const FOLDER: &str = "bezoar-data";
-/// Where it listens by default.
-const LOCAL: &str = "http://127.0.0.1:8420";
+use crate::up::Configuration;
 
 /// How to reach a running gateway.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// URL of the gateway [default: http://127.0.0.1:8420]
+    /// URL of the gateway [default: the address in bezoar.toml, or http://127.0.0.1:8420]
     // Both values are hidden and the URL is parsed later, because clap prints the values it is given.
     #[arg(
         long,
@@ -53,21 +53,35 @@ impl Connection {
 
     /// A client for it. Exits with the usage error code if the URL is invalid.
     pub(crate) fn client(&self) -> Result<ApiClient> {
-        let url: Url = self.url.as_deref().unwrap_or(LOCAL).parse().unwrap_or_else(|problem| {
+        let local = Configuration::of_this_folder();
+        let url = self.url.clone().unwrap_or_else(|| address_of(local.server.listen));
+        let url: Url = url.parse().unwrap_or_else(|problem| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
-        let token = self.token(&url, Path::new(FOLDER))?.map(|token| bearer(&token)).transpose()?;
+        let folder = local.store.path().parent().unwrap_or(Path::new(""));
+        let token = self.token(&url, folder)?.map(|token| bearer(&token)).transpose()?;
         ApiClient::new(url, token)
     }
 
+    /// The given token, or the one that the gateway of this folder keeps beside its database.
     fn token(&self, url: &Url, folder: &Path) -> Result<Option<SecretString>> {
         match &self.token {
             Some(token) if !token.expose_secret().trim().is_empty() => Ok(Some(token.clone())),
             // Never send a local gateway's token to another machine.
-            _ if url.is_loopback() => token::find(folder),
+            _ if self.url.is_none() || url.is_loopback() => token::find(folder),
             _ => Ok(None),
         }
     }
+}
+
+/// The URL of a gateway on this machine that listens there; one that listens everywhere also does on loopback.
+fn address_of(listen: SocketAddr) -> String {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, listen.port()))
 }
 
 fn secret(text: &str) -> Result<SecretString, Infallible> {
@@ -90,7 +104,19 @@ mod tests {
     use super::*;
 
     fn connection(token: Option<&str>) -> Connection {
-        Connection { url: None, token: token.map(Into::into) }
+        Connection { url: Some("given".to_owned()), token: token.map(Into::into) }
+    }
+
+    #[test]
+    fn a_gateway_that_listens_everywhere_is_reached_on_loopback() {
+        for (listen, url) in [
+            ("127.0.0.1:8420", "http://127.0.0.1:8420"),
+            ("0.0.0.0:9000", "http://127.0.0.1:9000"),
+            ("[::]:9000", "http://[::1]:9000"),
+            ("10.0.0.1:1", "http://10.0.0.1:1"),
+        ] {
+            assert_eq!(address_of(listen.parse().unwrap()), url);
+        }
     }
 
     #[test]

@@ -99,6 +99,27 @@ fn the_token_of_a_gateway_in_this_folder_is_found() {
 }
 
 #[test]
+fn address_and_token_are_those_of_the_configuration_in_this_folder() {
+    let gateway = Gateway::answering(json!([]));
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("lab");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("token"), "bzr_lab\n").unwrap();
+    std::fs::set_permissions(data.join("token"), PermissionsExt::from_mode(0o600)).unwrap();
+    let listen = gateway.url().replace("http://", "");
+    // A broker's password that only the gateway knows is no reason to fail.
+    let configuration = format!(
+        "server.listen = \"{listen}\"\nstore.url = \"sqlite:lab/lab.db\"\n\
+         transports.hospital.url = \"env:HOSPITAL_AMQP\"\n"
+    );
+    std::fs::write(folder.path().join("bezoar.toml"), configuration).unwrap();
+
+    let found = run(alone().current_dir(&folder).arg("queues"));
+    assert_eq!(found.code, 0, "{found:?}");
+    assert_eq!(gateway.asked()[0].header("authorization"), "Bearer bzr_lab");
+}
+
+#[test]
 fn an_invalid_url_is_a_usage_error_and_not_repeated() {
     for url in ["localhost:8420", "http://ada:CANARY@localhost", ""] {
         let ended = run(alone().args(["queues", "--url", url]));

@@ -5,6 +5,7 @@
 mod broken_catalogues {
     pub(crate) mod broken;
     pub(crate) mod defects;
+    pub(crate) mod recognition;
 }
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};

@@ -40,16 +40,44 @@ pub struct DeadLetter {
     pub reason: Reason,
     /// When.
     pub at: Timestamp,
+    /// How it is recognized if it is handed out again.
+    pub recognition: Recognition,
+}
+
+/// How a dead letter is recognized that a transport hands out again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Recognition {
+    /// By its id, which it keeps.
+    Id,
+    /// By its content: it has no lasting id, and gets another one each time.
+    Content {
+        /// Which session of the transport handed it out. Two letters of one session are two letters, however alike.
+        session: u64,
+        /// Whether the transport may have handed it out before, in another session.
+        redelivered: bool,
+    },
 }
 
 impl DeadLetter {
-    /// What tells copies of one letter from two letters that have the same id by chance, or because somebody forged
-    /// it. Equal for copies.
+    /// A digest of what the sender made. Equal for copies of one letter, and for two letters that are alike.
     pub fn digest(&self) -> u64 {
+        let message = &self.message;
         let mut hash = Sha256::new();
-        hash.update(self.message.id.as_str());
-        hash.update([0]);
-        hash.update(self.message.body.reveal());
+        let mut field = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        };
+        field(message.id.as_str().as_bytes());
+        field(message.message_type.as_str().as_bytes());
+        field(message.correlation_id.as_ref().map_or("", |id| id.as_str()).as_bytes());
+        field(message.causation_id.as_ref().map_or("", |id| id.as_str()).as_bytes());
+        field(message.content_type.as_ref().map_or("", |it| it.as_str()).as_bytes());
+        for (name, value) in &message.headers {
+            field(name.as_bytes());
+            field(value.reveal().as_bytes());
+        }
+        field(message.body.reveal());
         let digest = hash.finalize();
         u64::from_be_bytes(std::array::from_fn(|place| digest[place]))
     }

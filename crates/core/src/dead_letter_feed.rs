@@ -12,7 +12,8 @@ const BATCH: u32 = 200;
 /// The dead letters of one queue, in the order in which the transport hands them out.
 ///
 /// Letters stay where they are until they are removed. Those that were not removed are handed out again,
-/// at the latest by the next feed that is opened once this one is dropped.
+/// at the latest by the next feed that is opened once this one is dropped. [`Recognition`](crate::Recognition) says how
+/// such a letter is recognized.
 #[async_trait]
 pub trait DeadLetterFeed: Debug + Send + Sync {
     /// Hands out up to `max` letters, waiting at most `wait` for the first. An empty result is no error.

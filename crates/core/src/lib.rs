@@ -40,7 +40,7 @@ pub use admin::{Depth, Finding, QueueAdmin, Severity};
 pub use capabilities::{Capabilities, Counting, Leases, SettlementDurability};
 pub use classification::{Classification, Classifier};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
-pub use dead_letter::{DeadLetter, DeadLetterId, Reason};
+pub use dead_letter::{DeadLetter, DeadLetterId, Reason, Recognition};
 pub use dead_letter_access::{DeadLetterAccess, DeadLetterIds, DeadLetterPage};
 pub use dead_letter_feed::DeadLetterFeed;
 pub use error::{ErrorKind, TransportError};

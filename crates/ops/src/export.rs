@@ -286,6 +286,7 @@ fn entry(
         body_bytes: message.body.len() as u64,
         state: DeadLetterState::Open,
         edited_from: None,
+        possible_copy_of: None,
     })
 }
 

@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Code, DeadLetterFeed, Delivery, ErrorKind, Message, QueueAdmin, QueueName, Reason, Settlement,
-    SubscribeOptions, Subscription, Transport, TransportError,
+    Code, DeadLetterFeed, Delivery, ErrorKind, Message, QueueAdmin, QueueName, Reason, Recognition,
+    Settlement, SubscribeOptions, Subscription, Transport, TransportError,
     catalogue::{Catalogue, CatalogueError},
 };
 use bezoar_runtime::Shutdown;
@@ -19,7 +19,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 
 /// Moves the dead letters of one broker queue into a catalogue, and sends back those that are replayed.
 ///
-/// A dead letter is removed from the broker only once the catalogue has it; if it comes again, its id identifies it.
+/// A dead letter is removed from the broker only once the catalogue has it. If it comes again, the catalogue recognizes
+/// it; if that cannot be certain, it keeps both and marks the second one.
 /// A replayed message leaves the catalogue's store only once the broker has it: a crash in between may
 /// send it twice, the second time flagged as redelivered.
 #[derive(Debug, Clone)]
@@ -95,7 +96,12 @@ impl Intake {
                 continue;
             }
             let ids: Vec<_> = letters.iter().map(|letter| letter.id).collect();
+            let without_id = letters.iter().filter(|letter| letter.recognition != Recognition::Id);
+            let without_id: Vec<_> = without_id.map(|letter| letter.id).collect();
             let new = self.catalogue.take_in(&self.queue, letters).await?;
+            if !without_id.is_empty() {
+                self.catalogue.removing(&self.queue, &without_id).await?;
+            }
             feed.remove(&ids).await?;
             tracing::debug!(queue = %self.queue, new, "fetched dead letters from the broker");
         }

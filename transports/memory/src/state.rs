@@ -8,7 +8,8 @@ use std::{
 
 use bezoar_core::{
     DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message, MessageId,
-    OrderingKey, Outgoing, QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
+    OrderingKey, Outgoing, QueueName, Receipt, Recognition, Settlement, SubscribeOptions, millis,
+    to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -246,7 +247,14 @@ impl State {
             | Settlement::Uncounted { after, .. } => self.put(queue, seq, message, after, now),
             Settlement::DeadLetter { reason, .. } => {
                 let id = DeadLetterId(self.number());
-                let dead = DeadLetter { id, queue: queue.clone(), message, reason, at: now };
+                let dead = DeadLetter {
+                    id,
+                    queue: queue.clone(),
+                    message,
+                    reason,
+                    at: now,
+                    recognition: Recognition::Id,
+                };
                 let queue = self.queues.get_mut(queue).expect("a delivery came from it");
                 queue.dead.insert(id, (seq, dead));
                 queue.letters.notify_waiters();

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use bezoar_core::{
     Code, DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage, Depth,
-    ErrorKind, Finding, QueueAdmin, QueueName, Reason, Severity, TransportError, millis,
+    ErrorKind, Finding, QueueAdmin, QueueName, Reason, Recognition, Severity, TransportError,
+    millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -267,5 +268,6 @@ fn dead_letter(
         message,
         reason: integrity.reported_in(reason),
         at: millis(row.get(4)?),
+        recognition: Recognition::Id,
     })
 }

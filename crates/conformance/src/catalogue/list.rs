@@ -216,6 +216,15 @@ macro_rules! for_each_catalogue_case {
             a_full_store_takes_nothing_in,
             a_full_store_can_be_emptied,
         }
+        recognition {
+            a_letter_that_was_stored_and_not_removed_is_taken_in_once,
+            equal_letters_that_come_for_the_first_time_are_all_kept,
+            as_many_equal_letters_are_recognized_as_were_taken_in,
+            a_letter_that_may_have_been_removed_is_kept_and_marked,
+            another_letter_is_not_taken_for_one_that_is_known,
+            a_letter_that_another_session_took_over_stays_on_the_broker,
+            letters_with_an_id_and_without_one_are_not_compared,
+        }
         audit_log {
             every_action_is_in_the_log_once_and_in_order,
             an_entry_has_what_was_said_and_when,

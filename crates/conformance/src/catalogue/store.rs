@@ -4,8 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
     Code, CorrelationId, DeadLetter, DeadLetterId, Delivery, FailedTry, Failure, FailureKind,
-    Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Settlement,
-    SubscribeOptions, Transport,
+    Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName, Reason, Recognition,
+    Settlement, SubscribeOptions, Transport,
     catalogue::{
         Advance, AuditedAction, Catalogue, CatalogueError, Cause, DeadLetterRecord,
         DeadLetterSummary, Filter, HeldLetters, ListRequest, Operation, OperationCommand,
@@ -257,7 +257,14 @@ pub(crate) fn letter(id: i64, mut message: Message) -> DeadLetter {
 
 /// A dead letter as a broker has it.
 pub(crate) fn rejected(id: i64, message: Message, reason: Reason) -> DeadLetter {
-    DeadLetter { id: DeadLetterId(id), queue: queue(RESULTS), message, reason, at: millis(5_000) }
+    DeadLetter {
+        id: DeadLetterId(id),
+        queue: queue(RESULTS),
+        message,
+        reason,
+        at: millis(5_000),
+        recognition: Recognition::Id,
+    }
 }
 
 pub(crate) fn action(verb: Verb) -> AuditedAction {

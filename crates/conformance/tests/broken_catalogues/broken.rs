@@ -28,6 +28,7 @@ pub(crate) struct Defect {
     pub(crate) action: Change<AuditedAction>,
     pub(crate) imported: Change<Vec<(String, DeadLetterRecord)>>,
     pub(crate) letters: Change<Vec<DeadLetter>>,
+    pub(crate) removing: Change<Vec<DeadLetterId>>,
     pub(crate) announced: Change<Vec<(Message, Reason)>>,
     pub(crate) outcomes: Change<Vec<(OperationId, MessageId)>>,
     pub(crate) outcome_queue: Change<QueueName>,
@@ -62,6 +63,7 @@ impl Default for Defect {
             action: nothing(),
             imported: nothing(),
             letters: nothing(),
+            removing: nothing(),
             announced: nothing(),
             outcomes: nothing(),
             outcome_queue: nothing(),
@@ -247,6 +249,11 @@ impl BrokerIntake for Broken {
     async fn take_in(&self, queue: &QueueName, letters: Vec<DeadLetter>) -> Answer<u64> {
         let letters = changed(&letters, &self.defect.letters);
         self.answer(self.inner.take_in(queue, letters).await, &nothing())
+    }
+
+    async fn removing(&self, queue: &QueueName, letters: &[DeadLetterId]) -> Answer<()> {
+        let letters = changed(&letters.to_vec(), &self.defect.removing);
+        self.inner.removing(queue, &letters).await
     }
 
     async fn announce(&self, queue: &QueueName, dying: Vec<(Message, Reason)>) -> Answer<()> {

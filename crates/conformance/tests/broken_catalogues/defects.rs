@@ -8,7 +8,7 @@ use bezoar_core::{
     millis,
 };
 
-use super::broken::Defect;
+use super::{broken::Defect, recognition};
 
 /// A defect, and the cases that must catch it.
 pub(crate) struct Control {
@@ -17,7 +17,7 @@ pub(crate) struct Control {
     pub(crate) defect: Arc<Defect>,
 }
 
-fn control(
+pub(crate) fn control(
     name: &'static str,
     caught_by: &'static [&'static str],
     spoil: impl FnOnce(&mut Defect),
@@ -28,10 +28,13 @@ fn control(
 }
 
 pub(crate) fn controls() -> Vec<Control> {
-    [lists(), operations(), versions_and_imports(), intake(), log_and_settings()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let mut all = recognition::controls();
+    all.extend(
+        [lists(), operations(), versions_and_imports(), intake(), log_and_settings()]
+            .into_iter()
+            .flatten(),
+    );
+    all
 }
 
 fn lists() -> Vec<Control> {

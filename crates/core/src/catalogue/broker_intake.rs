@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{CatalogueError, OperationId, Rejection, RejectionFilter};
-use crate::{DeadLetter, Message, MessageId, QueueName, Reason};
+use crate::{DeadLetter, DeadLetterId, Message, MessageId, QueueName, Reason};
 
 /// Takes dead letters of brokers into the store, and learns the outcomes of those that go back.
 #[async_trait]
@@ -16,14 +16,32 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
     async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError>;
 
     /// Adds dead letters of an adopted queue; returns how many were new. One that was taken in within the last 30
-    /// days is recognized by its id and content, and ignored. One that a replay of this catalogue had sent has failed
-    /// again. Each keeps the time of its death; one in the future counts as now. A store that has reached its size
+    /// days is recognized and ignored: by its id and content, or, where it has no lasting id, as described at
+    /// [`removing`](Self::removing). One that a replay of this catalogue had sent has failed again. Each keeps the time of its death; one in the future counts as now. A store that has reached its size
     /// limit takes nothing in and says [`Full`](crate::ErrorKind::Full), so that the letters stay on the broker.
     async fn take_in(
         &self,
         queue: &QueueName,
         letters: Vec<DeadLetter>,
     ) -> Result<u64, CatalogueError>;
+
+    /// Says that letters which were taken in are about to be removed from their broker. To be called before that for
+    /// letters that are [recognized by their content](crate::Recognition::Content).
+    ///
+    /// Until then the broker certainly has them. So each one that is redelivered in another session and is equal to
+    /// one of them is that one, and ignored; one equal letter more is another letter. After it the broker may or may
+    /// not have them: an equal letter that is redelivered is kept, and marked as a
+    /// [possible copy](super::DeadLetterSummary::possible_copy_of).
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogueError::TakenOver`] if a letter was recognized in another session meanwhile, so that this one is not
+    /// accounted for: leave it on the broker, to be handed out again.
+    async fn removing(
+        &self,
+        queue: &QueueName,
+        letters: &[DeadLetterId],
+    ) -> Result<(), CatalogueError>;
 
     /// Says why a broker is about to dead-letter messages of an adopted queue by itself, which keeps neither reason
     /// nor ledger. When such a letter is taken in within 30 days, recognized by its message id, it gets these.

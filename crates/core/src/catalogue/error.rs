@@ -44,6 +44,9 @@ pub enum CatalogueError {
         /// Which operations, and how many each.
         held: Vec<(OperationId, u64)>,
     },
+    /// A letter that was taken in is accounted for by another session of its broker.
+    #[error("dead letter {0} was taken in by another session meanwhile; it stays on the broker")]
+    TakenOver(DeadLetterId),
     /// Its state does not allow it.
     #[error("{0}")]
     Conflict(String),

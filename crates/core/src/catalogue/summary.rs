@@ -45,6 +45,8 @@ pub struct DeadLetterSummary {
     pub state: DeadLetterState,
     /// The dead letter that it is an edited version of.
     pub edited_from: Option<DeadLetterId>,
+    /// The dead letter that it may be a copy of: a broker delivered it again, and cannot say whether it is the same.
+    pub possible_copy_of: Option<DeadLetterId>,
 }
 
 impl DeadLetterSummary {

@@ -1,9 +1,10 @@
 //! The dead-letter feed: hands the letters of a dead-letter queue to a catalogue.
 //!
 //! It is an ordinary consumer, so a letter costs the same however many there are, and several catalogues may share a
-//! queue. A letter that we dead-lettered has an id already. One that the broker dead-lettered gets an id when it is
-//! handed out. If it is flagged as redelivered, a catalogue may have stored it before: it is first replaced by a copy
-//! with an id, which it keeps from then on. A letter stays unacknowledged, and so on the broker, until it is removed.
+//! queue. A letter that we dead-lettered has an id already. One that the broker dead-lettered gets another id each time
+//! it is handed out, and says in which session (one consumer on one channel) that is and whether the broker delivered it
+//! before: that is what a catalogue recognizes it by. A letter stays unacknowledged, and so on the broker, until it is
+//! removed.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -14,7 +15,8 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterFeed, DeadLetterId, MAX_DELAY, Message, QueueName, TransportError,
+    DeadLetter, DeadLetterFeed, DeadLetterId, MAX_DELAY, Message, QueueName, Recognition,
+    TransportError,
 };
 use futures_util::StreamExt;
 use lapin::{
@@ -27,8 +29,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     connection::broker_connection::ChannelGuard,
     consuming::acknowledgements::{self, Ack},
-    error::{for_queue, from_lapin, queue_not_found, unreadable},
-    publishing::publisher::{Publication, Published},
+    error::{for_queue, from_lapin, unreadable},
     transport::TransportState,
     wire::{Raw, origin},
 };
@@ -58,6 +59,8 @@ pub(crate) struct RabbitDeadLetterFeed {
 struct State {
     /// Closing it requeues what was not removed.
     channel: Option<ChannelGuard>,
+    /// Distinguishes this channel from earlier ones and from those of other processes.
+    session: u64,
     letters: Letters,
 }
 
@@ -95,7 +98,10 @@ impl RabbitDeadLetterFeed {
         let consumer =
             consumer.map_err(|source| for_queue(&source, &self.queue, "dead_letter_feed"))?;
         channel.keep_until_closed(&consumer);
-        self.lock().channel = Some(channel);
+        let mut state = self.lock();
+        state.channel = Some(channel);
+        state.session = rand::random();
+        drop(state);
         Ok(consumer)
     }
 
@@ -114,7 +120,7 @@ impl RabbitDeadLetterFeed {
         deadline: Instant,
     ) -> Result<Arrivals, TransportError> {
         loop {
-            let arrived = self.lock().letters.arrived();
+            let arrived = self.lock().letters.waiting.len();
             let deadline = if arrived == 0 { deadline } else { Instant::now() + GATHER };
             if arrived >= max {
                 return Ok(Arrivals::Some);
@@ -134,30 +140,11 @@ impl RabbitDeadLetterFeed {
     fn arrive(&self, letter: lapin::message::Delivery) {
         let (tag, redelivered) = (letter.delivery_tag, letter.redelivered);
         let raw = origin::with_original_route(Raw::from(letter));
-        let (letter, copy) = self.inner.identify(&self.queue, &raw);
+        let mut state = self.lock();
+        let unstamped = Recognition::Content { session: state.session, redelivered };
+        let letter = self.inner.identify(&self.queue, &raw, unstamped);
         let message = origin::pack(&raw, letter.message);
-        let letter = DeadLetter { message, ..letter };
-        let copy = copy.filter(|_| redelivered);
-        self.lock().letters.arrive(tag, letter, copy);
-    }
-
-    /// Replaces letters that need a lasting id by copies. A letter whose copy fails keeps its id for the next try.
-    async fn stamp(&self) -> Result<(), TransportError> {
-        let (tags, copies): (Vec<_>, Vec<_>) = self.lock().letters.unstamped().into_iter().unzip();
-        let (mut stored, mut failed) = (Vec::new(), None);
-        let outcomes = self.inner.publisher.publish(copies, "dead_letter_feed").await;
-        for (tag, outcome) in tags.into_iter().zip(outcomes) {
-            match outcome {
-                Ok(Published::Stored) => stored.push(tag),
-                Ok(Published::NotRouted) => {
-                    failed = Some(queue_not_found(&self.queue, "dead_letter_feed"));
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        // Acknowledge the originals of stored copies even if others failed, or they would exist twice.
-        self.answer(|letters| letters.stamped(&stored)).await?;
-        failed.map_or(Ok(()), Err)
+        state.letters.arrive(tag, DeadLetter { message, ..letter });
     }
 
     /// Acknowledges what `decide` returns, on the channel that the letters came from.
@@ -207,7 +194,6 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
                 arrivals?;
                 continue;
             }
-            self.stamp().await?;
             let some = self.lock().letters.hand_out(max);
             if !some.is_empty() || Instant::now() >= deadline {
                 return Ok(some);
@@ -228,7 +214,6 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
 #[derive(Default)]
 struct Letters {
     waiting: VecDeque<(u64, DeadLetter)>,
-    unstamped: Vec<(u64, Publication)>,
     handed_out: HashMap<DeadLetterId, Vec<u64>>,
     /// All tags that are not acknowledged.
     open: BTreeSet<u64>,
@@ -241,20 +226,9 @@ impl std::fmt::Debug for Letters {
 }
 
 impl Letters {
-    fn arrived(&self) -> usize {
-        self.waiting.len() + self.unstamped.len()
-    }
-
-    fn arrive(&mut self, tag: u64, letter: DeadLetter, copy: Option<Publication>) {
+    fn arrive(&mut self, tag: u64, letter: DeadLetter) {
         self.open.insert(tag);
-        match copy {
-            Some(copy) => self.unstamped.push((tag, copy)),
-            None => self.waiting.push_back((tag, letter)),
-        }
-    }
-
-    fn unstamped(&self) -> Vec<(u64, Publication)> {
-        self.unstamped.clone()
+        self.waiting.push_back((tag, letter));
     }
 
     /// The caller returns the batch without another await: a dropped future has handed out nothing.
@@ -270,11 +244,6 @@ impl Letters {
             batch.push(letter);
         }
         batch
-    }
-
-    fn stamped(&mut self, tags: &[u64]) -> Vec<Ack> {
-        self.unstamped.retain(|(tag, _)| !tags.contains(tag));
-        self.acks(tags.to_vec())
     }
 
     fn remove(&mut self, letters: &[DeadLetterId]) -> Vec<Ack> {

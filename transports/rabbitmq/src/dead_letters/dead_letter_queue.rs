@@ -1,11 +1,10 @@
 //! What is in a dead-letter queue: our own letters, and those that the broker put there.
 
-use bezoar_core::{DeadLetter, ErrorKind, QueueName, TransportError};
+use bezoar_core::{DeadLetter, ErrorKind, QueueName, Recognition, TransportError};
 
 use crate::{
     error::error,
-    publishing::publisher::Publication,
-    topology::{self, DEAD_EXCHANGE},
+    topology,
     transport::TransportState,
     wire::{self, Raw},
 };
@@ -20,24 +19,25 @@ impl TransportState {
         topology::dead_queue(queue).map_err(|it| error(ErrorKind::Invalid(it), operation))
     }
 
-    /// The letter; one that the broker has put there gets an id, and a copy that has it is to replace it.
+    /// The letter; one that the broker has put there gets an id for as long as it is handed out, and is recognized as
+    /// `unstamped` says.
     pub(crate) fn identify(
         &self,
         queue: &QueueName,
         raw: &Raw,
-    ) -> (DeadLetter, Option<Publication>) {
+        unstamped: Recognition,
+    ) -> DeadLetter {
         let now = self.options.clock.now();
-        if let Some(letter) = wire::read_dead_letter(raw, queue, now) {
-            return (letter, None);
-        }
-        let ((reason, at), id) = (wire::broker_reason(raw, now), self.ids.next(now));
-        let message = wire::read(raw, now);
-        let copy = Publication {
-            exchange: DEAD_EXCHANGE.into(),
-            key: queue.as_str().into(),
-            properties: wire::dead_lettered(raw, &message, (id, at, &reason)),
-            body: raw.body.clone(),
-        };
-        (DeadLetter { id, queue: queue.clone(), message, reason, at }, Some(copy))
+        wire::read_dead_letter(raw, queue, now).unwrap_or_else(|| {
+            let (reason, at) = wire::broker_reason(raw, now);
+            DeadLetter {
+                id: self.ids.next(now),
+                queue: queue.clone(),
+                message: wire::read(raw, now),
+                reason,
+                at,
+                recognition: unstamped,
+            }
+        })
     }
 }

@@ -1,6 +1,8 @@
 //! Dead letters: the headers with their id, time and reason.
 
-use bezoar_core::{Code, DeadLetter, DeadLetterId, Message, QueueName, Reason, millis};
+use bezoar_core::{
+    Code, DeadLetter, DeadLetterId, Message, QueueName, Reason, Recognition, millis,
+};
 use jiff::Timestamp;
 use lapin::{BasicProperties, types::AMQPValue};
 
@@ -45,6 +47,7 @@ pub(crate) fn read_dead_letter(raw: &Raw, queue: &QueueName, now: Timestamp) -> 
         message: message::read(raw, now),
         reason: Reason::new(code.unwrap_or(Code::UNKNOWN), words),
         at: millis(number(&headers, DEAD_AT).unwrap_or(0)),
+        recognition: Recognition::Id,
     })
 }
 

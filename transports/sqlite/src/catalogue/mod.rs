@@ -261,6 +261,18 @@ impl BrokerIntake for SqliteTransport {
         .await
     }
 
+    async fn removing(
+        &self,
+        queue: &QueueName,
+        letters: &[DeadLetterId],
+    ) -> Result<(), CatalogueError> {
+        let (queue, letters) = (queue.clone(), letters.to_vec());
+        self.transact("removing", move |session, it| {
+            intake::recognition::removing(session, it, &queue, &letters)
+        })
+        .await
+    }
+
     async fn announce(
         &self,
         queue: &QueueName,

@@ -9,6 +9,7 @@ pub(crate) mod lists;
 pub(crate) mod operations;
 pub(crate) mod outcomes;
 pub(crate) mod plans;
+pub(crate) mod recognition;
 pub(crate) mod restarts;
 pub(crate) mod settings;
 pub(crate) mod versions;

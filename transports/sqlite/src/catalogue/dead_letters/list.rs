@@ -86,7 +86,7 @@ pub(crate) fn entry(
                     m.time, d.at, d.failed, d.replayed, length(m.body),
                     (SELECT o.id FROM bezoar_operations AS o
                      WHERE o.id = d.operation AND o.state NOT IN ('cancelled', 'ended', 'void')),
-                    d.edited_as, d.unapproved, d.edited_from, d.seq, d.died_at
+                    d.edited_as, d.unapproved, d.edited_from, d.seq, d.died_at, d.copy_of
              FROM bezoar_dead AS d
              JOIN bezoar_queues AS q ON q.id = d.queue
              JOIN bezoar_messages AS m ON m.seq = d.seq
@@ -128,6 +128,7 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<(DeadLetterSummary, bool)> {
         body_bytes: row.get::<_, i64>(13)?.unsigned_abs(),
         state: state(row)?,
         edited_from: row.get::<_, Option<i64>>(17)?.map(DeadLetterId),
+        possible_copy_of: row.get::<_, Option<i64>>(20)?.map(DeadLetterId),
     };
     Ok((entry, is_grouped))
 }

@@ -1,6 +1,7 @@
 //! Dead letters of brokers, and what becomes of those that are replayed to them.
 
 pub(crate) mod announced;
+pub(crate) mod recognition;
 
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use bezoar_core::{
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
+
+use self::recognition::{Known, recognize};
 
 use crate::{
     catalogue::{
@@ -55,23 +58,21 @@ pub(crate) fn take_in(
     forget(session, connection)?;
     let (mut added, mut bytes) = (0, 0);
     for letter in letters {
-        let is_new = connection
-            .prepare_cached(
-                "INSERT INTO bezoar_taken VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            )?
-            .execute([queue, letter.id.0, letter.digest().cast_signed(), session.now_millis()])?;
-        if is_new == 0 {
-            continue;
-        }
+        let copy_of = match recognize(session, connection, queue, letter)? {
+            Known::Yes => continue,
+            Known::No => None,
+            Known::Perhaps(dead) => Some(dead),
+        };
         bytes += letter.message.body.len();
         if let Err(full) = has_room(connection, max_bytes, bytes)? {
             return Ok(Err(full));
         }
-        let mut letter = letter.clone();
+        let mut explained = letter.clone();
         if *letter.reason.code() == Reason::REJECTED {
-            announced::complete(connection, queue, &mut letter)?;
+            announced::complete(connection, queue, &mut explained)?;
         }
-        add(session, connection, (name, queue), &letter)?;
+        let dead = add(session, connection, (name, queue), &explained)?;
+        recognition::remember(session, connection, queue, (letter, dead), copy_of)?;
         added += 1;
     }
     Ok(Ok(added))
@@ -90,12 +91,13 @@ pub(crate) fn has_room(connection: &Connection, max_bytes: Option<u64>, bytes: u
     }
 }
 
+/// Adds a letter; its number.
 fn add(
     session: &mut Session,
     connection: &Connection,
     (name, queue): (&QueueName, i64),
     letter: &DeadLetter,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<i64> {
     let DeadLetter { message, reason, .. } = letter;
     let seq = row::insert_message(connection, message)?;
     row::insert_ledger(connection, seq, &message.ledger)?;
@@ -108,8 +110,10 @@ fn add(
         died_at: Some(letter.at.as_millisecond()),
     };
     let (dead, cause) = session.insert_dead(connection, &dying, Arrival::Died)?;
-    let Some(replay) = message.ledger.replay else { return Ok(()) };
-    session.replays.came_back(connection, (replay, queue, &message.id), (dead, &cause))
+    if let Some(replay) = message.ledger.replay {
+        session.replays.came_back(connection, (replay, queue, &message.id), (dead, &cause))?;
+    }
+    Ok(dead)
 }
 
 /// Counts messages of a broker's queue that completed there.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
@@ -31,6 +31,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../migrations/0005.sql"),
     include_str!("../migrations/0006.sql"),
     include_str!("../migrations/0007.sql"),
+    include_str!("../migrations/0008.sql"),
 ];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -106,7 +106,7 @@ impl Gateway {
         let app = Arc::new(App {
             bezoar,
             brokers,
-            conductor: Conductor::new(catalogue.clone()),
+            conductor: Conductor::new(catalogue.clone(), Arc::new(SystemClock)),
             catalogue,
             clock: Arc::new(SystemClock),
             listen: listener.local_addr()?,

@@ -312,6 +312,37 @@ async fn an_export_is_imported_once_and_whole() {
 }
 
 #[tokio::test]
+async fn an_export_can_be_imported_again_after_its_letters_were_replayed() {
+    let (lab, _endpoint) = lab_with_dead(2, "").await;
+    let lines = lab.text("/v1/exports", &json!({ "reason": "archive" }).to_string()).await;
+    let (_, replay) = ask(&lab, "/v1/replays", json!({ "reason": "go", "filter": {} })).await;
+    assert_eq!(until(&lab, &replay, "ended").await["completed"], 2);
+    let (status, answer) = lab.post("/v1/imports?reason=again", &[], &lines).await;
+    assert_eq!((status, &answer["imported"]), (StatusCode::OK, &json!(2)), "{answer}");
+}
+
+#[tokio::test]
+async fn an_import_that_differs_from_a_letter_in_the_store_is_a_conflict() {
+    let (lab, _endpoint) = lab_with_dead(2, "").await;
+    let lines = lab.text("/v1/exports", &json!({ "reason": "archive" }).to_string()).await;
+    let mut changed: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    changed[0]["message"]["body_base64"] = json!("Y2hhbmdlZA==");
+    // The other one is known nowhere: it shows that all are imported or none.
+    changed[1]["stamp"] = json!("elsewhere/1");
+    let text = |lines: &[Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let (status, problem) = lab.post("/v1/imports?reason=again", &[], &text(&changed)).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("other content; nothing was imported"), "{detail}");
+    let (_, there) = lab.get("/v1/dead-letters").await;
+    assert_eq!(there["matching"]["count"], 2);
+    changed.remove(0);
+    let (_, answer) = lab.post("/v1/imports?reason=again", &[], &text(&changed)).await;
+    assert_eq!(answer["imported"], 1);
+}
+
+#[tokio::test]
 async fn a_pause_and_a_running_replay_outlive_a_restart() {
     let (lab, endpoint) = lab_with_dead(3, "").await;
     let (status, _) = lab.post("/v1/routes/results/pause", &[], "").await;

@@ -33,6 +33,7 @@ impl Clock for SystemClock {
         millis(Timestamp::now().as_millisecond())
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     fn steady(&self) -> Duration {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed()

@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use bezoar_core::catalogue::{
-    Catalogue, CatalogueError, NextStep, Operation, OperationId, OperationKind,
+use bezoar_core::{
+    Clock,
+    catalogue::{Catalogue, CatalogueError, NextStep, Operation, OperationId, OperationKind},
 };
 use bezoar_runtime::Shutdown;
 use tokio::{sync::Notify, time::sleep};
@@ -30,15 +31,17 @@ const AT_ONCE: u32 = 1_000;
 #[derive(Debug)]
 pub struct Conductor {
     catalogue: Arc<dyn Catalogue>,
+    clock: Arc<dyn Clock>,
     woken: Notify,
-    /// Replays that wait for their canary, and since when.
-    waiting: Mutex<HashMap<OperationId, Instant>>,
+    /// Replays that wait for their canary, and since when on the steady clock.
+    waiting: Mutex<HashMap<OperationId, Duration>>,
 }
 
 impl Conductor {
-    /// A conductor for the operations in a catalogue.
-    pub fn new(catalogue: Arc<dyn Catalogue>) -> Self {
-        Self { catalogue, woken: Notify::new(), waiting: Mutex::default() }
+    /// A conductor for the operations in a catalogue. Rates and waiting times follow the clock's
+    /// [`steady`](Clock::steady) time, so that setting the time of day changes neither.
+    pub fn new(catalogue: Arc<dyn Catalogue>, clock: Arc<dyn Clock>) -> Self {
+        Self { catalogue, clock, woken: Notify::new(), waiting: Mutex::default() }
     }
 
     /// Wakes it up immediately, after a command.
@@ -49,10 +52,11 @@ impl Conductor {
     /// How long a replay has been waiting for its canary, if it does: its messages may be delayed because their endpoint
     /// is down. Measured since this process started.
     pub fn waiting_for_canary(&self, operation: OperationId) -> Option<Duration> {
-        self.waiting().get(&operation).map(Instant::elapsed)
+        let now = self.clock.steady();
+        self.waiting().get(&operation).map(|since| now.saturating_sub(*since))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<OperationId, Instant>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<OperationId, Duration>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,10 +64,10 @@ impl Conductor {
     fn note_waiting(&self, running: &[Operation]) {
         let waits = |operation: &&Operation| operation.next() == NextStep::AwaitCanary;
         let ids: Vec<_> = running.iter().filter(waits).map(|operation| operation.id).collect();
-        let mut waiting = self.waiting();
+        let (now, mut waiting) = (self.clock.steady(), self.waiting());
         waiting.retain(|id, _| ids.contains(id));
         for id in ids {
-            waiting.entry(id).or_insert_with(Instant::now);
+            waiting.entry(id).or_insert(now);
         }
     }
 
@@ -122,10 +126,9 @@ impl Conductor {
                     let advance = self.catalogue.advance(operation.id, most).await?;
                     return Ok(if advance.done > 0 { Duration::ZERO } else { LOOK });
                 };
-                let pace = paces
-                    .entry(operation.id)
-                    .or_insert_with(|| Pace::new(per_second, Instant::now()));
-                let allowed = pace.allowance(Instant::now()).min(most);
+                let now = self.clock.steady();
+                let pace = paces.entry(operation.id).or_insert_with(|| Pace::new(per_second, now));
+                let allowed = pace.allowance(now).min(most);
                 if allowed > 0 {
                     let advance = self.catalogue.advance(operation.id, allowed).await?;
                     pace.spent(advance.done);
@@ -149,3 +152,6 @@ fn rate(operation: &Operation) -> Option<f64> {
         OperationKind::Discard => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,14 @@
 //! Edits of a dead letter's message: a new body, changed headers or a JSON patch.
 
+mod measure;
+mod patching;
+
 use bezoar_core::{Body, Invalid, Message};
 use json_patch::Patch;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use self::{measure::written, patching::Patching};
 
 /// How many operations a patch may have.
 const PATCH_LIMIT: usize = 1_000;
@@ -44,6 +49,14 @@ pub enum EditError {
     /// The patch is too long.
     #[error("the patch is too long: at most {0} operations are allowed")]
     TooLong(usize),
+    /// The patch copies parts of the body, or shifts elements of its arrays, more often than its result is worth.
+    #[error(
+        "the patch copies or shifts too much: stopped at operation {0}; replace the whole body instead"
+    )]
+    TooMuchWork(usize),
+    /// The patch nests the body too deep.
+    #[error("the new body nests too deep: at most {0} levels are allowed")]
+    TooDeep(usize),
     /// Rewriting the body would change parts that the patch does not mention.
     #[error(
         "the body has repeated names or long numbers that a patch would alter; replace the whole body instead"
@@ -64,6 +77,8 @@ pub enum EditError {
 
 impl Edit {
     /// Applies the edit; the new body may have at most `limit` bytes.
+    ///
+    /// This takes time in proportion to body, patch and `limit`: in async code, call it where it may block.
     ///
     /// # Errors
     ///
@@ -93,36 +108,30 @@ impl Edit {
     }
 }
 
-/// Applies all of the patch or nothing. The size is checked after each operation: a document that copies itself into
-/// itself doubles each time.
+/// Applies all of the patch or nothing.
 fn patched(body: &Body, patch: &Patch, limit: usize) -> Result<Body, EditError> {
-    let mut value = faithful(body)?;
+    let (value, bytes) = faithful(body)?;
     if patch.0.len() > PATCH_LIMIT {
         return Err(EditError::TooLong(PATCH_LIMIT));
     }
-    for (place, step) in patch.0.iter().enumerate() {
-        let step = Patch(vec![step.clone()]);
-        json_patch::patch(&mut value, &step).map_err(|_| EditError::Patch(place))?;
-        let actual = written(&value)?.len();
-        if actual > limit {
-            return Err(EditError::TooLarge { actual, limit });
-        }
+    let mut patching = Patching::new(value, bytes, limit);
+    for (place, operation) in patch.0.iter().enumerate() {
+        patching.apply(place, operation)?;
     }
-    Ok(written(&value)?.into())
-}
-
-fn written(value: &Value) -> Result<Vec<u8>, EditError> {
-    serde_json::to_vec(value).map_err(|_| EditError::NotJson)
+    Ok(written(&patching.into_value()).into())
 }
 
 /// The body as JSON, provided that writing it back changes nothing: a number with too many digits to represent, or a
-/// name that occurs twice, must not change because another part is patched.
-fn faithful(body: &Body) -> Result<Value, EditError> {
+/// name that occurs twice, must not change because another part is patched. Also returns its size once it is written.
+fn faithful(body: &Body) -> Result<(Value, usize), EditError> {
     let text = std::str::from_utf8(body.reveal()).map_err(|_| EditError::NotJson)?;
     let value = serde_json::from_str(text).map_err(|_| EditError::NotJson)?;
-    let again = written(&value)?;
-    let again = String::from_utf8_lossy(&again);
-    if bare_words(text) == bare_words(&again) { Ok(value) } else { Err(EditError::NotFaithful) }
+    let again = written(&value);
+    if bare_words(text) == bare_words(&String::from_utf8_lossy(&again)) {
+        Ok((value, again.len()))
+    } else {
+        Err(EditError::NotFaithful)
+    }
 }
 
 /// Everything outside of strings (numbers, literals) and one mark per string, sorted.

@@ -6,7 +6,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
     Destination, FailedTry, Failure, Message, MessageId, MessageType, Outgoing, QueueAdmin,
-    QueueName, Reason, Settlement, SubscribeOptions, Subscription, Transport,
+    QueueName, Reason, Settlement, SubscribeOptions, Subscription, SystemClock, Transport,
     catalogue::{
         AuditLog as _, AuditedAction, DeadLetterCatalogue as _, Filter, HeldLetters, ListRequest,
         Operation, OperationCommand, OperationKind, OperationPlan, OperationState, Operations as _,
@@ -81,7 +81,7 @@ impl Lab {
     fn conduct(&self) -> Shutdown {
         let (shutdown, store) = (Shutdown::default(), Arc::new(self.store.clone()));
         let stop = shutdown.clone();
-        tokio::spawn(async move { Conductor::new(store).run(stop).await });
+        tokio::spawn(async move { Conductor::new(store, Arc::new(SystemClock)).run(stop).await });
         shutdown
     }
 

@@ -2,3 +2,21 @@
 -- pays for no index by time. Only those that arrived later than they died have one.
 DROP INDEX bezoar_dead_by_death;
 CREATE INDEX bezoar_dead_late_by_death ON bezoar_dead (died_at) WHERE died_at < at;
+
+-- Rejections are found by the ids that an operator has at hand, the newest first, without reading the others.
+ALTER TABLE bezoar_announced ADD COLUMN correlation_id TEXT;
+UPDATE bezoar_announced
+    SET correlation_id = (SELECT m.correlation_id FROM bezoar_messages AS m WHERE m.seq = bezoar_announced.seq);
+CREATE INDEX bezoar_announced_by_message ON bezoar_announced (message_id, at, seq);
+CREATE INDEX bezoar_announced_by_correlation ON bezoar_announced (correlation_id, at, seq)
+    WHERE correlation_id IS NOT NULL;
+
+-- Letters without a lasting id are recognized by their content if a broker delivers them again: which session took
+-- one in (NULL for letters with an id), whether the broker was told to remove it, and which dead letter it became.
+ALTER TABLE bezoar_taken ADD COLUMN session INTEGER;
+ALTER TABLE bezoar_taken ADD COLUMN removing INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE bezoar_taken ADD COLUMN dead INTEGER;
+CREATE INDEX bezoar_taken_by_content ON bezoar_taken (queue, digest) WHERE session IS NOT NULL;
+
+-- The dead letter that this one may be a copy of.
+ALTER TABLE bezoar_dead ADD COLUMN copy_of INTEGER;

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use crate::output::printable;
 
 const PREFIX: &str = "urn:bezoar:problem:";
+/// Other replays or discards hold some of the selected dead letters.
+const HELD: &str = "held";
 
 /// An error response.
 #[derive(Debug, Clone)]
@@ -62,6 +64,9 @@ impl fmt::Display for Problem {
             let remedy =
                 "set BEZOAR_TOKEN, or run the command in the folder where the gateway was started";
             write!(f, "; {remedy}")?;
+        }
+        if self.code == HELD {
+            write!(f, "; to leave them out, pass --skip-held")?;
         }
         Ok(())
     }

@@ -67,6 +67,9 @@ pub(super) struct DeadLetterDetails {
     /// Its edited versions, and the one it was edited from.
     #[serde(default)]
     pub(super) lineage: Vec<i64>,
+    /// The dead letters that it was before: each was replayed and failed again.
+    #[serde(default)]
+    pub(super) earlier: Vec<i64>,
     /// The replays that included it.
     #[serde(default)]
     pub(super) operations: Vec<i64>,

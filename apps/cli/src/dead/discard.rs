@@ -25,8 +25,11 @@ pub(crate) struct Arguments {
     /// Discard nothing unless exactly N dead letters are selected
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
-    /// Discard all dead letters that are still on the broker; requires --queue
+    /// Leave out dead letters that another replay or discard holds, instead of refusing to start
     #[arg(long)]
+    skip_held: bool,
+    /// Discard all dead letters that are still on the broker; requires --queue
+    #[arg(long, conflicts_with = "skip_held")]
     on_broker: bool,
     /// Do not ask for confirmation
     #[arg(long, requires = "expect")]
@@ -36,37 +39,55 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// What to discard, whatever the number.
+#[derive(Debug)]
+struct Discard {
+    selection: Selection,
+    reason: String,
+    skip_held: bool,
+}
+
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
-    let Arguments { selection, reason, expect, on_broker, yes, json } = arguments;
+    let Arguments { selection, reason, expect, skip_held, on_broker, yes, json } = arguments;
     let selection = selection.parse();
     if on_broker {
         return on_broker::discard(client, &selection, &reason, (expect, yes), json).await;
     }
+    let discard = Discard { selection, reason, skip_held };
     let number = match (expect, yes) {
         (Some(expected), true) => expected,
         _ if !prompt::is_possible() => bail!(
             "no terminal to confirm on; pass --yes --expect N, where N is the number that \
              `bezoar dead list` reports for the same filters"
         ),
-        _ => confirmed(client, &selection, &reason, expect).await?,
+        _ => confirmed(client, &discard, expect).await?,
     };
-    let reply =
-        begun(send(client, &selection, &reason, number).await.and_then(OperationReply::new))?;
+    let reply = begun(discard.send(client, number).await.and_then(OperationReply::new))?;
+    reply.operation.held().iter().for_each(|line| output::say(line));
     if reply.operation.total == 0 {
         return nothing(client, &reply).await;
     }
     follow::to_the_end(client, reply, json).await
 }
 
-async fn send(
-    client: &ApiClient,
-    selection: &Selection,
-    reason: &str,
-    expect: u64,
-) -> Result<ApiReply, ClientError> {
-    let mut request = selection.request(reason);
-    request.insert("expect".to_owned(), expect.into());
-    client.order("/v1/discards", &request.into()).await
+impl Discard {
+    async fn send(&self, client: &ApiClient, expect: u64) -> Result<ApiReply, ClientError> {
+        let mut request = self.selection.request(&self.reason);
+        request.insert("expect".to_owned(), expect.into());
+        request.insert("skip_held".to_owned(), self.skip_held.into());
+        client.order("/v1/discards", &request.into()).await
+    }
+
+    /// The exact number that would be discarded. A discard that expects 0 changes nothing and reports it.
+    async fn exact_number(&self, client: &ApiClient) -> Result<u64> {
+        match self.send(client, 0).await {
+            Err(ClientError::Refused(problem)) if problem.found.is_some() => {
+                Ok(problem.found.unwrap_or_default())
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(0),
+        }
+    }
 }
 
 /// Nothing is selected: cancels the empty plan.
@@ -85,15 +106,12 @@ async fn nothing(client: &ApiClient, reply: &OperationReply) -> Result<()> {
 }
 
 /// The number of dead letters, after somebody confirmed it by typing it.
-async fn confirmed(
-    client: &ApiClient,
-    selection: &Selection,
-    reason: &str,
-    expect: Option<u64>,
-) -> Result<u64> {
-    let number = match selection {
+async fn confirmed(client: &ApiClient, discard: &Discard, expect: Option<u64>) -> Result<u64> {
+    let number = match &discard.selection {
+        // Some of them may be left out.
+        Selection::Ids(_) if discard.skip_held => discard.exact_number(client).await?,
         Selection::Ids(ids) => ids.len() as u64,
-        Selection::Matching(filter) => number(client, filter, selection, reason).await?,
+        Selection::Matching(filter) => number(client, filter, discard).await?,
     };
     if number == 0 {
         bail!("nothing was discarded: no dead letters match");
@@ -116,28 +134,14 @@ pub(super) async fn typed(number: u64) -> Result<()> {
     Ok(())
 }
 
-/// The exact number of dead letters that would be discarded.
-async fn number(
-    client: &ApiClient,
-    filter: &Filter,
-    selection: &Selection,
-    reason: &str,
-) -> Result<u64> {
+/// The exact number of dead letters that a filter selects.
+async fn number(client: &ApiClient, filter: &Filter, discard: &Discard) -> Result<u64> {
     #[derive(Deserialize)]
     struct Listed {
         matching: Count,
     }
     let path = format!("/v1/dead-letters?limit=1{}", filter.query_of_open());
     let Listed { matching } = client.get(&path).await?.parse()?;
-    if matching.exact {
-        return Ok(matching.count);
-    }
-    // A list counts only up to a limit. A discard that expects 0 changes nothing and reports the exact number.
-    match send(client, selection, reason, 0).await {
-        Err(ClientError::Refused(problem)) if problem.found.is_some() => {
-            Ok(problem.found.unwrap_or_default())
-        }
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(0),
-    }
+    // A list counts only up to a limit.
+    if matching.exact { Ok(matching.count) } else { discard.exact_number(client).await }
 }

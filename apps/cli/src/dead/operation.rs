@@ -23,6 +23,9 @@ pub(super) struct Operation {
     pub(super) total: u64,
     /// How many were requested and could not be selected.
     pub(super) refused: u64,
+    /// Of those, how many other operations held when this one was planned.
+    #[serde(default)]
+    pub(super) held: Vec<Holder>,
     /// How many were sent or discarded so far.
     pub(super) done: u64,
     #[serde(default)]
@@ -44,6 +47,13 @@ pub(super) struct Operation {
 #[derive(Debug, Deserialize)]
 pub(super) struct Share {
     pub(super) queue: String,
+    pub(super) count: u64,
+}
+
+/// Another operation that holds selected dead letters.
+#[derive(Debug, Deserialize)]
+pub(super) struct Holder {
+    pub(super) operation: i64,
     pub(super) count: u64,
 }
 
@@ -130,6 +140,21 @@ impl Operation {
             && self.completed.unwrap_or_default() < canary
     }
 
+    /// Which other operations hold dead letters that were left out, one line each.
+    pub(super) fn held(&self) -> Vec<String> {
+        let line = |holder: &Holder| {
+            let are = if holder.count == 1 { "is" } else { "are" };
+            let letters = plural(holder.count, "dead letter");
+            format!("{letters} {are} not included: held by operation {}", holder.operation)
+        };
+        self.held.iter().map(line).collect()
+    }
+
+    /// How many dead letters were left out because other operations hold them.
+    pub(super) fn held_count(&self) -> u64 {
+        self.held.iter().map(|holder| holder.count).sum()
+    }
+
     /// Its progress as text.
     pub(super) fn progress(&self) -> String {
         let Some((completed, failed)) = self.completed.zip(self.failed) else {
@@ -178,6 +203,19 @@ pub(super) mod tests {
         {
             assert_eq!(operation(counts).is_canary(), expected, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn holders_of_dead_letters_are_named() {
+        let mut held = replay([0, 0, 0]);
+        held["refused"] = 4.into();
+        held["held"] = json!([{ "operation": 5, "count": 1 }, { "operation": 6, "count": 2 }]);
+        let held: Operation = serde_json::from_value(held).unwrap();
+        let expected = [
+            "1 dead letter is not included: held by operation 5",
+            "2 dead letters are not included: held by operation 6",
+        ];
+        assert_eq!((held.held(), held.held_count()), (expected.map(str::to_owned).to_vec(), 3));
     }
 
     #[test]

@@ -57,7 +57,7 @@ struct ReplayOptions {
     /// Assign new message ids, for receivers that ignore ids they have seen before
     #[arg(long)]
     new_ids: bool,
-    /// Leave out dead letters that another replay or discard holds; without it, nothing is planned then
+    /// Leave out dead letters that another replay or discard holds, instead of refusing to start
     #[arg(long)]
     skip_held: bool,
     /// Do nothing unless exactly N dead letters are selected
@@ -99,7 +99,10 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     let reply = match mode {
         StartMode::Plan => return planned(&reply, json),
         StartMode::Ask => confirmed(client, reply, &options.reason).await?,
-        StartMode::Start => reply,
+        StartMode::Start => {
+            reply.operation.held().iter().for_each(|line| output::say(line));
+            reply
+        }
     };
     match no_wait {
         true => started(&reply, json),
@@ -142,7 +145,7 @@ async fn nothing(
             output::say("no dead letters match; nothing was replayed");
             Ok(())
         }
-        _ => bail!("nothing was replayed; {}", plan::refused(operation.refused)),
+        _ => bail!("nothing was replayed; {}", plan::left_out(&operation).join("; ")),
     }
 }
 

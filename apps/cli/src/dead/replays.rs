@@ -181,7 +181,7 @@ fn facts(operation: &Operation) -> Table {
     fact("reason", operation.reason.clone());
     fact("queues", if queues.is_empty() { humanize::NONE.to_owned() } else { queues.join(", ") });
     fact("progress", operation.progress());
-    fact("not included", humanize::count(operation.refused));
+    fact("not included", left_out(operation));
     if operation.is_replay() {
         let new = operation.new_ids == Some(true);
         fact("ids", if new { "new" } else { "unchanged" }.to_owned());
@@ -195,6 +195,16 @@ fn facts(operation: &Operation) -> Table {
         );
     }
     facts
+}
+
+/// `4 (1 held by operation 5, 2 held by operation 6)`
+fn left_out(operation: &Operation) -> String {
+    let held = operation.held.iter();
+    let held =
+        held.map(|it| format!("{} held by operation {}", humanize::count(it.count), it.operation));
+    let held: Vec<_> = held.collect();
+    let count = humanize::count(operation.refused);
+    if held.is_empty() { count } else { format!("{count} ({})", held.join(", ")) }
 }
 
 /// Prints all messages, a page at a time.

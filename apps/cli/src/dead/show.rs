@@ -59,6 +59,7 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("uncounted", uncounted(letter)),
         ("replayed", plural_or_unknown(dead.replayed, "time")),
         ("included in", numbers("replay", &letter.operations)),
+        ("failed before", numbers("as dead letter", &letter.earlier)),
         ("edited from", numbers("dead letter", dead.edited_from.as_slice())),
         ("versions", numbers("dead letter", &versions(letter))),
     ] {
@@ -143,7 +144,7 @@ mod tests {
             "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "correlation_id": "c-7", "reason": "3 retries used up", "reason_code": "exhausted",
             "cause": "v1:0123456789abcdef", "state": "taken", "operation": 9, "edited_from": 12,
-            "lineage": [12, 19], "operations": [3, 9],
+            "lineage": [12, 19], "operations": [3, 9], "earlier": [4, 11],
             "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replayed": 1,
             "body_bytes": 1204, "at": "2026-11-14T09:27:00Z", "time": "2026-11-14T09:00:00Z",
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
@@ -173,6 +174,7 @@ deliveries      3 since it was sent or replayed: 2 failed, 1 released
 uncounted       12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded
 replayed        1 time
 included in     replay 3, 9
+failed before   as dead letter 4, 11
 edited from     dead letter 12
 versions        dead letter 19
 ";

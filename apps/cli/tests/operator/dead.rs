@@ -104,6 +104,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
     whole["reason_code"] = json!("exhausted");
     whole["lineage"] = json!([19]);
     whole["operations"] = json!([3, 5]);
+    whole["earlier"] = json!([9, 12]);
     whole["time"] = json!("2001-09-09T01:46:40Z");
     whole["history"] = json!([{
         "generation": 0, "attempt": 1, "try": 1, "started_at": "2001-09-09T01:46:41Z", "duration_ms": 250,
@@ -116,6 +117,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
         "state           taken by 5",
         "cause           v1:0123456789abcdef",
         "included in     replay 3, 5",
+        "failed before   as dead letter 9, 12",
         "edited from     –",
         "versions        dead letter 19",
         "body            1,204 bytes",

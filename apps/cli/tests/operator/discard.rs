@@ -53,7 +53,9 @@ fn without_a_terminal_the_number_must_be_given() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(ended.words, "discard 8 ended: 1,200 of 1,200 discarded\n");
     assert_eq!(ended.data, format!("{}\n", discard("ended", 1200)));
-    let expected = json!({ "filter": { "queue": "lab" }, "reason": "test data", "expect": 1200 });
+    let expected = json!({
+        "filter": { "queue": "lab" }, "reason": "test data", "expect": 1200, "skip_held": false,
+    });
     assert_eq!(gateway.asked()[0].json(), expected);
 }
 
@@ -64,6 +66,75 @@ fn a_wrong_number_discards_nothing() {
     let arguments = ["dead", "discard", "--all", "--reason", "r", "--yes", "--expect", "6"];
     let ended = run(bezoar(&gateway).args(arguments));
     assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
+}
+
+/// Refuses to discard what replay 5 holds, unless that is left out.
+fn gateway_with_held() -> Gateway {
+    Gateway::start(|_, asked: &Asked| {
+        let mut held = discard("running", 0);
+        (held["total"], held["refused"]) = (json!(1), json!(2));
+        held["held"] = json!([{ "operation": 5, "count": 2 }]);
+        match asked.target.as_str() {
+            "/v1/discards" if asked.json()["skip_held"] == json!(false) => problem(
+                409,
+                "held",
+                "2 of the selected dead letters are held by other operations (operation 5: 2)",
+            ),
+            "/v1/discards" if asked.json()["expect"] == json!(1) => Answer::Json(202, held),
+            "/v1/discards" => Answer::Json(
+                409,
+                json!({
+                    "type": "urn:bezoar:problem:unexpected", "status": 409, "found": 1,
+                    "detail": "found 1 dead letters, expected 0",
+                }),
+            ),
+            _ => {
+                (held["state"], held["done"]) = (json!("ended"), json!(1));
+                Answer::Json(200, held)
+            }
+        }
+    })
+}
+
+const HELD: [&str; 7] = ["dead", "discard", "4", "5", "6", "--reason", "test data"];
+
+#[test]
+fn dead_letters_that_another_operation_holds_can_be_left_out() {
+    let gateway = gateway_with_held();
+    let sure = ["--yes", "--expect", "1"];
+    let ended = run(bezoar(&gateway).args(HELD).args(sure));
+    assert_eq!(ended.code, 1);
+    let words = "bezoar: 2 of the selected dead letters are held by other operations (operation 5: 2); \
+                 to leave them out, pass --skip-held\n";
+    assert_eq!(ended.words, words);
+
+    let ended = run(bezoar(&gateway).args(HELD).args(sure).arg("--skip-held"));
+    let words = "2 dead letters are not included: held by operation 5\n\
+                 discard 8 ended: 1 of 1 discarded\n";
+    assert_eq!((ended.code, ended.words.as_str()), (0, words));
+    let expected = json!({
+        "ids": [4, 5, 6], "reason": "test data", "expect": 1, "skip_held": true,
+    });
+    assert_eq!(gateway.asked()[1].json(), expected);
+}
+
+#[test]
+fn at_a_terminal_only_those_that_nobody_holds_are_typed() {
+    let gateway = gateway_with_held();
+    let mut terminal = Terminal::start(&gateway, "dead discard 4 5 6 --skip-held --reason r");
+    terminal.wait_for("Type 1 to discard them:");
+    terminal.press("1\n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen:?}");
+    assert!(screen.contains("held by operation 5"), "{screen:?}");
+}
+
+#[test]
+fn letters_on_a_broker_are_held_by_nobody() {
+    let gateway = gateway(1200, true);
+    let arguments = ["dead", "discard", "--queue", "lab", "--reason", "r", "--on-broker"];
+    assert_eq!(run(bezoar(&gateway).args(arguments).arg("--skip-held")).code, 2);
+    assert!(gateway.asked().is_empty());
 }
 
 #[test]

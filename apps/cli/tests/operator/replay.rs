@@ -137,6 +137,60 @@ fn a_plan_is_shown_and_not_started() {
     assert_eq!((gateway.asked().len(), &gateway.asked()[0].json()["filter"]), (1, &json!({})));
 }
 
+/// A replay of ten messages that left out three which others hold, and one for another reason.
+fn with_held(state: &str, counts: [u64; 3]) -> Value {
+    let mut shown = replay(state, counts);
+    shown["refused"] = json!(4);
+    shown["held"] = json!([{ "operation": 5, "count": 1 }, { "operation": 6, "count": 2 }]);
+    shown
+}
+
+const HOLDERS: &str = "1 dead letter is not included: held by operation 5\n\
+                       2 dead letters are not included: held by operation 6\n";
+
+#[test]
+fn who_holds_what_was_left_out_is_said_before_it_starts() {
+    let gateway = Gateway::start(|_, asked: &Asked| {
+        let state = match asked.target.as_str() {
+            "/v1/replays" if asked.json()["plan"] == json!(true) => "planned",
+            "/v1/replays" => "running",
+            _ => return Answer::Json(200, with_held("ended", [10, 10, 0])),
+        };
+        Answer::Json(200, with_held(state, [0, 0, 0]))
+    });
+    let ended = run(bezoar(&gateway).args(BY_ID).arg("--skip-held"));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.words.starts_with(HOLDERS), "{ended:?}");
+    assert_eq!(gateway.asked()[0].json()["skip_held"], json!(true));
+
+    let plan = ["dead", "replay", "--all", "--reason", "r", "--plan", "--skip-held"];
+    let ended = run(bezoar(&gateway).args(plan));
+    let other = "1 dead letter is not included: replaced by an edited version";
+    assert!(ended.words.contains(&format!("{HOLDERS}{other}")), "{ended:?}");
+}
+
+#[test]
+fn a_refusal_says_who_holds_them_and_how_to_leave_them_out() {
+    let detail = "2 of the selected dead letters are held by other operations (operation 5: 2)";
+    let gateway = Gateway::start(move |_, _| problem(409, "held", detail));
+    let ended = run(bezoar(&gateway).args(BY_ID));
+    let words = format!("bezoar: {detail}; to leave them out, pass --skip-held\n");
+    assert_eq!((ended.code, ended.words), (1, words));
+}
+
+#[test]
+fn nothing_is_replayed_if_others_hold_everything() {
+    let gateway = Gateway::start(|_, _| {
+        let mut empty = with_held("planned", [0, 0, 0]);
+        (empty["total"], empty["refused"]) = (json!(0), json!(3));
+        Answer::Json(200, empty)
+    });
+    let ended = run(bezoar(&gateway).args(BY_ID).arg("--skip-held"));
+    let words = "bezoar: nothing was replayed; 1 dead letter is not included: held by operation 5; \
+                 2 dead letters are not included: held by operation 6\n";
+    assert_eq!((ended.code, ended.words.as_str()), (1, words));
+}
+
 #[test]
 fn no_choice_or_two_choices_are_a_usage_error() {
     let gateway = gateway(json!(null));

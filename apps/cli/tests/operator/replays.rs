@@ -44,7 +44,9 @@ fn all_are_listed() {
 fn one_is_shown_with_why_messages_failed_again() {
     let gateway = Gateway::start(|_, asked| {
         let is_one = asked.target == "/v1/replays/7";
-        Answer::Json(200, if is_one { replay("running", [9, 5, 1]) } else { failures() })
+        let mut shown = replay("running", [9, 5, 1]);
+        shown["held"] = json!([{ "operation": 5, "count": 1 }, { "operation": 6, "count": 1 }]);
+        Answer::Json(200, if is_one { shown } else { failures() })
     });
     let ended = run(bezoar(&gateway).args(["dead", "replays", "7"]));
     for part in [
@@ -52,6 +54,7 @@ fn one_is_shown_with_why_messages_failed_again() {
         "planned       2001-09-09 01:46:40 UTC by ada",
         "queues        lab (8), x-ray (2)",
         "9 of 10 messages sent, 5 completed, 1 failed again, 3 in flight",
+        "not included  2 (1 held by operation 5, 1 held by operation 6)",
         "ids           unchanged",
         "1 × v1:0123456789abcdef, for example dead letter 33",
     ] {

@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, http::StatusCode};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar::{
     DeadLetterId,
     catalogue::{DeadLetterRecord, ListRequest, Verb},
-    ops::Edit,
+    ops::{Edit, Edited},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::{
     Problem, caller::Caller, filter, filter::QueryPairs, input, input::Input, segment::Segment,
@@ -170,11 +171,18 @@ pub(super) async fn edit(
     let record = seen(&app, &caller, &id, Role::Admin).await?;
     let reason = input::reason(&wanted.reason)?;
     let needs_approval = app.edits(&record.entry.queue)?;
-    let edited = wanted.edit()?.apply(&record.message, app.max_body_bytes())?;
-    let target = format!("dead letter {}: {}", record.entry.id, edited.summary);
+    let DeadLetterRecord { entry, message, .. } = record;
+    let limit = app.max_body_bytes();
+    // Decoding, patching and hashing a large body would hold up everything else on this thread.
+    let edited = spawn_blocking(move || -> Result<Edited, Problem> {
+        Ok(wanted.edit()?.apply(&message, limit)?)
+    });
+    let edited = edited.await.map_err(|_| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the edit was aborted")
+    })??;
+    let target = format!("dead letter {}: {}", entry.id, edited.summary);
     let action = caller.action(Verb::Edit, target, reason);
-    let made =
-        app.catalogue().edit(record.entry.id, edited.message, needs_approval, &action).await?;
+    let made = app.catalogue().edit(entry.id, edited.message, needs_approval, &action).await?;
     Ok(Json(views::entry(&made)))
 }
 

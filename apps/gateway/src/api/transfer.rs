@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bezoar::{
-    DeadLetterId,
+    DeadLetterId, Message,
     catalogue::{Catalogue, CatalogueError, DeadLetterRecord, Filter, ListRequest, Verb},
     ops::{read_line, write_line},
 };
@@ -80,7 +80,7 @@ impl Walk {
             if let Some(id) = self.ids.pop() {
                 let record = match self.catalogue.record(id).await {
                     // It was replayed or discarded in the meantime.
-                    Err(CatalogueError::NoDeadLetter(_)) => continue,
+                    Err(error) if is_gone(&error) => continue,
                     record => record?,
                 };
                 let line = write_line(&self.origin, &record)
@@ -131,7 +131,8 @@ pub(super) async fn import(
     Ok(Json(json!({ "imported": imported, "known_already": asked as u64 - imported })))
 }
 
-/// Without those that this store exported itself and still has.
+/// Without those that this store exported itself and still has. Another message under the stamp of one of them is a
+/// conflict, as it is under the stamp of one that was imported.
 async fn elsewhere(
     app: &App,
     records: Vec<(String, DeadLetterRecord)>,
@@ -142,8 +143,12 @@ async fn elsewhere(
         let ours = stamp.strip_prefix(origin).and_then(|rest| rest.strip_prefix('/')?.parse().ok());
         let known = match ours.map(DeadLetterId) {
             Some(id) => match app.catalogue().record(id).await {
-                Err(CatalogueError::NoDeadLetter(_)) => false,
-                record => record.map(|_| true)?,
+                Err(error) if is_gone(&error) => false,
+                ours => is_copy(&ours?.message, &record.message).then_some(true).ok_or_else(|| {
+                    CatalogueError::Conflict(format!(
+                        "dead letter {id} is in this store with other content; nothing was imported"
+                    ))
+                })?,
             },
             None => false,
         };
@@ -152,4 +157,17 @@ async fn elsewhere(
         }
     }
     Ok(missing)
+}
+
+/// Whether a dead letter is no longer in the store, whatever became of it.
+fn is_gone(error: &CatalogueError) -> bool {
+    matches!(error, CatalogueError::NoDeadLetter(_) | CatalogueError::Replayed { .. })
+}
+
+/// Whether both are the same message. Its history may differ: another version may have written the export.
+fn is_copy(ours: &Message, theirs: &Message) -> bool {
+    ours.id == theirs.id
+        && ours.message_type == theirs.message_type
+        && ours.headers == theirs.headers
+        && ours.body == theirs.body
 }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     num::NonZeroU32,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -45,6 +45,8 @@ pub(crate) struct Scripted {
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) settle: Arc<Settle>,
     pub(crate) extend: Arc<Extend>,
+    /// The messages whose next renewal finds their lease lost.
+    pub(crate) lost: Arc<Mutex<Vec<String>>>,
     pub(crate) subscribe: Answer,
     /// By how many more messages than were asked for a receive gives.
     pub(crate) surplus: u32,
@@ -63,10 +65,22 @@ impl Scripted {
             clock,
             settle: Arc::new(|_| Answer::Works),
             extend: Arc::new(|| Answer::Works),
+            lost: Arc::default(),
             subscribe: Answer::Works,
             surplus: 0,
             closed: Arc::default(),
         }
+    }
+
+    /// Lets the next renewal of a message find its lease lost; until it ends by itself, nobody else has the message.
+    pub(crate) fn lose(&self, id: &str) {
+        self.lost.lock().unwrap().push(id.to_owned());
+    }
+
+    fn has_lost(&self, delivery: &Delivery) -> bool {
+        let mut lost = self.lost.lock().unwrap();
+        let found = lost.iter().position(|id| *id == delivery.message.id.as_str());
+        found.map(|place| lost.swap_remove(place)).is_some()
     }
 }
 
@@ -158,7 +172,16 @@ impl Subscription for ScriptedSubscription {
         lease: Duration,
     ) -> Vec<Result<(), TransportError>> {
         match answer(&(self.script.extend)()).await {
-            Ok(()) => self.inner.extend(deliveries, lease).await,
+            Ok(()) => {
+                let mut results = Vec::new();
+                for delivery in deliveries {
+                    results.extend(match self.script.has_lost(delivery) {
+                        true => vec![Err(refused(&ErrorKind::LeaseLost))],
+                        false => self.inner.extend(std::slice::from_mut(delivery), lease).await,
+                    });
+                }
+                results
+            }
             Err(error) => deliveries.iter().map(|_| Err(error.again())).collect(),
         }
     }

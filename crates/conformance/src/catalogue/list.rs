@@ -187,6 +187,7 @@ macro_rules! for_each_catalogue_case {
             an_import_keeps_the_time_of_death,
             the_same_letter_is_imported_once,
             another_letter_under_a_known_stamp_is_a_conflict,
+            a_stamp_stands_for_its_letter_after_that_is_gone,
             an_import_creates_missing_queues,
             what_could_not_be_replayed_there_cannot_be_here,
             an_import_beyond_the_limits_adds_nothing,

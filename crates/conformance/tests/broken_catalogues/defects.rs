@@ -1,6 +1,9 @@
 //! The defects, and the cases that must catch each.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use bezoar_core::{
     QueueName,
@@ -249,6 +252,23 @@ fn versions_and_imports() -> Vec<Control> {
                 it.imported = Box::new(|records| {
                     for (stamp, _) in records {
                         stamp.push_str(&format!(" {}", rand::random::<u64>()));
+                    }
+                });
+            },
+        ),
+        control(
+            "ignores another letter under a known stamp",
+            &[
+                "imports::another_letter_under_a_known_stamp_is_a_conflict",
+                "imports::a_stamp_stands_for_its_letter_after_that_is_gone",
+            ],
+            |it| {
+                let known = Mutex::new(HashMap::new());
+                it.imported = Box::new(move |records| {
+                    let mut known = known.lock().unwrap();
+                    for (stamp, record) in records {
+                        *record =
+                            known.entry(stamp.clone()).or_insert_with(|| record.clone()).clone();
                     }
                 });
             },

@@ -1,8 +1,8 @@
 //! Databases from before there was a catalogue.
 
 use bezoar_core::{
-    FailureKind, QueueAdmin, Settlement,
-    catalogue::{Count, Filter},
+    CorrelationId, FailureKind, QueueAdmin, Settlement,
+    catalogue::{BrokerIntake as _, Count, Filter, RejectionFilter},
 };
 
 use super::{census, ward::*};
@@ -67,6 +67,41 @@ async fn dead_letters_that_are_not_grouped_yet_can_be_worked_with() {
     assert_eq!(ward.settle_all("lab", &Settlement::Complete).await, 4);
     assert_eq!(ward.store.depth(&queue("lab")).await.unwrap().dead, Some(0));
     census::check(&ward);
+}
+
+#[tokio::test]
+async fn rejections_from_before_there_was_an_index_are_found_by_their_correlation_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = connection(&folder.path().join("ward.db"));
+    let meta = "CREATE TABLE bezoar_meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+                INSERT INTO bezoar_meta VALUES ('schema', 7);";
+    let rows = "INSERT INTO bezoar_queues (id, name, remote) VALUES (1, 'broker/results', 1);
+                INSERT INTO bezoar_messages (seq, id, type, correlation_id, time, body) VALUES
+                    (1, 'a', 'blood', 'of a', 1, x''), (2, 'b', 'blood', NULL, 1, x'');
+                INSERT INTO bezoar_announced VALUES
+                    (1, 'a', 1, 1000000000000, 'exhausted', 'retries exhausted', 1, 1, 0, 0, 0),
+                    (1, 'b', 2, 1000000000000, 'exhausted', 'retries exhausted', 1, 1, 0, 0, 0);";
+    for script in [
+        meta,
+        include_str!("../../migrations/0001.sql"),
+        include_str!("../../migrations/0002.sql"),
+        include_str!("../../migrations/0003.sql"),
+        include_str!("../../migrations/0004.sql"),
+        include_str!("../../migrations/0005.sql"),
+        include_str!("../../migrations/0006.sql"),
+        include_str!("../../migrations/0007.sql"),
+        rows,
+    ] {
+        old.execute_batch(script).unwrap();
+    }
+    drop(old);
+    let ward = Ward::in_folder(folder).await;
+    let correlation_id = CorrelationId::new("of a").ok();
+    let filter = RejectionFilter { correlation_id, ..RejectionFilter::default() };
+    let found = ward.store.rejections(&filter, 9).await.unwrap();
+    assert_eq!(found.iter().map(|it| it.message_id.as_str()).collect::<Vec<_>>(), ["a"]);
+    let all = ward.store.rejections(&RejectionFilter::default(), 9).await.unwrap();
+    assert_eq!(all.iter().map(|it| it.message_id.as_str()).collect::<Vec<_>>(), ["b", "a"]);
 }
 
 #[tokio::test]

@@ -14,9 +14,7 @@ pub(super) fn describe(plan: &Operation) -> Vec<String> {
         plan.name()
     )];
     lines.extend(queues(plan));
-    if plan.refused > 0 {
-        lines.push(refused(plan.refused));
-    }
+    lines.extend(left_out(plan));
     lines.push(ids(plan).to_owned());
     lines.extend(limits(plan));
     lines
@@ -32,14 +30,18 @@ fn queues(plan: &Operation) -> Vec<String> {
     lines
 }
 
-/// Why some dead letters are not selected.
-pub(super) fn refused(number: u64) -> String {
-    let are = if number == 1 { "is" } else { "are" };
-    format!(
-        "{} {are} not included: already in another replay or discard, replaced by an edited version, or an edited \
-         version that is waiting for approval",
-        plural(number, "dead letter")
-    )
+/// Why some dead letters are not selected, one line for each reason.
+pub(super) fn left_out(plan: &Operation) -> Vec<String> {
+    let mut lines = plan.held();
+    let others = plan.refused.saturating_sub(plan.held_count());
+    if others > 0 {
+        let are = if others == 1 { "is" } else { "are" };
+        lines.push(format!(
+            "{} {are} not included: replaced by an edited version, waiting for approval, or removed in the meantime",
+            plural(others, "dead letter")
+        ));
+    }
+    lines
 }
 
 /// What new or unchanged ids mean for receivers.
@@ -74,13 +76,15 @@ mod tests {
     fn a_plan_is_described() {
         let mut plan = replay([0, 0, 0]);
         plan["refused"] = 2.into();
+        plan["held"] = serde_json::json!([{ "operation": 5, "count": 1 }]);
         plan["rate"] = 20.0.into();
         plan["stop_after"] = 5.into();
         let lines = describe(&serde_json::from_value(plan).unwrap());
         let expected = [
             "planned replay 7: 10 messages; messages that are dead-lettered later are not included",
             "  10 to lab",
-            "2 dead letters are not included: already in another replay",
+            "1 dead letter is not included: held by operation 5",
+            "1 dead letter is not included: replaced by an edited version",
             "message ids: unchanged; a receiver that deduplicates skips",
             "canary: replays 3 first and continues only if all of them succeed",
             "rate: at most 20 per second",

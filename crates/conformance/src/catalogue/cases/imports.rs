@@ -63,6 +63,18 @@ pub(crate) async fn another_letter_under_a_known_stamp_is_a_conflict(store: Stor
     assert_eq!(store.all().await.len(), 1, "all or none");
 }
 
+pub(crate) async fn a_stamp_stands_for_its_letter_after_that_is_gone(store: Store) {
+    let record = exported(&store).await;
+    import(&store, vec![("one", &record)]).await.expect("an import");
+    store.run(bezoar_core::catalogue::OperationKind::Discard, everything()).await;
+    let mut other = record.clone();
+    other.message = other.message.with_body(Body::from("another body"));
+    let refused = import(&store, vec![("two", &record), ("one", &other)]).await;
+    assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "{refused:?}");
+    assert_eq!(import(&store, vec![("one", &record)]).await.expect("an import"), 0);
+    assert_eq!(store.all().await, [], "what was discarded does not come back");
+}
+
 pub(crate) async fn an_import_creates_missing_queues(store: Store) {
     let mut record = exported(&store).await;
     record.entry.queue = queue("new here");

@@ -40,7 +40,7 @@ pub(crate) fn announce(
         row::insert_ledger(connection, seq, &message.ledger)?;
         let Counts { acquired, failed, released, replayed, history } = counts(message);
         connection
-            .prepare_cached("INSERT INTO bezoar_announced VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+            .prepare_cached("INSERT INTO bezoar_announced VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")?
             .execute(params![
                 queue,
                 message.id.as_str(),
@@ -53,6 +53,7 @@ pub(crate) fn announce(
                 released,
                 replayed,
                 history,
+                message.correlation_id.as_ref().map(|id| id.as_str()),
             ])?;
     }
     Ok(Ok(()))
@@ -93,15 +94,7 @@ pub(crate) fn list(
     since: i64,
     limit: u32,
 ) -> rusqlite::Result<Vec<Rejection>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT q.name, a.message_id, m.type, m.correlation_id, a.at, a.reason_code, a.reason, a.seq,
-                a.acquired, a.failed, a.released, a.replayed, a.history
-         FROM bezoar_announced AS a
-         CROSS JOIN bezoar_queues AS q ON q.id = a.queue
-         CROSS JOIN bezoar_messages AS m ON m.seq = a.seq
-         WHERE a.at >= ?1 AND (?2 IS NULL OR a.message_id = ?2) AND (?3 IS NULL OR m.correlation_id = ?3)
-         ORDER BY a.at DESC, a.seq DESC",
-    )?;
+    let mut statement = connection.prepare_cached(&query(filter))?;
     let message_id = filter.message_id.as_ref().map(|id| id.as_str());
     let correlation_id = filter.correlation_id.as_ref().map(|id| id.as_str());
     let mut rows = statement.query(params![since, message_id, correlation_id])?;
@@ -116,6 +109,26 @@ pub(crate) fn list(
         }
     }
     Ok(found)
+}
+
+/// The statement for a filter: each of the ids has an index, which has the order of the list too.
+fn query(filter: &RejectionFilter) -> String {
+    let (index, condition) = match (&filter.message_id, &filter.correlation_id) {
+        (Some(_), _) => {
+            ("by_message", "a.message_id = ?2 AND (?3 IS NULL OR a.correlation_id = ?3)")
+        }
+        (None, Some(_)) => ("by_correlation", "?2 IS NULL AND a.correlation_id = ?3"),
+        (None, None) => ("by_time", "?2 IS NULL AND ?3 IS NULL"),
+    };
+    format!(
+        "SELECT q.name, a.message_id, m.type, a.correlation_id, a.at, a.reason_code, a.reason, a.seq,
+                a.acquired, a.failed, a.released, a.replayed, a.history
+         FROM bezoar_announced AS a INDEXED BY bezoar_announced_{index}
+         CROSS JOIN bezoar_queues AS q ON q.id = a.queue
+         CROSS JOIN bezoar_messages AS m ON m.seq = a.seq
+         WHERE a.at >= ?1 AND {condition}
+         ORDER BY a.at DESC, a.seq DESC"
+    )
 }
 
 fn rejection(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Rejection> {
@@ -155,4 +168,40 @@ pub(crate) fn forget(connection: &Connection, before: i64, limit: i64) -> rusqli
         .query_map([before, limit], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     gone.into_iter().try_for_each(|seq| row::delete_message(connection, seq, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, database};
+
+    /// The steps of the statement that lists what this filter selects.
+    fn plan(filter: &RejectionFilter) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = database::open(&Options::new(folder.path().join("plan.db"))).unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {}", query(filter));
+        let mut plan = connection.prepare(&sql).unwrap();
+        let steps = plan.query_map(params![1, "a", "b"], |row| row.get(3)).unwrap();
+        steps.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn a_rejection_is_found_by_either_id_without_reading_the_others() {
+        let message_id = Some(MessageId::new("a").unwrap());
+        let correlation_id = Some(CorrelationId::new("b").unwrap());
+        let by_message = RejectionFilter { message_id, ..RejectionFilter::default() };
+        let by_correlation = RejectionFilter { correlation_id, ..RejectionFilter::default() };
+        for (filter, first) in [
+            (by_message, "bezoar_announced_by_message (message_id=? AND at>?)"),
+            (by_correlation, "bezoar_announced_by_correlation (correlation_id=? AND at>?)"),
+        ] {
+            let steps = plan(&filter);
+            let [announced, queue, message] = &steps[..] else { panic!("sorts: {steps:?}") };
+            assert!(
+                announced.starts_with("SEARCH a USING INDEX ") && announced.ends_with(first),
+                "{steps:?}"
+            );
+            assert!([queue, message].iter().all(|step| step.starts_with("SEARCH ")), "{steps:?}");
+        }
+    }
 }

@@ -182,6 +182,7 @@ impl SubscribeOptions {
 ///
 /// It is not `Clone`: a single owner renews and settles it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The message, with its current delivery counted. Shared with its handler.
     pub message: Arc<Message>,
@@ -192,6 +193,25 @@ pub struct Delivery {
     /// Whether a handler may have run on this message before without leaving an outcome; see
     /// [`Ledger::may_have_run`](crate::Ledger::may_have_run).
     pub redelivered: bool,
+}
+
+impl Delivery {
+    /// Hands out a message: counts the acquisition, and notes whether a handler may have run on it before.
+    pub fn new(mut message: Message, receipt: Receipt, lease_until: Option<Timestamp>) -> Self {
+        let redelivered = message.ledger.may_have_run();
+        message.ledger.acquire();
+        Self { message: Arc::new(message), receipt, lease_until, redelivered }
+    }
+
+    /// The delivery once more, for an owner that may have to settle again because the answer was lost.
+    pub fn copy(&self) -> Self {
+        Self {
+            message: self.message.clone(),
+            receipt: self.receipt.clone(),
+            lease_until: self.lease_until,
+            redelivered: self.redelivered,
+        }
+    }
 }
 
 /// How a delivery is settled. A transport that does not know a settlement hands the message back at once.

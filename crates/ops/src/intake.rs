@@ -36,7 +36,7 @@ pub struct Intake {
     pub outcomes: Outcomes,
 }
 
-/// How the catalogue learns the outcome of a message that was sent back to its broker.
+/// How the catalogue learns the outcome of a message that was sent back to its broker. Closed: it does, or it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcomes {
     /// Its consumer reports it, see [`Reporting`](crate::Reporting).

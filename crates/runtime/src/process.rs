@@ -10,7 +10,7 @@ use std::{
 
 use bezoar_core::{
     Code, Decision, FailedTry, Failure, FailureError, FailureKind, MAX_RETRY_AFTER, Message,
-    Reason, RetryPolicy, RetryStrategy, Settlement, UncountedDecision, Verdict,
+    Reason, RetryPolicy, RetryStrategy, Settlement, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
@@ -189,13 +189,7 @@ impl Process {
 
     fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Outcome {
         let decision = self.ask_policy(&context.message, failure);
-        let settlement = match decision.verdict {
-            Verdict::Retry { after } => Settlement::Retry { after, tries },
-            Verdict::DeadLetter => {
-                Settlement::DeadLetter { reason: decision.reason.clone(), tries }
-            }
-        };
-        (settlement, Some(decision))
+        (decision.settlement(tries), Some(decision))
     }
 
     /// What the policy decides. One that panics must not take the message along, nor may it ask for a longer delay than it
@@ -226,14 +220,9 @@ impl Process {
     ) -> Settlement {
         let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (ledger, time) = (&context.message.ledger, self.now_and_active_since());
-        match self.worker.uncounted.decide(ledger, failure, *suspected, time, &mut *random) {
-            UncountedDecision::Wait { after, failure } => Settlement::Uncounted { after, failure },
-            UncountedDecision::DeadLetter(reason) => {
-                // The last one is in the history, so that a dead letter says how it failed.
-                let tries = vec![FailedTry::new(at, duration, failure)];
-                Settlement::DeadLetter { reason, tries }
-            }
-        }
+        let policy = &self.worker.uncounted;
+        let decision = policy.decide(ledger, failure, *suspected, time, &mut *random);
+        decision.settlement(FailedTry::new(at, duration, failure))
     }
 
     /// Hands the message back for as long as its handler asked; a failure if it has been snoozed for too long.

@@ -211,15 +211,14 @@ impl State {
         let entries = &mut self.queues.get_mut(queue)?.waiting;
         let (until, mut entry) = (after(now, lease), entries.remove(&key)?);
         let from = entry.place();
-        let redelivered = entry.message.ledger.may_have_run();
+        let receipt = Receipt::from_numbers([key.1, token, 0]);
+        let delivery = Delivery::new(entry.message.clone(), receipt, Some(millis(until)));
         entry.message.ledger.acquire();
         entry.token = Some(token);
-        let message = Arc::new(entry.message.clone());
         entries.insert((until, key.1), entry);
         self.queues.get_mut(queue)?.leased.insert(key.1, until);
-        self.moved(message.id.clone(), from, Place::Leased, now);
-        let receipt = Receipt::from_numbers([key.1, token, 0]);
-        Some(Delivery { message, receipt, lease_until: Some(millis(until)), redelivered })
+        self.moved(delivery.message.id.clone(), from, Place::Leased, now);
+        Some(delivery)
     }
 
     /// Does what the settlement says; `false` if the receipt is stale.

@@ -1,6 +1,6 @@
 //! The writer's state, within a transaction and between transactions, and the statements for sending and claiming.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use bezoar_core::{Body, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
 use jiff::Timestamp;
@@ -285,12 +285,8 @@ impl Session {
             if message.ledger.replayed > 0 {
                 message.ledger.replay = replay_of(connection, seq)?;
             }
-            let redelivered = message.ledger.may_have_run();
-            message.ledger.acquire();
             let receipt = lease::receipt(seq, token, until);
-            let lease_until = Some(millis(until));
-            let message = Arc::new(message);
-            let delivery = Delivery { message, receipt, lease_until, redelivered };
+            let delivery = Delivery::new(message, receipt, Some(millis(until)));
             claimed.push(Claimed { delivery, visible_at, token: row.get(18)? });
         }
         drop(rows);

@@ -98,8 +98,8 @@ pub(crate) async fn an_attempt_without_a_run_counts_nothing(case: Case) {
 
 pub(crate) async fn every_kind_of_failure_comes_back(case: Case) {
     case.send(message("m")).await;
-    let tries = FailureKind::ALL.map(|kind| FailedTry { kind, ..failed_try(1) });
-    let ledger = after_failing(&case.worker().await, tries.to_vec()).await;
+    let tries = FailureKind::ALL.iter().map(|&kind| FailedTry { kind, ..failed_try(1) });
+    let ledger = after_failing(&case.worker().await, tries.collect()).await;
     let kinds: Vec<_> = ledger.history().iter().map(|attempt| attempt.kind).collect();
     assert_eq!(kinds, FailureKind::ALL, "the kind of each failure is kept");
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     case::{Case, LEASE},
-    samples::{copy, ids, message, messages, release},
+    samples::{ids, message, messages, release},
     worker::{PATIENCE, assert_lease_lost},
 };
 
@@ -142,7 +142,7 @@ pub(crate) async fn extending_after_settlement_is_refused(case: Case) {
     let worker = case.worker().await;
     for settlement in [Settlement::Complete, Settlement::Release { after: Duration::ZERO }] {
         let held = worker.one().await;
-        let mut stale = copy(&held);
+        let mut stale = held.copy();
         worker.settle(held, settlement).await;
         assert_lease_lost(worker.try_extend(&mut stale, case.ticks(100)).await);
     }
@@ -166,7 +166,7 @@ pub(crate) async fn a_renewal_has_one_result_for_each_delivery_in_order(case: Ca
     case.send_all(messages(3)).await;
     let worker = case.worker().await;
     let mut held = worker.take(3).await;
-    let settled = copy(&held[1]);
+    let settled = held[1].copy();
     worker.complete(vec![settled]).await;
     let results = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
     let renewed: Vec<_> = results.iter().map(Result::is_ok).collect();
@@ -180,7 +180,7 @@ pub(crate) async fn a_renewal_whose_answer_was_lost_leaves_the_lease_ours(case: 
     let mut held = worker.take(3).await;
     case.elapse(1).await;
     for delivery in &held {
-        worker.extend(&mut copy(delivery), case.ticks(LEASE)).await;
+        worker.extend(&mut delivery.copy(), case.ticks(LEASE)).await;
     }
     case.elapse(LEASE - 1).await;
     other.none(HELD).await;

@@ -360,7 +360,7 @@ mod tests {
         #[test]
         fn any_policy_and_any_ledger_give_a_bounded_delay(
             backoff in any_backoff(), jitter in any_jitter(), cap in 0..MAX_DELAY.as_secs(),
-            max_retries: u32, failed_before: u32, kind in 0..8_usize, seed: u64,
+            max_retries: u32, failed_before: u32, kind in 0..FailureKind::ALL.len(), seed: u64,
         ) {
             let Ok(policy) = RetryPolicy::new(max_retries, backoff, Duration::from_secs(cap), jitter) else {
                 return Ok(()); // powers of 0, or of more than 1000

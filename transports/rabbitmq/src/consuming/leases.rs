@@ -4,10 +4,7 @@
 //! (waiting to be handed out), leased (it has its message here, so that a copy can be made from it), or being settled.
 //! Only tags below the lowest open one may be acknowledged together. A lease has no deadline: it ends with its channel.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use bezoar_core::{Delivery, Message, Receipt};
 
@@ -66,15 +63,12 @@ impl Leases {
         while some.len() < max
             && let Some(next) = self.waiting.front()
             && (some.is_empty() || bytes + next.message.body.len() <= max_bytes)
-            && let Some(PrefetchedMessage { tag, raw, mut message }) = self.waiting.pop_front()
+            && let Some(PrefetchedMessage { tag, raw, message }) = self.waiting.pop_front()
         {
             bytes += message.body.len();
             self.hold(tag, raw);
-            let redelivered = message.ledger.may_have_run();
-            message.ledger.acquire();
             let receipt = Receipt::from_numbers([tag.cast_signed(), self.epoch, 0]);
-            let message = Arc::new(message);
-            some.push(Delivery { message, receipt, lease_until: None, redelivered });
+            some.push(Delivery::new(message, receipt, None));
         }
     }
 

@@ -60,13 +60,3 @@ fn dead(change: impl Fn(&mut DeadLetter) + Send + Sync + 'static) -> Twist {
 fn error(kind: ErrorKind) -> TransportError {
     TransportError::new(kind, "memory", "broken")
 }
-
-/// The delivery once more.
-fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: delivery.lease_until,
-        redelivered: delivery.redelivered,
-    }
-}

@@ -17,6 +17,7 @@ use bezoar_core::{DeadLetter, Delivery, ErrorKind, Message, Settlement, Transpor
 use super::{
     Control,
     broken::{Defect, Opened, Outcomes, Settlements, Store},
+    small,
     twist::Twist,
 };
 
@@ -33,6 +34,7 @@ pub(crate) fn controls() -> Vec<Control> {
         ordering::controls(),
         operating::controls(),
         cancelling::controls(),
+        small::controls(),
     ];
     all.into_iter().flatten().collect()
 }

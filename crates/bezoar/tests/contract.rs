@@ -9,15 +9,17 @@ use std::{
 };
 
 use bezoar::{
-    Capabilities, Delivery, Destination, Host, Message, MessageId, MessageType, OrderingKey,
-    Outgoing, QueueAdmin, QueueName, RetryPolicy, Router, Settlement, Shutdown, SubscribeOptions,
-    Subscription, Transport, TransportError, Worker,
+    Capabilities, DeadLetter, DeadLetterAccess, Delivery, Destination, Event, Failure, Host,
+    Message, MessageId, MessageType, Observer, OrderingKey, Outgoing, QueueAdmin, QueueName,
+    RetryPolicy, Router, Settlement, Shutdown, Snooze, SubscribeOptions, Subscription, Transport,
+    TransportError, Worker,
     memory::{MemoryTransport, Options},
     testing::{Harness, VirtualClock},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn message(id: &str) -> Message {
     let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("result").unwrap());
@@ -167,6 +169,59 @@ async fn a_policy_that_waits_longer_than_the_transport_is_refused_at_start() {
     let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("retry policy") && text.contains("2 s at most"), "{text}");
+}
+
+/// The dead letter of the one message `m`, handled on a transport that can wait for an hour.
+async fn dead_letter_of(failure: fn() -> Failure) -> (DeadLetter, Vec<Duration>) {
+    let transport = limited(|can| can.scheduled = Some(HOUR)).await;
+    let lab = QueueName::new("lab").unwrap();
+    transport.send(&(&lab).into(), &[message("m").into()]).await.remove(0).unwrap();
+    let router = Router::new().on("result", move || async move { Err::<(), _>(failure()) });
+    let worker =
+        Worker::new("lab", router).unwrap().policy(RetryPolicy::jobs().with_max_retries(1));
+    let (delays, shutdown) = (Arc::new(Delays::default()), Shutdown::default());
+    let worker = worker.observer(delays.clone());
+    let host = Host::new().worker(Arc::new(transport.clone()), worker);
+    let running = tokio::spawn(host.run(shutdown.clone()));
+    delays.dead.notified().await;
+    shutdown.drain();
+    running.await.unwrap().unwrap();
+    let mut dead = transport.inner.dead_letters(&lab, Default::default()).await.unwrap();
+    (dead.remove(0), delays.retried.lock().unwrap().clone())
+}
+
+#[derive(Debug, Default)]
+struct Delays {
+    retried: Mutex<Vec<Duration>>,
+    dead: Notify,
+}
+
+impl Observer for Delays {
+    fn message(&self, _: &QueueName, _: &Message, event: &Event<'_>) {
+        match event {
+            Event::Retried { after, .. } | Event::NotCounted { after, .. } => {
+                self.retried.lock().unwrap().push(*after);
+            }
+            Event::DeadLettered { .. } => self.dead.notify_one(),
+            _ => (),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snooze_beyond_the_longest_delay_is_a_failed_attempt() {
+    let (dead, delays) = dead_letter_of(|| Snooze(HOUR + SECOND).into()).await;
+    let ledger = &dead.message.ledger;
+    assert_eq!((ledger.failed, ledger.last().unwrap().code.as_str()), (2, "snooze-limit"));
+    assert!(ledger.uncounted.is_none(), "it was never snoozed");
+    assert!(delays.iter().all(|delay| *delay < HOUR), "the policy decides: {delays:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_beyond_the_longest_delay_ends_with_it() {
+    let busy = || Failure::transient("busy").with_retry_after(5 * HOUR);
+    let (dead, delays) = dead_letter_of(busy).await;
+    assert_eq!((dead.message.ledger.failed, delays), (2, vec![HOUR]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+#[cfg(doc)]
+use crate::Code;
 use crate::{ErrorKind, Invalid, Outgoing, TransportError};
 
 /// What a transport can do.
@@ -24,7 +26,9 @@ pub struct Capabilities {
     /// Messages of one [ordering key](crate::Message::ordering_key) are delivered one at a time, in the
     /// order of sending. Where this is `false`, a message with a key is refused.
     pub ordering_keys: bool,
-    /// The longest delay of a message or a retry; `None` if there are no delays. A longer one is refused.
+    /// The longest delay of a message or a retry; `None` if there are no delays. A longer one is refused: by `send`, when a
+    /// worker starts, and as a failed attempt when a handler [snoozes](Code::SNOOZE_LIMIT) a message. A worker never asks
+    /// for a longer one when it settles.
     pub scheduled: Option<Duration>,
     /// Messages carry the time at which they [expire](crate::Message::expires_at). Where this is `false`, a
     /// message with one is refused.

@@ -214,7 +214,8 @@ impl Delivery {
     }
 }
 
-/// How a delivery is settled. A transport that does not know a settlement hands the message back at once.
+/// How a delivery is settled. A transport that does not know a settlement hands the message back at once. One that is
+/// asked for a longer delay than its [longest](Capabilities::scheduled) keeps the message for as long as it can.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
@@ -250,6 +251,16 @@ pub enum Settlement {
 }
 
 impl Settlement {
+    /// The same, with a delay that a transport can keep.
+    pub fn within(mut self, longest: Duration) -> Self {
+        if let Self::Retry { after, .. } | Self::Release { after } | Self::Uncounted { after, .. } =
+            &mut self
+        {
+            *after = (*after).min(longest);
+        }
+        self
+    }
+
     /// Records this settlement in a message's ledger.
     pub fn record(&self, ledger: &mut Ledger) {
         match self {

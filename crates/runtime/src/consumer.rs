@@ -64,8 +64,12 @@ impl Consumer {
         // Where nobody wakes us the server may wait; where it does not either, we poll.
         let longest = if capabilities.wakes { Some(LOOK) } else { capabilities.server_wait };
         let wait = longest.unwrap_or_default().min(LOOK);
-        let process =
-            Process { worker: worker.clone(), shutdown: shutdown.clone(), started: of.started };
+        let process = Process {
+            worker: worker.clone(),
+            shutdown: shutdown.clone(),
+            started: of.started,
+            longest_delay: capabilities.scheduled.unwrap_or_default(),
+        };
         Self {
             process,
             leases,

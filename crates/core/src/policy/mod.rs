@@ -20,7 +20,8 @@ use crate::{Failure, Invalid, Ledger, Reason};
 /// The longest delay before jitter that a policy can ask for: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The longest wait that a failure's `retry_after` can ask for: a day.
+/// The longest wait that a failure's `retry_after` can ask for: a day, or the transport's
+/// [longest delay](crate::Capabilities::scheduled) if that is shorter.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often a handler can be run again at once within one attempt.

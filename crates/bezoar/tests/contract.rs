@@ -9,14 +9,17 @@ use std::{
 };
 
 use bezoar::{
-    Capabilities, DeadLetter, DeadLetterAccess, Delivery, Destination, Event, Failure, Host,
-    Message, MessageId, MessageType, Observer, OrderingKey, Outgoing, QueueAdmin, QueueName,
-    RetryPolicy, Router, Settlement, Shutdown, Snooze, SubscribeOptions, Subscription, Transport,
-    TransportError, Worker,
+    Capabilities, DeadLetter, DeadLetterAccess, Delivery, Event, Failure, Host, Message, MessageId,
+    MessageType, Observer, OrderingKey, QueueAdmin, QueueName, RetryPolicy, Router, Shutdown,
+    Snooze, Subscription, Transport, TransportError, Worker,
     memory::{MemoryTransport, Options},
     testing::{Harness, VirtualClock},
 };
-use tokio::sync::{Notify, mpsc};
+use bezoar_conformance::{Intercept, Intercepted};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -107,58 +110,25 @@ async fn limited(change: fn(&mut Capabilities)) -> Limited {
 }
 
 #[async_trait::async_trait]
-impl Transport for Limited {
+impl Intercept for Limited {
+    fn inner(&self) -> &dyn Transport {
+        &self.inner
+    }
+
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         (self.change)(&mut capabilities);
         capabilities
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        self.inner.send(to, batch).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        let inner = self.inner.subscribe(queue, options).await?;
-        Ok(Box::new(LimitedSubscription { inner, waits: self.waits.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct LimitedSubscription {
-    inner: Box<dyn Subscription>,
-    waits: Arc<Mutex<Vec<Duration>>>,
-}
-
-#[async_trait::async_trait]
-impl Subscription for LimitedSubscription {
     async fn receive(
         &self,
+        inner: &dyn Subscription,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
         self.waits.lock().unwrap().push(wait);
-        self.inner.receive(max, wait).await
-    }
-
-    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
-        self.inner.settle(batch).await
-    }
-
-    async fn extend(
-        &self,
-        deliveries: &mut [Delivery],
-        lease: Duration,
-    ) -> Vec<Result<(), TransportError>> {
-        self.inner.extend(deliveries, lease).await
-    }
-
-    async fn close(self: Box<Self>) -> Result<(), TransportError> {
-        self.inner.close().await
+        inner.receive(max, wait).await
     }
 }
 
@@ -166,7 +136,8 @@ impl Subscription for LimitedSubscription {
 async fn a_policy_that_waits_longer_than_the_transport_is_refused_at_start() {
     let transport = limited(|can| can.scheduled = Some(2 * SECOND)).await;
     let worker = Worker::new("lab", failing()).unwrap().policy(RetryPolicy::jobs());
-    let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
+    let refused =
+        Host::new().worker(Arc::new(Intercepted(transport)), worker).run(Shutdown::default()).await;
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("retry policy") && text.contains("2 s at most"), "{text}");
 }
@@ -175,15 +146,15 @@ async fn a_policy_that_waits_longer_than_the_transport_is_refused_at_start() {
 async fn dead_letter_of(failure: fn() -> Failure) -> (DeadLetter, Vec<Duration>) {
     let transport = limited(|can| can.scheduled = Some(HOUR)).await;
     let lab = QueueName::new("lab").unwrap();
-    transport.send(&(&lab).into(), &[message("m").into()]).await.remove(0).unwrap();
+    transport.inner.send(&(&lab).into(), &[message("m").into()]).await.remove(0).unwrap();
     let router = Router::new().on("result", move || async move { Err::<(), _>(failure()) });
     let worker =
         Worker::new("lab", router).unwrap().policy(RetryPolicy::jobs().with_max_retries(1));
     let (delays, shutdown) = (Arc::new(Delays::default()), Shutdown::default());
     let worker = worker.observer(delays.clone());
-    let host = Host::new().worker(Arc::new(transport.clone()), worker);
+    let host = Host::new().worker(Arc::new(Intercepted(transport.clone())), worker);
     let running = tokio::spawn(host.run(shutdown.clone()));
-    delays.dead.notified().await;
+    timeout(24 * HOUR, delays.dead.notified()).await.expect("it fails for good within a day");
     shutdown.drain();
     running.await.unwrap().unwrap();
     let mut dead = transport.inner.dead_letters(&lab, Default::default()).await.unwrap();
@@ -228,7 +199,8 @@ async fn a_retry_after_beyond_the_longest_delay_ends_with_it() {
 async fn a_lease_that_the_transport_does_not_have_is_refused_at_start() {
     let transport = limited(|can| can.shortest_lease = 60 * SECOND).await;
     let worker = Worker::new("lab", failing()).unwrap();
-    let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
+    let refused =
+        Host::new().worker(Arc::new(Intercepted(transport)), worker).run(Shutdown::default()).await;
     assert!(refused.unwrap_err().to_string().contains("lease is 30 s"));
 }
 
@@ -240,8 +212,8 @@ async fn a_server_that_waits_is_asked_to_instead_of_being_polled() {
     })
     .await;
     let shutdown = Shutdown::default();
-    let host =
-        Host::new().worker(Arc::new(transport.clone()), Worker::new("lab", failing()).unwrap());
+    let host = Host::new()
+        .worker(Arc::new(Intercepted(transport.clone())), Worker::new("lab", failing()).unwrap());
     let running = tokio::spawn(host.run(shutdown.clone()));
     tokio::time::sleep(70 * SECOND).await;
     shutdown.drain();

@@ -4,7 +4,9 @@ use std::{fmt, time::Duration};
 
 #[cfg(doc)]
 use crate::Code;
-use crate::{ErrorKind, Invalid, Outgoing, TransportError};
+use crate::{Destination, ErrorKind, Invalid, Outgoing, QueueName, TransportError};
+
+type Results = Vec<Result<(), TransportError>>;
 
 /// What a transport can do.
 ///
@@ -133,6 +135,27 @@ impl Capabilities {
     pub fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
         self.refusal(outgoing)
             .map_or(Ok(()), |kind| Err(TransportError::new(kind, self.transport, "send")))
+    }
+
+    /// The queue that a batch goes to, and for each message whether it can be kept: what a transport without topics
+    /// begins `send` with.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for every message, if the batch goes to a topic.
+    pub fn check_batch<'a>(
+        &self,
+        to: &'a Destination,
+        batch: &[Outgoing],
+    ) -> Result<(&'a QueueName, Results), Results> {
+        let unsupported =
+            || TransportError::new(ErrorKind::Unsupported("topics"), self.transport, "send");
+        match to {
+            Destination::Queue(queue) => {
+                Ok((queue, batch.iter().map(|it| self.check(it)).collect()))
+            }
+            Destination::Topic { .. } => Err(batch.iter().map(|_| Err(unsupported())).collect()),
+        }
     }
 
     fn refusal(&self, outgoing: &Outgoing) -> Option<ErrorKind> {

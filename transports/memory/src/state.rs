@@ -7,8 +7,9 @@ use std::{
 };
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message, MessageId,
-    OrderingKey, Outgoing, QueueName, Receipt, Settlement, SubscribeOptions, millis, to_millis,
+    ByteLimit, DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message,
+    MessageId, OrderingKey, Outgoing, QueueName, Receipt, Settlement, SubscribeOptions, millis,
+    to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -190,13 +191,10 @@ impl State {
         };
         // Chosen before any is leased: with a lease of no length it would be due again at once.
         let due = entries.range(..=(now.as_millisecond(), i64::MAX));
-        let mut bytes = 0;
-        let fits = |(place, (_, entry)): &(usize, (&(i64, i64), &Entry))| {
-            bytes += entry.message.body.len();
-            *place == 0 || bytes <= options.max_bytes
-        };
-        let due = due.take(max as usize).enumerate().take_while(fits);
-        let due: Vec<_> = due.map(|(_, (key, _))| *key).collect();
+        let mut limit = ByteLimit::new(options.max_bytes);
+        let due = due.take(max as usize);
+        let due = due.take_while(|(_, entry)| limit.admits(entry.message.body.len()));
+        let due: Vec<_> = due.map(|(key, _)| *key).collect();
         due.into_iter().filter_map(|key| self.lease(queue, key, options.lease, now)).collect()
     }
 

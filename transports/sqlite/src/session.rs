@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use bezoar_core::{Body, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
+use bezoar_core::{Body, ByteLimit, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -260,7 +260,7 @@ impl Session {
     ) -> rusqlite::Result<(Vec<Claimed>, usize)> {
         let mut claimed = Vec::new();
         let mut undeliverable = Vec::new();
-        let mut bytes = 0;
+        let mut limit = ByteLimit::new(max_bytes);
         let mut due = connection.prepare_cached(
             "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed, w.history,
                     m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body, m.checksum,
@@ -278,8 +278,7 @@ impl Session {
                 undeliverable.push((visible_at, seq, message.with_body(Body::default()), reason));
                 continue;
             }
-            bytes += message.body.len();
-            if bytes > max_bytes && !claimed.is_empty() {
+            if !limit.admits(message.body.len()) {
                 break;
             }
             if message.ledger.replayed > 0 {

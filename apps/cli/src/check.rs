@@ -83,9 +83,9 @@ async fn examine(config: &Config) -> Result<()> {
             }
             Ok(findings) if findings.is_empty() => println!("queue {queue}: ok"),
             Ok(findings) => {
-                for bezoar::Finding { severity, problem, remedy } in findings {
-                    wrong += usize::from(severity == Severity::Error);
-                    println!("{}: queue {queue}: {problem}; {remedy}", label(severity));
+                for bezoar::Finding { severity, problem, remedy, .. } in findings {
+                    wrong += usize::from(severity >= Severity::Error);
+                    println!("{}: queue {queue}: {problem}; {remedy}", severity.as_str());
                 }
             }
         }
@@ -94,14 +94,6 @@ async fn examine(config: &Config) -> Result<()> {
         0 => Ok(()),
         1 => bail!("found 1 error, see above"),
         _ => bail!("found {wrong} errors, see above"),
-    }
-}
-
-fn label(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Note => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
     }
 }
 

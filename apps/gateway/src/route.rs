@@ -13,6 +13,7 @@ use bezoar::{
     blame::{BreakerState, BreakerStatus},
     catalogue::{AuditedAction, Catalogue, Verb},
 };
+use bezoar_core::Pauses;
 use jiff::Timestamp;
 use tokio::{
     sync::{Mutex, watch},
@@ -172,18 +173,18 @@ impl Route {
 }
 
 /// The first and the longest pause before an unavailable queue is tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(200), LONGEST_PAUSE);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Consumes the queue until shutdown. Waits for an unavailable queue: its broker may be down, or about to be
 /// provisioned.
 async fn work(source: RouteSource, worker: Worker, problem: Arc<QueueProblem>, shutdown: Shutdown) {
-    let (queue, mut pause) = (worker.queue(), PAUSES.0);
+    let (queue, mut pauses) = (worker.queue(), PAUSES);
     while let Err(error) = source.admin.provision(queue).await {
-        let cause = describe(&error);
+        let (cause, pause) = (describe(&error), pauses.lengthen());
         tracing::error!(%queue, cause, wait_ms = pause.as_millis() as u64, "queue unavailable");
         problem.paused(queue, &error, pause);
         tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => return }
-        pause = (pause * 2).min(PAUSES.1);
     }
     problem.resumed(queue);
     if let Err(error) = Host::new().worker(source.transport, worker).run(shutdown).await {
@@ -210,7 +211,7 @@ async fn remember_gone(catalogue: Arc<dyn Catalogue>, route: String, gate: Arc<R
             && let Err(error) = catalogue.set(&paused_setting(&route), Some(GONE), &action).await
         {
             tracing::warn!(route, %error, "cannot store that the route is paused, retrying");
-            sleep(PAUSES.1).await;
+            sleep(LONGEST_PAUSE).await;
         }
     }
 }

@@ -9,15 +9,20 @@ use std::{
 };
 
 use bezoar::{
-    Capabilities, Delivery, Destination, Host, Message, MessageId, MessageType, OrderingKey,
-    Outgoing, QueueAdmin, QueueName, RetryPolicy, Router, Settlement, Shutdown, SubscribeOptions,
-    Subscription, Transport, TransportError, Worker,
+    Capabilities, DeadLetter, DeadLetterAccess, Delivery, Event, Failure, Host, Message, MessageId,
+    MessageType, Observer, OrderingKey, QueueAdmin, QueueName, RetryPolicy, Router, Shutdown,
+    Snooze, Subscription, Transport, TransportError, Worker,
     memory::{MemoryTransport, Options},
     testing::{Harness, VirtualClock},
 };
-use tokio::sync::mpsc;
+use bezoar_conformance::{Intercept, Intercepted};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn message(id: &str) -> Message {
     let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("result").unwrap());
@@ -105,58 +110,25 @@ async fn limited(change: fn(&mut Capabilities)) -> Limited {
 }
 
 #[async_trait::async_trait]
-impl Transport for Limited {
+impl Intercept for Limited {
+    fn inner(&self) -> &dyn Transport {
+        &self.inner
+    }
+
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         (self.change)(&mut capabilities);
         capabilities
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        self.inner.send(to, batch).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        let inner = self.inner.subscribe(queue, options).await?;
-        Ok(Box::new(LimitedSubscription { inner, waits: self.waits.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct LimitedSubscription {
-    inner: Box<dyn Subscription>,
-    waits: Arc<Mutex<Vec<Duration>>>,
-}
-
-#[async_trait::async_trait]
-impl Subscription for LimitedSubscription {
     async fn receive(
         &self,
+        inner: &dyn Subscription,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
         self.waits.lock().unwrap().push(wait);
-        self.inner.receive(max, wait).await
-    }
-
-    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
-        self.inner.settle(batch).await
-    }
-
-    async fn extend(
-        &self,
-        deliveries: &mut [Delivery],
-        lease: Duration,
-    ) -> Vec<Result<(), TransportError>> {
-        self.inner.extend(deliveries, lease).await
-    }
-
-    async fn close(self: Box<Self>) -> Result<(), TransportError> {
-        self.inner.close().await
+        inner.receive(max, wait).await
     }
 }
 
@@ -164,16 +136,71 @@ impl Subscription for LimitedSubscription {
 async fn a_policy_that_waits_longer_than_the_transport_is_refused_at_start() {
     let transport = limited(|can| can.scheduled = Some(2 * SECOND)).await;
     let worker = Worker::new("lab", failing()).unwrap().policy(RetryPolicy::jobs());
-    let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
+    let refused =
+        Host::new().worker(Arc::new(Intercepted(transport)), worker).run(Shutdown::default()).await;
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("retry policy") && text.contains("2 s at most"), "{text}");
+}
+
+/// The dead letter of the one message `m`, handled on a transport that can wait for an hour.
+async fn dead_letter_of(failure: fn() -> Failure) -> (DeadLetter, Vec<Duration>) {
+    let transport = limited(|can| can.scheduled = Some(HOUR)).await;
+    let lab = QueueName::new("lab").unwrap();
+    transport.inner.send(&(&lab).into(), &[message("m").into()]).await.remove(0).unwrap();
+    let router = Router::new().on("result", move || async move { Err::<(), _>(failure()) });
+    let worker =
+        Worker::new("lab", router).unwrap().policy(RetryPolicy::jobs().with_max_retries(1));
+    let (delays, shutdown) = (Arc::new(Delays::default()), Shutdown::default());
+    let worker = worker.observer(delays.clone());
+    let host = Host::new().worker(Arc::new(Intercepted(transport.clone())), worker);
+    let running = tokio::spawn(host.run(shutdown.clone()));
+    timeout(24 * HOUR, delays.dead.notified()).await.expect("it fails for good within a day");
+    shutdown.drain();
+    running.await.unwrap().unwrap();
+    let mut dead = transport.inner.dead_letters(&lab, Default::default()).await.unwrap();
+    (dead.remove(0), delays.retried.lock().unwrap().clone())
+}
+
+#[derive(Debug, Default)]
+struct Delays {
+    retried: Mutex<Vec<Duration>>,
+    dead: Notify,
+}
+
+impl Observer for Delays {
+    fn message(&self, _: &QueueName, _: &Message, event: &Event<'_>) {
+        match event {
+            Event::Retried { after, .. } | Event::NotCounted { after, .. } => {
+                self.retried.lock().unwrap().push(*after);
+            }
+            Event::DeadLettered { .. } => self.dead.notify_one(),
+            _ => (),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snooze_beyond_the_longest_delay_is_a_failed_attempt() {
+    let (dead, delays) = dead_letter_of(|| Snooze(HOUR + SECOND).into()).await;
+    let ledger = &dead.message.ledger;
+    assert_eq!((ledger.failed, ledger.last().unwrap().code.as_str()), (2, "snooze-limit"));
+    assert!(ledger.uncounted.is_none(), "it was never snoozed");
+    assert!(delays.iter().all(|delay| *delay < HOUR), "the policy decides: {delays:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_beyond_the_longest_delay_ends_with_it() {
+    let busy = || Failure::transient("busy").with_retry_after(5 * HOUR);
+    let (dead, delays) = dead_letter_of(busy).await;
+    assert_eq!((dead.message.ledger.failed, delays), (2, vec![HOUR]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_the_transport_does_not_have_is_refused_at_start() {
     let transport = limited(|can| can.shortest_lease = 60 * SECOND).await;
     let worker = Worker::new("lab", failing()).unwrap();
-    let refused = Host::new().worker(Arc::new(transport), worker).run(Shutdown::default()).await;
+    let refused =
+        Host::new().worker(Arc::new(Intercepted(transport)), worker).run(Shutdown::default()).await;
     assert!(refused.unwrap_err().to_string().contains("lease is 30 s"));
 }
 
@@ -185,8 +212,8 @@ async fn a_server_that_waits_is_asked_to_instead_of_being_polled() {
     })
     .await;
     let shutdown = Shutdown::default();
-    let host =
-        Host::new().worker(Arc::new(transport.clone()), Worker::new("lab", failing()).unwrap());
+    let host = Host::new()
+        .worker(Arc::new(Intercepted(transport.clone())), Worker::new("lab", failing()).unwrap());
     let running = tokio::spawn(host.run(shutdown.clone()));
     tokio::time::sleep(70 * SECOND).await;
     shutdown.drain();

@@ -16,12 +16,13 @@ use std::{
 };
 
 use bezoar::{
-    Capabilities, Context, Delivery, Depth, Destination, ErrorKind, Host, Message, MessageId,
-    MessageType, Outgoing, QueueAdmin, QueueName, Router, Settlement, Shutdown, State,
-    SubscribeOptions, Subscription, Transport, TransportError, Worker,
+    Context, Delivery, Depth, ErrorKind, Host, Message, MessageId, MessageType, QueueAdmin,
+    QueueName, Router, Settlement, Shutdown, State, Subscription, Transport, TransportError,
+    Worker,
     memory::{MemoryTransport, Options},
     testing::VirtualClock,
 };
+use bezoar_conformance::{Intercept, Intercepted};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::{Instant, sleep};
 
@@ -187,7 +188,7 @@ impl World {
             .concurrency(self.chance(|it| it.random_range(1..4)))
             .without_observers()
             .deterministic(self.clock.clone(), self.chance(|it| it.random()));
-        Host::new().grace(LEASE).worker(Arc::new(self.clone()), worker)
+        Host::new().grace(LEASE).worker(Arc::new(Intercepted(self.clone())), worker)
     }
 
     fn is_unavailable(&self, outage: &Range<Instant>) -> bool {
@@ -236,82 +237,60 @@ async fn handle(State(world): State<World>, context: Context) {
     sleep(takes).await;
 }
 
-#[async_trait::async_trait]
-impl Transport for World {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        self.memory.send(to, batch).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        let inner = self.memory.subscribe(queue, options).await?;
-        Ok(Box::new(Troubled { inner, world: self.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct Troubled {
-    inner: Box<dyn Subscription>,
-    world: World,
-}
-
 fn unavailable() -> TransportError {
     TransportError::new(ErrorKind::Unavailable, "memory", "settle")
 }
 
 #[async_trait::async_trait]
-impl Subscription for Troubled {
+impl Intercept for World {
+    fn inner(&self) -> &dyn Transport {
+        &self.memory
+    }
+
     async fn receive(
         &self,
+        inner: &dyn Subscription,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        let mut received = self.inner.receive(max, wait).await?;
-        if self.world.faults == Faults::NothingIsFlagged {
+        let mut received = inner.receive(max, wait).await?;
+        if self.faults == Faults::NothingIsFlagged {
             received.iter_mut().for_each(|delivery| delivery.redelivered = false);
         }
         Ok(received)
     }
 
-    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
-        if self.world.is_unavailable(&self.world.settling) {
+    async fn settle(
+        &self,
+        inner: &dyn Subscription,
+        batch: Vec<(Delivery, Settlement)>,
+    ) -> Vec<Result<(), TransportError>> {
+        if self.is_unavailable(&self.settling) {
             return batch.iter().map(|_| Err(unavailable())).collect();
         }
-        self.inner.settle(batch).await
+        inner.settle(batch).await
     }
 
     async fn extend(
         &self,
+        inner: &dyn Subscription,
         deliveries: &mut [Delivery],
         lease: Duration,
     ) -> Vec<Result<(), TransportError>> {
-        match self.world.faults {
-            Faults::Both | Faults::NothingIsFlagged
-                if self.world.is_unavailable(&self.world.renewing) =>
-            {
+        match self.faults {
+            Faults::Both | Faults::NothingIsFlagged if self.is_unavailable(&self.renewing) => {
                 deliveries.iter().map(|_| Err(unavailable())).collect()
             }
             Faults::FinishedIsNotRenewed => {
                 for delivery in &mut *deliveries {
                     let id = &delivery.message.id;
-                    if self.world.runs.lock().unwrap().running.get(id) != Some(&0) {
-                        self.inner.extend(std::slice::from_mut(delivery), lease).await;
+                    if self.runs.lock().unwrap().running.get(id) != Some(&0) {
+                        inner.extend(std::slice::from_mut(delivery), lease).await;
                     }
                 }
                 deliveries.iter().map(|_| Ok(())).collect()
             }
-            _ => self.inner.extend(deliveries, lease).await,
+            _ => inner.extend(deliveries, lease).await,
         }
-    }
-
-    async fn close(self: Box<Self>) -> Result<(), TransportError> {
-        self.inner.close().await
     }
 }

@@ -10,20 +10,19 @@
 use std::{
     collections::{HashMap, HashSet},
     env,
-    num::NonZeroU32,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use bezoar::{
-    Backoff, Capabilities, Context, DeadLetter, DeadLetterAccess, DeadLetterPage, Delivery, Depth,
-    Destination, Failure, FailureKind, Host, Jitter, Message, MessageId, MessageType, Outgoing,
-    QueueAdmin, QueueName, Reason, RetryPolicy, Router, Settlement, Shutdown, State,
-    SubscribeOptions, Subscription, Transport, TransportError, Worker,
+    Backoff, Context, DeadLetter, DeadLetterAccess, DeadLetterPage, Delivery, Depth, Failure,
+    FailureKind, Host, Jitter, Message, MessageId, MessageType, Outgoing, QueueAdmin, QueueName,
+    Reason, RetryPolicy, Router, Settlement, Shutdown, State, Subscription, Transport,
+    TransportError, Worker,
     memory::{MemoryTransport, Options, Place, Transition},
     testing::VirtualClock,
 };
-use bezoar_conformance::{Faulty, seeded};
+use bezoar_conformance::{Faulty, Intercept, Intercepted, seeded};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 const SCHEDULES: u64 = 100_000;
@@ -178,7 +177,8 @@ impl World {
     }
 
     fn sabotaged(&self) -> Arc<dyn Transport> {
-        Arc::new(Sabotaged { inner: self.memory.clone(), sabotage: self.sabotage })
+        let (inner, sabotage) = (self.memory.clone(), self.sabotage);
+        Arc::new(Intercepted(Sabotaged { inner, sabotage }))
     }
 
     fn host(&mut self, transport: Arc<dyn Transport>) -> Host {
@@ -316,62 +316,24 @@ impl Sabotage {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sabotaged {
     inner: MemoryTransport,
     sabotage: Sabotage,
 }
 
 #[async_trait::async_trait]
-impl Transport for Sabotaged {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl Intercept for Sabotaged {
+    fn inner(&self) -> &dyn Transport {
+        &self.inner
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        self.inner.send(to, batch).await
-    }
-
-    async fn subscribe(
+    async fn settle(
         &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        let inner = self.inner.subscribe(queue, options).await?;
-        Ok(Box::new(SabotagedSubscription { inner, sabotage: self.sabotage }))
-    }
-}
-
-#[derive(Debug)]
-struct SabotagedSubscription {
-    inner: Box<dyn Subscription>,
-    sabotage: Sabotage,
-}
-
-#[async_trait::async_trait]
-impl Subscription for SabotagedSubscription {
-    async fn receive(
-        &self,
-        max: NonZeroU32,
-        wait: Duration,
-    ) -> Result<Vec<Delivery>, TransportError> {
-        self.inner.receive(max, wait).await
-    }
-
-    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
-        let twist = |(delivery, settlement)| (delivery, self.sabotage.twist(settlement));
-        self.inner.settle(batch.into_iter().map(twist).collect()).await
-    }
-
-    async fn extend(
-        &self,
-        deliveries: &mut [Delivery],
-        lease: Duration,
+        inner: &dyn Subscription,
+        batch: Vec<(Delivery, Settlement)>,
     ) -> Vec<Result<(), TransportError>> {
-        self.inner.extend(deliveries, lease).await
-    }
-
-    async fn close(self: Box<Self>) -> Result<(), TransportError> {
-        self.inner.close().await
+        let twist = |(delivery, settlement)| (delivery, self.sabotage.twist(settlement));
+        inner.settle(batch.into_iter().map(twist).collect()).await
     }
 }

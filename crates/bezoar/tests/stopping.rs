@@ -12,12 +12,13 @@ use std::{
 };
 
 use bezoar::{
-    Bezoar, Capabilities, DeadLetterAccess, Delivery, Destination, ErrorKind, Event, Gate, Host,
-    Message, Observer, Outgoing, QueueAdmin, QueueName, Router, Shutdown, SubscribeOptions,
-    Subscription, Transport, TransportError, Worker,
+    Bezoar, Capabilities, DeadLetterAccess, Delivery, ErrorKind, Event, Gate, Host, Message,
+    Observer, QueueAdmin, QueueName, Router, Shutdown, SubscribeOptions, Subscription, Transport,
+    TransportError, Worker,
     memory::{MemoryTransport, Options},
     testing::VirtualClock,
 };
+use bezoar_conformance::{Intercept, Intercepted};
 use tokio::{sync::Notify, time::Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -165,61 +166,25 @@ impl Unreliable {
 }
 
 #[async_trait::async_trait]
-impl Transport for Unreliable {
+impl Intercept for Unreliable {
+    fn inner(&self) -> &dyn Transport {
+        &self.inner
+    }
+
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         capabilities.wakes = self.wakes;
         capabilities
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        self.inner.send(to, batch).await
-    }
-
-    async fn subscribe(
-        &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        let inner = self.inner.subscribe(queue, options).await?;
-        Ok(Box::new(UnreliableSubscription { transport: self.clone(), inner }))
-    }
-}
-
-#[derive(Debug)]
-struct UnreliableSubscription {
-    transport: Unreliable,
-    inner: Box<dyn Subscription>,
-}
-
-#[async_trait::async_trait]
-impl Subscription for UnreliableSubscription {
     async fn receive(
         &self,
+        inner: &dyn Subscription,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        self.transport.check()?;
-        self.inner.receive(max, wait).await
-    }
-
-    async fn settle(
-        &self,
-        batch: Vec<(Delivery, bezoar::Settlement)>,
-    ) -> Vec<Result<(), TransportError>> {
-        self.inner.settle(batch).await
-    }
-
-    async fn extend(
-        &self,
-        deliveries: &mut [Delivery],
-        lease: Duration,
-    ) -> Vec<Result<(), TransportError>> {
-        self.inner.extend(deliveries, lease).await
-    }
-
-    async fn close(self: Box<Self>) -> Result<(), TransportError> {
-        self.inner.close().await
+        self.check()?;
+        inner.receive(max, wait).await
     }
 }
 
@@ -253,8 +218,9 @@ async fn trouble_with_the_transport_pauses_with_backoff_and_fails_no_message() {
         (Unreliable::new(true).await, Arc::new(Diary::default()), Shutdown::default());
     transport.down.store(true, Ordering::SeqCst);
     let worker = slow(&Arc::new(Notify::new()), Duration::ZERO).observer(diary.clone());
-    let running =
-        tokio::spawn(Host::new().worker(Arc::new(transport.clone()), worker).run(shutdown.clone()));
+    let running = tokio::spawn(
+        Host::new().worker(Arc::new(Intercepted(transport.clone())), worker).run(shutdown.clone()),
+    );
     tokio::time::sleep(300 * SECOND).await;
     send(&transport.inner).await;
     transport.down.store(false, Ordering::SeqCst);
@@ -275,8 +241,9 @@ async fn an_empty_queue_that_does_not_wake_us_is_looked_into_less_and_less() {
     let (transport, shutdown) = (Unreliable::new(false).await, Shutdown::default());
     let diary = Arc::new(Diary::default());
     let worker = slow(&Arc::new(Notify::new()), Duration::ZERO).observer(diary.clone());
-    let running =
-        tokio::spawn(Host::new().worker(Arc::new(transport.clone()), worker).run(shutdown.clone()));
+    let running = tokio::spawn(
+        Host::new().worker(Arc::new(Intercepted(transport.clone())), worker).run(shutdown.clone()),
+    );
     tokio::time::sleep(Duration::from_millis(62_500)).await;
     // At 0, 1, 3, 7 and then every 5 s: 12, 17 … 62.
     assert_eq!(transport.looks.load(Ordering::SeqCst), 15);

@@ -18,6 +18,9 @@ use crate::{
 /// For how many ticks the workers of a case hold a delivery.
 pub(crate) const LEASE: u32 = 4;
 
+/// The most ticks that a case asks for.
+pub(crate) const LONG: u32 = 100;
+
 /// The most dead letters that a case reads.
 const MOST: usize = 10_000;
 
@@ -29,8 +32,18 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) async fn open(name: &str, harness: Box<dyn Harness>) -> Self {
         let case = Self { queue: unique(name), harness };
+        case.check_tick();
         case.admin().provision(&case.queue).await.expect("a queue can be provisioned");
         case
+    }
+
+    /// No case asks for less than a tick of a lease, nor for more than a hundred of a lease or a delay.
+    fn check_tick(&self) {
+        let (can, most) = (self.can(), self.ticks(LONG));
+        let leases = [self.ticks(1), most].map(|lease| can.check_lease(lease));
+        leases.into_iter().collect::<Result<(), _>>().expect("leases of 1 to 100 ticks");
+        let delay = can.scheduled.map_or(Ok(()), |_| can.check_delay("delay", most));
+        delay.expect("delays of up to 100 ticks");
     }
 
     pub(crate) fn transport(&self) -> Arc<dyn Transport> {
@@ -112,9 +125,23 @@ impl Case {
     }
 
     pub(crate) async fn worker_of(&self, queue: &QueueName) -> Worker {
-        let options = SubscribeOptions::default().with_lease(self.ticks(LEASE));
-        let subscription = self.transport().subscribe(queue, options).await;
-        Worker { subscription: subscription.expect("a queue can be opened"), lag: self.lag() }
+        self.worker_with(queue, self.options()).await
+    }
+
+    pub(crate) async fn worker_with(&self, queue: &QueueName, options: SubscribeOptions) -> Worker {
+        let opened = self.transport().subscribe(queue, options).await;
+        Worker::new(opened.expect("a queue can be opened"), &self.can())
+    }
+
+    /// How the workers of a case open a queue.
+    pub(crate) fn options(&self) -> SubscribeOptions {
+        SubscribeOptions::default().with_lease(self.ticks(LEASE))
+    }
+
+    /// How many bytes of headers or history a message may have here: a part of what the transport keeps of one, so that
+    /// they fit whatever its encoding adds.
+    pub(crate) fn room_bytes(&self) -> usize {
+        self.can().max_encoded_bytes.map_or(usize::MAX, |most| most / 4)
     }
 
     pub(crate) fn lag(&self) -> Duration {

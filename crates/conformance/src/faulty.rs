@@ -29,6 +29,7 @@ pub struct Operation {
 /// What can be done with a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names of the contract's own methods")]
+#[non_exhaustive]
 pub enum Step {
     Send,
     Subscribe,
@@ -53,6 +54,7 @@ impl Step {
 
 /// What goes wrong with an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// Nothing.
     None,

@@ -26,7 +26,8 @@ pub trait Harness: Send + Sync {
     }
 
     /// The smallest delay worth testing; all delays and leases of the cases are multiples of it. About
-    /// 200 ms where time really passes.
+    /// 200 ms where time really passes. The transport must accept leases of 1 to 100 ticks, where leases expire,
+    /// and delays of 100 ticks, where there are delays.
     fn tick(&self) -> Duration {
         Duration::from_secs(1)
     }

@@ -12,6 +12,7 @@
 //! | `harness.rs`, `run.rs` | what a transport brings along, and how a case is run with it |
 //! | `catalogue/` | the same for stores that have a catalogue of dead letters: `catalogue_suite!` |
 //! | `faulty.rs` | the wrapper that injects faults |
+//! | `intercept.rs` | a wrapper for tests that change one operation |
 //!
 //! Not for testing what handlers or policies do: those belong to the worker.
 //!
@@ -46,6 +47,7 @@ mod cases;
 mod catalogue;
 mod faulty;
 mod harness;
+mod intercept;
 mod list;
 mod needs;
 mod readme;
@@ -56,6 +58,7 @@ mod worker;
 pub use catalogue::{CatalogueCase, CatalogueHarness, catalogue_cases, check_catalogue};
 pub use faulty::{Fault, Faulty, Operation, Plan, Step, seeded};
 pub use harness::Harness;
+pub use intercept::{Intercept, Intercepted};
 pub use list::{Listed, all};
 pub use readme::assert_documented;
 pub use run::{Outcome, check};

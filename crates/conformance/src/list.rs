@@ -128,8 +128,8 @@ macro_rules! for_each_case {
             control_characters_and_quotes_come_back,
             names_that_differ_only_in_case_are_kept_apart,
             names_like_our_own_come_back,
-            a_thousand_headers_come_back if roomy,
-            sixty_kibibytes_come_back if roomy,
+            many_headers_come_back,
+            long_headers_come_back,
             headers_beyond_the_limit_are_refused,
             a_header_without_a_name_is_refused,
         }
@@ -174,6 +174,7 @@ macro_rules! for_each_case {
             a_receive_gives_a_message_once_however_short_its_lease if expiry,
             expired_lease_returns_the_message if expiry,
             an_expired_lease_nobody_took_over_can_be_settled if expiry,
+            the_shortest_and_the_longest_lease_are_accepted if expiry,
             the_receipt_decides_and_not_the_end_of_the_lease,
             renewal_holds_a_message_beyond_its_first_lease if expiry,
             an_extension_counts_from_now if expiry,

@@ -63,8 +63,3 @@ pub(crate) fn ordering_keys(can: &Capabilities) -> Option<&'static str> {
 pub(crate) fn time_to_live(can: &Capabilities) -> Option<&'static str> {
     (!can.time_to_live).then_some("its messages do not expire")
 }
-
-pub(crate) fn roomy(can: &Capabilities) -> Option<&'static str> {
-    let small = |most: usize| most < 256 * 1024;
-    can.max_encoded_bytes.is_some_and(small).then_some("its messages are small")
-}

@@ -6,7 +6,7 @@ use tokio::{runtime::Builder, time::timeout};
 
 use crate::{Harness, Listed, all, case::Case};
 
-/// How a case ended that did not fail.
+/// How a case ended that did not fail. Closed: it ran, or it did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The promise was kept.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Code, ContentType, CorrelationId, Delivery, Detail, FailedTry, Failure, FailureKind, Message,
-    MessageId, MessageType, Outgoing, Reason, Settlement, millis,
+    Code, ContentType, CorrelationId, Detail, FailedTry, Failure, FailureKind, Message, MessageId,
+    MessageType, Outgoing, Reason, Settlement, millis,
 };
 
 /// A plain message, its id for a body.
@@ -62,16 +62,6 @@ pub(crate) fn dead_letter() -> Settlement {
 
 pub(crate) fn release(after: Duration) -> Settlement {
     Settlement::Release { after }
-}
-
-/// The delivery once more, as a worker holds it that does not know what became of its lease.
-pub(crate) fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: delivery.lease_until,
-        redelivered: delivery.redelivered,
-    }
 }
 
 /// The ids, sorted.

@@ -8,87 +8,29 @@ mod broken_catalogues {
     pub(crate) mod recognition;
 }
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+#[path = "../../../transports/sqlite/tests/catalogue_harness/mod.rs"]
+mod catalogue_harness;
 
-use async_trait::async_trait;
-use bezoar_conformance::{CatalogueCase, CatalogueHarness, catalogue_cases};
-use bezoar_core::{Clock, ManualClock, QueueAdmin, Transport, catalogue::Catalogue};
-use bezoar_sqlite::{Options, SqliteTransport, Synchronous};
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use bezoar_conformance::{CatalogueCase, catalogue_cases};
 use broken_catalogues::{
     broken::{Broken, Defect},
     defects::{Control, controls},
 };
+use catalogue_harness::SqliteCatalogue;
 use futures_util::FutureExt;
-use jiff::Timestamp;
-use tempfile::TempDir;
 
-struct BrokenHarness {
-    store: Option<SqliteTransport>,
-    clock: Arc<ManualClock>,
-    folder: TempDir,
-    defect: Arc<Defect>,
-}
-
-impl BrokenHarness {
-    fn new(defect: Arc<Defect>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut harness = Self { store: None, clock: Arc::default(), folder, defect };
-        harness.open(None);
-        harness
-    }
-
-    fn open(&mut self, max_bytes: Option<u64>) {
-        self.store = None;
-        let options = Options {
-            clock: self.clock.clone(),
-            max_bytes,
-            synchronous: Synchronous::Normal,
-            ..Options::new(self.folder.path().join("catalogue.db"))
-        };
-        self.store = Some(SqliteTransport::open(options).unwrap());
-    }
-
-    fn store(&self) -> Arc<SqliteTransport> {
-        Arc::new(self.store.clone().unwrap())
-    }
-}
-
-#[async_trait]
-impl CatalogueHarness for BrokenHarness {
-    fn catalogue(&self) -> Arc<dyn Catalogue> {
-        Arc::new(Broken { inner: self.store(), defect: self.defect.clone() })
-    }
-
-    fn transport(&self) -> Arc<dyn Transport> {
-        self.store()
-    }
-
-    fn admin(&self) -> Arc<dyn QueueAdmin> {
-        self.store()
-    }
-
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    async fn elapse(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    async fn restart(&mut self) {
-        self.open(None);
-    }
-
-    async fn restart_full(&mut self) {
-        self.open(Some(1));
-    }
+fn broken(defect: &Arc<Defect>) -> SqliteCatalogue {
+    let defect = defect.clone();
+    SqliteCatalogue::seen_through(move |inner| Arc::new(Broken { inner, defect: defect.clone() }))
 }
 
 /// Whether the case fails with this defect.
 fn catches(case: &CatalogueCase, defect: &Arc<Defect>) -> bool {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let run = async { case.run(Box::new(BrokenHarness::new(defect.clone()))).await };
+    let run = async { case.run(Box::new(broken(defect))).await };
     runtime.unwrap().block_on(AssertUnwindSafe(run).catch_unwind()).is_err()
 }
 

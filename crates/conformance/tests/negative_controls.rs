@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use bezoar_conformance::{Listed, all};
 
-use support::{Verdict, controls, run, unbroken};
+use support::{Control, SmallQueues, Verdict, controls, run, unbroken};
 
 #[test]
 fn every_defect_is_caught_by_the_cases_named_for_it() {
@@ -45,6 +45,22 @@ fn an_unbroken_transport_passes_every_case() {
         })
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn a_transport_with_small_limits_passes_every_case_that_it_does_not_skip() {
+    let small = Control::new("small limits", SmallQueues::default, &[]);
+    let (mut passed, mut skipped, mut failed) = (0, 0, Vec::new());
+    for case in all() {
+        match run(&case, &small) {
+            Verdict::Passed => passed += 1,
+            Verdict::Skipped => skipped += 1,
+            Verdict::Caught(why) => failed.push(format!("{case:?}: {why}")),
+        }
+    }
+    println!("{passed} cases passed, {skipped} were skipped");
+    assert!(failed.is_empty(), "{} of {passed}:\n{}", failed.len(), failed.join("\n"));
+    assert!(passed >= 146, "fewer cases run than before: {passed}, {skipped} were skipped");
 }
 
 fn named(name: &str) -> Listed {

@@ -59,6 +59,7 @@ pub struct Depth {
 
 /// A problem that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The severity.
     pub severity: Severity,
@@ -68,8 +69,16 @@ pub struct Finding {
     pub remedy: String,
 }
 
+impl Finding {
+    /// A problem, and what to do about it.
+    pub fn new(severity: Severity, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { severity, problem: problem.into(), remedy: remedy.into() }
+    }
+}
+
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Severity {
     /// Works, and is worth knowing.
     Note,
@@ -77,4 +86,15 @@ pub enum Severity {
     Warning,
     /// Does not work, or loses messages.
     Error,
+}
+
+impl Severity {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
 }

@@ -2,7 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{ErrorKind, Invalid, Outgoing, TransportError};
+#[cfg(doc)]
+use crate::Code;
+use crate::{Destination, ErrorKind, Invalid, Outgoing, QueueName, TransportError};
+
+type Results = Vec<Result<(), TransportError>>;
 
 /// What a transport can do.
 ///
@@ -24,7 +28,9 @@ pub struct Capabilities {
     /// Messages of one [ordering key](crate::Message::ordering_key) are delivered one at a time, in the
     /// order of sending. Where this is `false`, a message with a key is refused.
     pub ordering_keys: bool,
-    /// The longest delay of a message or a retry; `None` if there are no delays. A longer one is refused.
+    /// The longest delay of a message or a retry; `None` if there are no delays. A longer one is refused: by `send`, when a
+    /// worker starts, and as a failed attempt when a handler [snoozes](Code::SNOOZE_LIMIT) a message. A worker never asks
+    /// for a longer one when it settles.
     pub scheduled: Option<Duration>,
     /// Messages carry the time at which they [expire](crate::Message::expires_at). Where this is `false`, a
     /// message with one is refused.
@@ -129,6 +135,27 @@ impl Capabilities {
     pub fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
         self.refusal(outgoing)
             .map_or(Ok(()), |kind| Err(TransportError::new(kind, self.transport, "send")))
+    }
+
+    /// The queue that a batch goes to, and for each message whether it can be kept: what a transport without topics
+    /// begins `send` with.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for every message, if the batch goes to a topic.
+    pub fn check_batch<'a>(
+        &self,
+        to: &'a Destination,
+        batch: &[Outgoing],
+    ) -> Result<(&'a QueueName, Results), Results> {
+        let unsupported =
+            || TransportError::new(ErrorKind::Unsupported("topics"), self.transport, "send");
+        match to {
+            Destination::Queue(queue) => {
+                Ok((queue, batch.iter().map(|it| self.check(it)).collect()))
+            }
+            Destination::Topic { .. } => Err(batch.iter().map(|_| Err(unsupported())).collect()),
+        }
     }
 
     fn refusal(&self, outgoing: &Outgoing) -> Option<ErrorKind> {

@@ -42,7 +42,7 @@ impl Default for DeadLetterPage {
     }
 }
 
-/// Which of a queue's dead letters.
+/// Which of a queue's dead letters. Closed: a transport has to carry out every selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeadLetterIds {
     /// All that are there at this moment.

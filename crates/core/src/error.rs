@@ -60,6 +60,16 @@ pub struct TransportError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
+impl ErrorKind {
+    /// How long the transport asks to be left alone, where it says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
 impl TransportError {
     /// An error without a deeper source.
     pub fn new(kind: ErrorKind, transport: &'static str, operation: &'static str) -> Self {

@@ -8,6 +8,7 @@ use crate::{Detail, Invalid};
 
 /// What went wrong; it decides whether the message is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum FailureKind {
     /// Not specified. Retried.
     #[default]
@@ -30,7 +31,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: &[Self] = &[
         Self::Unknown,
         Self::Transient,
         Self::Permanent,
@@ -71,10 +72,8 @@ impl FromStr for FailureKind {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| Invalid::new("failure kind", "is not one of the eight known kinds"))
+        let found = Self::ALL.iter().find(|kind| kind.as_str() == text);
+        found.copied().ok_or_else(|| Invalid::new("failure kind", "is not a known kind"))
     }
 }
 
@@ -300,13 +299,13 @@ mod tests {
     #[test]
     fn permanent_and_unauthorized_are_not_retried_and_the_others_are() {
         let stopped: Vec<_> =
-            FailureKind::ALL.into_iter().filter(|kind| !kind.is_retryable()).collect();
+            FailureKind::ALL.iter().copied().filter(|kind| !kind.is_retryable()).collect();
         assert_eq!(stopped, [FailureKind::Permanent, FailureKind::Unauthorized]);
     }
 
     #[test]
     fn every_kind_is_read_back_from_its_text() {
-        for kind in FailureKind::ALL {
+        for &kind in FailureKind::ALL {
             assert_eq!(kind.as_str().parse::<FailureKind>().unwrap(), kind);
         }
         assert!("Permanent!".parse::<FailureKind>().is_err());

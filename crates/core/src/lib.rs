@@ -18,6 +18,7 @@
 
 mod admin;
 pub mod blame;
+mod byte_limit;
 mod capabilities;
 pub mod catalogue;
 mod classification;
@@ -30,6 +31,7 @@ mod failure;
 mod ledger;
 mod message;
 mod name;
+mod pauses;
 mod policy;
 mod receipt;
 mod sensitive;
@@ -37,6 +39,7 @@ mod transport;
 mod uncounted;
 
 pub use admin::{Depth, Finding, QueueAdmin, Severity};
+pub use byte_limit::ByteLimit;
 pub use capabilities::{Capabilities, Counting, Leases, SettlementDurability};
 pub use classification::{Classification, Classifier};
 pub use clock::{Clock, ManualClock, SystemClock, millis, to_millis};
@@ -50,6 +53,7 @@ pub use message::{Headers, Message};
 pub use name::{
     ContentType, CorrelationId, Invalid, MessageId, MessageType, OrderingKey, QueueName,
 };
+pub use pauses::Pauses;
 pub use policy::{
     Backoff, Decision, Jitter, MAX_DELAY, MAX_IMMEDIATE_RETRIES, MAX_RETRY_AFTER, RetryPolicy,
     RetryStrategy, Verdict,

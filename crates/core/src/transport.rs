@@ -182,6 +182,7 @@ impl SubscribeOptions {
 ///
 /// It is not `Clone`: a single owner renews and settles it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The message, with its current delivery counted. Shared with its handler.
     pub message: Arc<Message>,
@@ -194,7 +195,27 @@ pub struct Delivery {
     pub redelivered: bool,
 }
 
-/// How a delivery is settled. A transport that does not know a settlement hands the message back at once.
+impl Delivery {
+    /// Hands out a message: counts the acquisition, and notes whether a handler may have run on it before.
+    pub fn new(mut message: Message, receipt: Receipt, lease_until: Option<Timestamp>) -> Self {
+        let redelivered = message.ledger.may_have_run();
+        message.ledger.acquire();
+        Self { message: Arc::new(message), receipt, lease_until, redelivered }
+    }
+
+    /// The delivery once more, for an owner that may have to settle again because the answer was lost.
+    pub fn copy(&self) -> Self {
+        Self {
+            message: self.message.clone(),
+            receipt: self.receipt.clone(),
+            lease_until: self.lease_until,
+            redelivered: self.redelivered,
+        }
+    }
+}
+
+/// How a delivery is settled. A transport that does not know a settlement hands the message back at once. One that is
+/// asked for a longer delay than its [longest](Capabilities::scheduled) keeps the message for as long as it can.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
@@ -230,6 +251,16 @@ pub enum Settlement {
 }
 
 impl Settlement {
+    /// The same, with a delay that a transport can keep.
+    pub fn within(mut self, longest: Duration) -> Self {
+        if let Self::Retry { after, .. } | Self::Release { after } | Self::Uncounted { after, .. } =
+            &mut self
+        {
+            *after = (*after).min(longest);
+        }
+        self
+    }
+
     /// Records this settlement in a message's ledger.
     pub fn record(&self, ledger: &mut Ledger) {
         match self {

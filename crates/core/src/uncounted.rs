@@ -5,7 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rand::{Rng, RngExt};
 
-use crate::{Code, Failure, Invalid, Ledger, MAX_DELAY, MAX_RETRY_AFTER, Reason, UncountedFailure};
+use crate::{
+    Code, FailedTry, Failure, Invalid, Ledger, MAX_DELAY, MAX_RETRY_AFTER, Reason, Settlement,
+    UncountedFailure,
+};
 
 /// How long and how often a message may fail through no fault of its own.
 ///
@@ -37,6 +40,7 @@ impl Default for UncountedPolicy {
 
 /// What becomes of a message after a failure that uses up no retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UncountedDecision {
     /// It returns.
     Wait {
@@ -47,6 +51,16 @@ pub enum UncountedDecision {
     },
     /// It is dead-lettered.
     DeadLetter(Reason),
+}
+
+impl UncountedDecision {
+    /// How to settle the delivery. A dead letter keeps `last`, so that it says how it failed.
+    pub fn settlement(self, last: FailedTry) -> Settlement {
+        match self {
+            Self::Wait { after, failure } => Settlement::Uncounted { after, failure },
+            Self::DeadLetter(reason) => Settlement::DeadLetter { reason, tries: vec![last] },
+        }
+    }
 }
 
 impl UncountedPolicy {

@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Code, DeadLetterFeed, Delivery, ErrorKind, Message, QueueAdmin, QueueName, Reason, Recognition,
-    Settlement, SubscribeOptions, Subscription, Transport, TransportError,
+    Code, DeadLetterFeed, Delivery, ErrorKind, Message, Pauses, QueueAdmin, QueueName, Reason,
+    Recognition, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
     catalogue::{Catalogue, CatalogueError},
 };
 use bezoar_runtime::Shutdown;
@@ -37,7 +37,7 @@ pub struct Intake {
     pub outcomes: Outcomes,
 }
 
-/// How the catalogue learns the outcome of a message that was sent back to its broker.
+/// How the catalogue learns the outcome of a message that was sent back to its broker. Closed: it does, or it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcomes {
     /// Its consumer reports it, see [`Reporting`](crate::Reporting).
@@ -61,17 +61,17 @@ impl Intake {
     where
         F: Future<Output = Result<(), IntakeError>>,
     {
-        let mut pause = PAUSES.0;
+        let mut pauses = Pauses::new(PAUSES.0, PAUSES.1);
         while !shutdown.is_draining() {
             let started = tokio::time::Instant::now();
             let Err(error) = work().await else { return };
             if started.elapsed() > PAUSES.1 {
-                pause = PAUSES.0;
+                pauses.reset();
             }
+            let pause = pauses.lengthen();
             let (error, cause) = (&error.0, error.cause());
             tracing::warn!(queue = %self.queue, %error, cause, wait_ms = pause.as_millis() as u64, "cannot {what}, retrying");
             tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => () }
-            pause = (pause * 2).min(PAUSES.1);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use bezoar_core::{Capabilities, Delivery, Leases, Settlement, Subscription, TransportError};
+use bezoar_core::{
+    Capabilities, Delivery, Leases, Pauses, Settlement, Subscription, TransportError,
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     task::{JoinError, JoinSet},
@@ -64,8 +66,12 @@ impl Consumer {
         // Where nobody wakes us the server may wait; where it does not either, we poll.
         let longest = if capabilities.wakes { Some(LOOK) } else { capabilities.server_wait };
         let wait = longest.unwrap_or_default().min(LOOK);
-        let process =
-            Process { worker: worker.clone(), shutdown: shutdown.clone(), started: of.started };
+        let process = Process {
+            worker: worker.clone(),
+            shutdown: shutdown.clone(),
+            started: of.started,
+            longest_delay: capabilities.scheduled.unwrap_or_default(),
+        };
         Self {
             process,
             leases,
@@ -88,7 +94,7 @@ impl Consumer {
     ) -> Result<(), TransportError> {
         let shutdown = self.process.shutdown.clone();
         let polling = self.process.worker.polling;
-        let mut idle = polling.first;
+        let mut idle = Pauses::new(polling.first, polling.longest);
         loop {
             let deliveries = tokio::select! {
                 biased;
@@ -97,11 +103,10 @@ impl Consumer {
             };
             backoff.recovered();
             if deliveries.is_empty() && self.polls {
-                tokio::select! { biased; () = sleep(idle) => (), () = shutdown.draining() => () }
-                idle = (idle * 2).min(polling.longest);
+                tokio::select! { biased; () = sleep(idle.lengthen()) => (), () = shutdown.draining() => () }
                 continue;
             }
-            idle = polling.first;
+            idle.reset();
             self.start_all(deliveries);
             self.gather().await;
             while let Some(ended) = self.tasks.try_join_next() {

@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar_core::{ErrorKind, Transport, TransportError};
+use bezoar_core::{Pauses, Transport, TransportError};
 use jiff::Timestamp;
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{Shutdown, Worker, consumer::Consumer};
 
 /// The first and the longest pause after an error of the transport.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(100), LONGEST_PAUSE);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// One of a worker's fetch loops.
 #[derive(Debug)]
@@ -60,30 +61,26 @@ impl FetchLoop {
 pub(crate) struct TransportBackoff<'a> {
     worker: &'a Worker,
     paused: bool,
-    pause: Duration,
+    pauses: Pauses,
 }
 
 impl<'a> TransportBackoff<'a> {
     fn new(worker: &'a Worker) -> Self {
-        Self { worker, paused: false, pause: PAUSES.0 }
+        Self { worker, paused: false, pauses: PAUSES }
     }
 
     /// Reports the error; returns how long to wait.
     fn failed(&mut self, error: &TransportError) -> Duration {
-        let asked = match error.kind {
-            ErrorKind::Throttled { retry_after } => retry_after.unwrap_or_default().min(PAUSES.1),
-            _ => Duration::ZERO,
-        };
-        let pause = self.pause.max(asked);
+        let asked = error.kind.retry_after().unwrap_or_default().min(LONGEST_PAUSE);
+        let pause = self.pauses.lengthen().max(asked);
         self.paused = true;
-        self.pause = (self.pause * 2).min(PAUSES.1);
         self.worker.each_observer(|it| it.paused(&self.worker.queue, error, pause));
         pause
     }
 
     /// Reports that the transport works again, if it had failed.
     pub(crate) fn recovered(&mut self) {
-        self.pause = PAUSES.0;
+        self.pauses.reset();
         if std::mem::take(&mut self.paused) {
             self.worker.each_observer(|it| it.resumed(&self.worker.queue));
         }

@@ -25,7 +25,8 @@ pub enum HandlerError {
 /// For layers: the message cannot be handled at present, and is handed back for this long.
 ///
 /// The handler has not run, so no attempt is counted, however often this happens: an open circuit breaker or an
-/// exhausted rate limit never kills a message. A handler that wants a message later returns [`Snooze`].
+/// exhausted rate limit never kills a message. A handler that wants a message later returns [`Snooze`]. A wait beyond the
+/// transport's [longest delay](bezoar_core::Capabilities::scheduled) ends with it, and the layer is asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Postpone(pub Duration);
 
@@ -57,7 +58,8 @@ impl Error for Postpone {}
 ///
 /// A message may be snoozed for as long as the worker's [`uncounted`](crate::Worker::uncounted) policy lets it fail without
 /// being counted: three days in all unless set otherwise. A snooze beyond that is a failed attempt, with the code
-/// `snooze-limit`.
+/// `snooze-limit`. So is one beyond the transport's [longest delay](bezoar_core::Capabilities::scheduled): a message is never
+/// delivered early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snooze(pub Duration);
 

@@ -19,7 +19,7 @@ pub struct Log {
     error_texts: ErrorTexts,
 }
 
-/// Whether correlation ids are in the log.
+/// Whether correlation ids are in the log. Closed: they are, or they are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CorrelationIds {
     /// They are.

@@ -10,7 +10,7 @@ use std::{
 
 use bezoar_core::{
     Code, Decision, FailedTry, Failure, FailureError, FailureKind, MAX_RETRY_AFTER, Message,
-    Reason, RetryPolicy, RetryStrategy, Settlement, UncountedDecision, Verdict,
+    Reason, RetryPolicy, RetryStrategy, Settlement, Verdict,
 };
 use futures_util::{FutureExt, poll};
 use jiff::Timestamp;
@@ -36,6 +36,8 @@ pub(crate) struct Process {
     pub(crate) shutdown: Shutdown,
     /// When the worker began to take messages.
     pub(crate) started: Timestamp,
+    /// The longest that the transport can keep a message back.
+    pub(crate) longest_delay: Duration,
 }
 
 impl Process {
@@ -49,6 +51,8 @@ impl Process {
             Some(settlement) => (settlement, None),
             None => self.handle(&held).await?,
         };
+        // Only a wish may be longer: the `Retry-After` of a failure, and the wait of a layer, which is asked again.
+        let settlement = settlement.within(self.longest_delay);
         Some(Settled::new(held, settlement).decided(decision))
     }
 
@@ -189,13 +193,7 @@ impl Process {
 
     fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Outcome {
         let decision = self.ask_policy(&context.message, failure);
-        let settlement = match decision.verdict {
-            Verdict::Retry { after } => Settlement::Retry { after, tries },
-            Verdict::DeadLetter => {
-                Settlement::DeadLetter { reason: decision.reason.clone(), tries }
-            }
-        };
-        (settlement, Some(decision))
+        (decision.settlement(tries), Some(decision))
     }
 
     /// What the policy decides. One that panics must not take the message along, nor may it ask for a longer delay than it
@@ -226,23 +224,22 @@ impl Process {
     ) -> Settlement {
         let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (ledger, time) = (&context.message.ledger, self.now_and_active_since());
-        match self.worker.uncounted.decide(ledger, failure, *suspected, time, &mut *random) {
-            UncountedDecision::Wait { after, failure } => Settlement::Uncounted { after, failure },
-            UncountedDecision::DeadLetter(reason) => {
-                // The last one is in the history, so that a dead letter says how it failed.
-                let tries = vec![FailedTry::new(at, duration, failure)];
-                Settlement::DeadLetter { reason, tries }
-            }
-        }
+        let policy = &self.worker.uncounted;
+        let decision = policy.decide(ledger, failure, *suspected, time, &mut *random);
+        decision.settlement(FailedTry::new(at, duration, failure))
     }
 
-    /// Hands the message back for as long as its handler asked; a failure if it has been snoozed for too long.
+    /// Hands the message back for as long as its handler asked; a failure if it has been snoozed for too long, or if the
+    /// transport would have to deliver it early.
     fn snooze(&self, context: &Context, Snooze(after): Snooze) -> Result<Settlement, Failure> {
         let (ledger, time) = (&context.message.ledger, self.now_and_active_since());
-        match self.worker.uncounted.snooze(ledger, after, time) {
-            Some(failure) => Ok(Settlement::Uncounted { after, failure }),
-            None => Err(Failure::transient("snoozed for too long").with_code(Code::SNOOZE_LIMIT)),
+        let refused = |why| Failure::transient(why).with_code(Code::SNOOZE_LIMIT);
+        if after > self.longest_delay {
+            return Err(refused("snoozed for longer than the transport can wait"));
         }
+        let snoozed = self.worker.uncounted.snooze(ledger, after, time);
+        let failure = snoozed.ok_or_else(|| refused("snoozed for too long"))?;
+        Ok(Settlement::Uncounted { after, failure })
     }
 
     /// The time, and since when messages have been taken without a pause.

@@ -186,7 +186,7 @@ impl Settler {
         let (mut kept, mut given) =
             (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (settled, delivery) in batch {
-            let copy = copy(&delivery);
+            let copy = delivery.copy();
             given.push((delivery, settled.settlement.clone()));
             kept.push((settled, copy));
         }
@@ -255,15 +255,6 @@ impl Settler {
             (Ok(()), _) => Event::Released,
         };
         self.worker.tell(&settled.held.message, &event);
-    }
-}
-
-fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: delivery.lease_until,
-        redelivered: delivery.redelivered,
     }
 }
 

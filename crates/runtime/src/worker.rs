@@ -1,25 +1,26 @@
 //! A queue, the handler of its messages, and the settings.
 
+mod checks;
+
 use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
-    ops::RangeInclusive,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use bezoar_core::{
-    Capabilities, Clock, Invalid, MAX_IMMEDIATE_RETRIES, Message, QueueName, RetryPolicy,
-    RetryStrategy, SubscribeOptions, SystemClock, UncountedPolicy,
+    Clock, Invalid, MAX_IMMEDIATE_RETRIES, Message, QueueName, RetryPolicy, RetryStrategy,
+    SubscribeOptions, SystemClock, UncountedPolicy,
 };
 use rand::{SeedableRng, rngs::StdRng};
 use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    Context, CorrelationIds, Event, Gate, HandlerError, Log, Observer, RunError, RunErrorKind,
-    gate::AlwaysOpen, quarantine::Quarantine,
+    Context, CorrelationIds, Event, Gate, HandlerError, Log, Observer, gate::AlwaysOpen,
+    quarantine::Quarantine,
 };
 
 /// The handler of a worker with every layer around it.
@@ -309,79 +310,6 @@ impl Worker {
     /// The queue whose messages it handles.
     pub fn queue(&self) -> &QueueName {
         &self.queue
-    }
-
-    /// Whether every setting is within its range. Running a worker checks this first; nothing is clamped.
-    ///
-    /// # Errors
-    ///
-    /// [`RunErrorKind::InvalidSettings`] with every setting that is not.
-    pub fn check(&self) -> Result<(), RunError> {
-        if self.problems.is_empty() {
-            return Ok(());
-        }
-        let (queue, problems) = (self.queue.clone(), self.problems.clone());
-        Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
-    }
-
-    /// Whether a transport with these capabilities can keep what this worker asks of it: its lease, and the
-    /// longest waits of its policies. Running a worker checks this first: a message is never delivered early
-    /// because a transport cannot wait that long.
-    ///
-    /// # Errors
-    ///
-    /// [`RunErrorKind::InvalidSettings`] with every setting that it cannot keep.
-    pub fn check_on(&self, capabilities: &Capabilities) -> Result<(), RunError> {
-        self.check()?;
-        let problems: Vec<_> = [
-            capabilities.check_lease(self.subscribe.lease),
-            capabilities.check_delay("longest delay of the retry policy", self.largest_delay()),
-            capabilities
-                .check_delay("longest wait of the uncounted policy", self.uncounted.longest),
-        ]
-        .into_iter()
-        .filter_map(Result::err)
-        .collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let queue = self.queue.clone();
-        Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
-    }
-
-    /// The number, if it is within its range; otherwise the problem is kept for [`check`](Self::check).
-    fn require(
-        &mut self,
-        field: &'static str,
-        range: RangeInclusive<u32>,
-        given: u32,
-    ) -> NonZeroU32 {
-        if !range.contains(&given) {
-            let problem = match (range.start(), range.end()) {
-                (least, &u32::MAX) => format!("is {given}, at least {least} is required"),
-                (least, most) => format!("is {given}, {least} to {most} are accepted"),
-            };
-            self.problems.push(Invalid::new(field, problem));
-        }
-        NonZeroU32::new(given).unwrap_or(NonZeroU32::MIN) // 0 is either refused or not used as a `NonZeroU32`
-    }
-
-    fn require_duration(
-        &mut self,
-        field: &'static str,
-        range: RangeInclusive<Duration>,
-        given: Duration,
-    ) {
-        if !range.contains(&given) {
-            let (least, most) = range.into_inner();
-            let most = if most == Duration::MAX {
-                String::new()
-            } else {
-                format!(" and at most {most:?}")
-            };
-            let problem = format!("is {given:?}, at least {least:?}{most} is required");
-            self.problems.push(Invalid::new(field, problem));
-        }
     }
 
     /// How the queue is opened.

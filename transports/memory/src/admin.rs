@@ -28,11 +28,8 @@ impl QueueAdmin for MemoryTransport {
         if self.step(|state, _| state.queues.contains_key(queue)) {
             return Ok(Vec::new());
         }
-        Ok(vec![Finding {
-            severity: Severity::Error,
-            problem: format!("there is no queue {queue:?}"),
-            remedy: "provision it".to_owned(),
-        }])
+        let problem = format!("there is no queue {queue:?}");
+        Ok(vec![Finding::new(Severity::Error, problem, "provision it")])
     }
 
     async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {

@@ -7,9 +7,9 @@ use std::{
 };
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message, MessageId,
-    OrderingKey, Outgoing, QueueName, Receipt, Recognition, Settlement, SubscribeOptions, millis,
-    to_millis,
+    ByteLimit, DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message,
+    MessageId, OrderingKey, Outgoing, QueueName, Receipt, Recognition, Settlement,
+    SubscribeOptions, millis, to_millis,
 };
 use jiff::Timestamp;
 use tokio::sync::Notify;
@@ -191,13 +191,10 @@ impl State {
         };
         // Chosen before any is leased: with a lease of no length it would be due again at once.
         let due = entries.range(..=(now.as_millisecond(), i64::MAX));
-        let mut bytes = 0;
-        let fits = |(place, (_, entry)): &(usize, (&(i64, i64), &Entry))| {
-            bytes += entry.message.body.len();
-            *place == 0 || bytes <= options.max_bytes
-        };
-        let due = due.take(max as usize).enumerate().take_while(fits);
-        let due: Vec<_> = due.map(|(_, (key, _))| *key).collect();
+        let mut limit = ByteLimit::new(options.max_bytes);
+        let due = due.take(max as usize);
+        let due = due.take_while(|(_, entry)| limit.admits(entry.message.body.len()));
+        let due: Vec<_> = due.map(|(key, _)| *key).collect();
         due.into_iter().filter_map(|key| self.lease(queue, key, options.lease, now)).collect()
     }
 
@@ -212,15 +209,14 @@ impl State {
         let entries = &mut self.queues.get_mut(queue)?.waiting;
         let (until, mut entry) = (after(now, lease), entries.remove(&key)?);
         let from = entry.place();
-        let redelivered = entry.message.ledger.may_have_run();
+        let receipt = Receipt::from_numbers([key.1, token, 0]);
+        let delivery = Delivery::new(entry.message.clone(), receipt, Some(millis(until)));
         entry.message.ledger.acquire();
         entry.token = Some(token);
-        let message = Arc::new(entry.message.clone());
         entries.insert((until, key.1), entry);
         self.queues.get_mut(queue)?.leased.insert(key.1, until);
-        self.moved(message.id.clone(), from, Place::Leased, now);
-        let receipt = Receipt::from_numbers([key.1, token, 0]);
-        Some(Delivery { message, receipt, lease_until: Some(millis(until)), redelivered })
+        self.moved(delivery.message.id.clone(), from, Place::Leased, now);
+        Some(delivery)
     }
 
     /// Does what the settlement says; `false` if the receipt is stale.

@@ -73,15 +73,12 @@ impl Transport for MemoryTransport {
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        let Destination::Queue(queue) = to else {
-            return batch
-                .iter()
-                .map(|_| Err(error(ErrorKind::Unsupported("topics"), "send")))
-                .collect();
+        let (queue, checked) = match self.capabilities().check_batch(to, batch) {
+            Ok(checked) => checked,
+            Err(refused) => return refused,
         };
-        let can = self.capabilities();
-        let send = |outgoing: &Outgoing| {
-            can.check(outgoing)?;
+        let send = |(outgoing, checked): (&Outgoing, Result<(), TransportError>)| {
+            checked?;
             self.step(|state, now| {
                 if !state.queues.contains_key(queue) {
                     return Err(no_queue(queue, "send"));
@@ -89,7 +86,7 @@ impl Transport for MemoryTransport {
                 state.send(queue, outgoing, now).map_err(|kind| error(kind, "send"))
             })
         };
-        batch.iter().map(send).collect()
+        batch.iter().zip(checked).map(send).collect()
     }
 
     async fn subscribe(

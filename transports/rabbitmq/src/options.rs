@@ -44,6 +44,7 @@ pub struct Options {
 
 /// The type of queues that `provision` creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum QueueType {
     /// Replicated; moves messages between queues without losing any.
     Quorum,
@@ -63,6 +64,7 @@ impl QueueType {
 
 /// How a message is dead-lettered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeadLettering {
     /// By a confirmed publish to the dead-letter exchange, with its reason and ledger.
     Publish,

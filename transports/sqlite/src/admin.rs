@@ -38,17 +38,11 @@ impl QueueAdmin for SqliteTransport {
     async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
         let name = queue.clone();
         let found = self.read("validate", move |connection| find(connection, &name)).await?;
-        let missing = Finding {
-            severity: Severity::Error,
-            problem: format!("there is no queue {queue:?}"),
-            remedy: "provision it".to_owned(),
-        };
+        let problem = format!("there is no queue {queue:?}");
+        let missing = Finding::new(Severity::Error, problem, "provision it");
         let bytes = self.files.log_bytes();
-        let large_log = Finding {
-            severity: Severity::Warning,
-            problem: format!("the write-ahead log has {} MiB", bytes / (1024 * 1024)),
-            remedy: BLOCKED_LOG.to_owned(),
-        };
+        let problem = format!("the write-ahead log has {} MiB", bytes / (1024 * 1024));
+        let large_log = Finding::new(Severity::Warning, problem, BLOCKED_LOG);
         let limit = LOG_WARNING_BYTES.min(self.options.max_log_bytes);
         let findings = [(found.is_none(), missing), (bytes > limit, large_log)];
         Ok(findings.into_iter().filter_map(|(holds, finding)| holds.then_some(finding)).collect())

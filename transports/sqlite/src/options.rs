@@ -30,6 +30,7 @@ pub struct Options {
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Synchronous {
     /// The disk: what was accepted survives a power loss.
     Full,

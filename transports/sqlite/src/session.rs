@@ -1,8 +1,8 @@
 //! The writer's state, within a transaction and between transactions, and the statements for sending and claiming.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use bezoar_core::{Body, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
+use bezoar_core::{Body, ByteLimit, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -263,7 +263,7 @@ impl Session {
     ) -> rusqlite::Result<(Vec<Claimed>, usize)> {
         let mut claimed = Vec::new();
         let mut undeliverable = Vec::new();
-        let mut bytes = 0;
+        let mut limit = ByteLimit::new(max_bytes);
         let mut due = connection.prepare_cached(
             "SELECT w.visible_at, w.seq, w.acquired, w.failed, w.released, w.replayed, w.history,
                     m.id, m.type, m.correlation_id, m.causation_id, m.content_type, m.headers, m.time, m.body, m.checksum,
@@ -281,19 +281,14 @@ impl Session {
                 undeliverable.push((visible_at, seq, message.with_body(Body::default()), reason));
                 continue;
             }
-            bytes += message.body.len();
-            if bytes > max_bytes && !claimed.is_empty() {
+            if !limit.admits(message.body.len()) {
                 break;
             }
             if message.ledger.replayed > 0 {
                 message.ledger.replay = replay_of(connection, seq)?;
             }
-            let redelivered = message.ledger.may_have_run();
-            message.ledger.acquire();
             let receipt = lease::receipt(seq, token, until);
-            let lease_until = Some(millis(until));
-            let message = Arc::new(message);
-            let delivery = Delivery { message, receipt, lease_until, redelivered };
+            let delivery = Delivery::new(message, receipt, Some(millis(until)));
             claimed.push(Claimed { delivery, visible_at, token: row.get(18)? });
         }
         drop(rows);

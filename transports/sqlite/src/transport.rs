@@ -4,8 +4,9 @@ use std::{num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing, QueueName,
-    Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
+    ByteLimit, Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing,
+    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
+    TransportError,
 };
 use jiff::Timestamp;
 use rand::RngExt;
@@ -129,12 +130,8 @@ fn bytes(outgoing: &Outgoing) -> usize {
 
 /// Where the first part of a batch ends: as many messages as are stored in one transaction.
 fn part_end(batch: &[Outgoing]) -> usize {
-    let mut total = 0;
-    let fits = |outgoing: &&Outgoing| {
-        total += bytes(outgoing);
-        total <= PART_LIMIT_BYTES
-    };
-    batch.iter().take(PART_LIMIT).take_while(fits).count().max(1)
+    let mut limit = ByteLimit::new(PART_LIMIT_BYTES);
+    batch.iter().take(PART_LIMIT).take_while(|it| limit.admits(bytes(it))).count()
 }
 
 #[async_trait]
@@ -160,14 +157,10 @@ impl Transport for SqliteTransport {
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        let Destination::Queue(queue) = to else {
-            return batch
-                .iter()
-                .map(|_| Err(error(ErrorKind::Unsupported("topics"), "send")))
-                .collect();
+        let (queue, mut results) = match self.capabilities().check_batch(to, batch) {
+            Ok(checked) => checked,
+            Err(refused) => return refused,
         };
-        let can = self.capabilities();
-        let mut results: Vec<_> = batch.iter().map(|outgoing| can.check(outgoing)).collect();
         let accepted = batch.iter().zip(&results).filter(|(_, checked)| checked.is_ok());
         let mut accepted: Vec<_> = accepted.map(|(outgoing, _)| outgoing.clone()).collect();
         let mut open = results.iter_mut().filter(|checked| checked.is_ok());

@@ -2,74 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{sync::Arc, time::Duration};
+mod catalogue_harness;
 
-use async_trait::async_trait;
-use bezoar_conformance::CatalogueHarness;
-use bezoar_core::{Clock, ManualClock, QueueAdmin, Transport, catalogue::Catalogue};
-use bezoar_sqlite::{Options, SqliteTransport, Synchronous};
-use jiff::Timestamp;
-use tempfile::TempDir;
+use catalogue_harness::SqliteCatalogue;
 
-struct SqliteCatalogue {
-    store: Option<SqliteTransport>,
-    clock: Arc<ManualClock>,
-    folder: TempDir,
+async fn sqlite() -> SqliteCatalogue {
+    SqliteCatalogue::seen_through(|store| store)
 }
 
-impl SqliteCatalogue {
-    async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut harness = Self { store: None, clock: Arc::default(), folder };
-        harness.open(None);
-        harness
-    }
-
-    fn open(&mut self, max_bytes: Option<u64>) {
-        self.store = None;
-        let options = Options {
-            clock: self.clock.clone(),
-            max_bytes,
-            synchronous: Synchronous::Normal,
-            ..Options::new(self.folder.path().join("catalogue.db"))
-        };
-        self.store = Some(SqliteTransport::open(options).unwrap());
-    }
-
-    fn store(&self) -> Arc<SqliteTransport> {
-        Arc::new(self.store.clone().unwrap())
-    }
-}
-
-#[async_trait]
-impl CatalogueHarness for SqliteCatalogue {
-    fn catalogue(&self) -> Arc<dyn Catalogue> {
-        self.store()
-    }
-
-    fn transport(&self) -> Arc<dyn Transport> {
-        self.store()
-    }
-
-    fn admin(&self) -> Arc<dyn QueueAdmin> {
-        self.store()
-    }
-
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    async fn elapse(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    async fn restart(&mut self) {
-        self.open(None);
-    }
-
-    async fn restart_full(&mut self) {
-        self.open(Some(1));
-    }
-}
-
-bezoar_conformance::catalogue_suite!(SqliteCatalogue::new);
+bezoar_conformance::catalogue_suite!(sqlite);

@@ -126,10 +126,10 @@ impl Filter {
 fn kind(text: &str) -> Result<FailureKind, String> {
     let words = text.replace('-', " ");
     let found =
-        FailureKind::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
+        FailureKind::ALL.iter().copied().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
     found.ok_or_else(|| {
-        let known = FailureKind::ALL.map(|kind| kind.as_str().replace(' ', "-"));
-        format!("expected one of: {}", known.join(", "))
+        let known = FailureKind::ALL.iter().map(|kind| kind.as_str().replace(' ', "-"));
+        format!("expected one of: {}", known.collect::<Vec<_>>().join(", "))
     })
 }
 

@@ -112,7 +112,8 @@ pub(super) fn words(filter: &Filter) -> String {
 
 fn kind(text: &str) -> Result<FailureKind, Problem> {
     text.replace('-', " ").parse().map_err(|_| {
-        let known = FailureKind::ALL.map(FailureKind::as_str).join(", ");
+        let known =
+            FailureKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
         Problem::bad_request(format!("unknown kind; expected one of: {known}"))
     })
 }

@@ -11,8 +11,8 @@ use super::{Config, model::ListPositions, path::Path};
 pub fn contradictions(config: &Config) -> Vec<Finding> {
     let named = |contradiction: Contradiction| {
         let key = contradiction.place.plain().to_string();
-        let Finding { severity, problem, remedy } = contradiction.finding;
-        Finding { severity, problem: format!("{key} {problem}"), remedy }
+        let Finding { severity, problem, remedy, .. } = contradiction.finding;
+        Finding::new(severity, format!("{key} {problem}"), remedy)
     };
     all(config).into_iter().map(named).collect()
 }
@@ -41,7 +41,7 @@ impl Contradiction {
     }
 
     fn new(severity: Severity, place: ConfigKey, problem: String, remedy: String) -> Self {
-        Self { place, finding: Finding { severity, problem, remedy }, moot_with: "" }
+        Self { place, finding: Finding::new(severity, problem, remedy), moot_with: "" }
     }
 
     fn moot_with(self, moot_with: &'static str) -> Self {

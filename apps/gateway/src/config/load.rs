@@ -121,8 +121,8 @@ fn sort_in(
         let invalid = InvalidValue::new(finding.problem, finding.remedy);
         let problem = ConfigProblem::new(&key, origin(settings, &key), invalid);
         match finding.severity {
-            Severity::Error => problems.push(problem),
             Severity::Warning | Severity::Note => warnings.push(problem),
+            _ => problems.push(problem), // an unknown severity is taken for the worst
         }
     }
 }

@@ -40,7 +40,7 @@ fn kind(text: &str) -> Option<FailureKind> {
         letters.map(|c| c.to_ascii_lowercase()).collect()
     };
     let wanted = letters(text);
-    FailureKind::ALL.into_iter().find(|kind| letters(kind.as_str()) == wanted)
+    FailureKind::ALL.iter().copied().find(|kind| letters(kind.as_str()) == wanted)
 }
 
 /// The longest end of a type's path that is a code: `https://example.org/problems/out-of-stock` becomes

@@ -137,9 +137,9 @@ impl EndpointInner {
 /// Converts a judged failure to the worker's error.
 pub(super) fn refusal(judgement: Judgement, failure: Failure) -> BoxError {
     match judgement {
-        Judgement::Counts => FailureError(failure).into(),
         Judgement::Uncounted { suspected } => UncountedError { failure, suspected }.into(),
         Judgement::PauseRoute => Postpone(UNTIL_PAUSED).into(),
+        _ => FailureError(failure).into(), // `Counts`, and any that is not known here
     }
 }
 

@@ -27,6 +27,7 @@ use tokio::{
 };
 use tower::{BoxError, Service};
 
+use bezoar_conformance::Intercepted;
 use scripted::{Answer, Scripted, lab};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -113,7 +114,7 @@ impl Running {
 
 fn run(transport: &Scripted, worker: Worker) -> Running {
     let shutdown = Shutdown::default();
-    let host = Host::new().grace(SECOND).worker(Arc::new(transport.clone()), worker);
+    let host = Host::new().grace(SECOND).worker(Arc::new(Intercepted(transport.clone())), worker);
     Running { host: tokio::spawn(host.run(shutdown.clone())), shutdown }
 }
 

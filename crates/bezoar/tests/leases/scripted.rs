@@ -12,11 +12,12 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar::{
-    Capabilities, Delivery, Destination, ErrorKind, Outgoing, QueueAdmin, QueueName, Settlement,
-    SubscribeOptions, Subscription, Transport, TransportError,
+    Delivery, ErrorKind, QueueAdmin, QueueName, Settlement, Subscription, Transport,
+    TransportError,
     memory::{MemoryTransport, Options},
     testing::VirtualClock,
 };
+use bezoar_conformance::Intercept;
 
 type Settle = dyn Fn(&Settlement) -> Answer + Send + Sync;
 type Extend = dyn Fn() -> Answer + Send + Sync;
@@ -114,51 +115,37 @@ async fn answer(answer: &Answer) -> Result<(), TransportError> {
 }
 
 #[async_trait]
-impl Transport for Scripted {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
+impl Intercept for Scripted {
+    fn inner(&self) -> &dyn Transport {
+        &self.memory
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
-        self.memory.send(to, batch).await
+    async fn opening(&self) -> Result<(), TransportError> {
+        answer(&self.subscribe).await
     }
 
-    async fn subscribe(
-        &self,
-        queue: &QueueName,
-        options: SubscribeOptions,
-    ) -> Result<Box<dyn Subscription>, TransportError> {
-        answer(&self.subscribe).await?;
-        let inner = self.memory.subscribe(queue, options).await?;
-        Ok(Box::new(ScriptedSubscription { inner, script: self.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct ScriptedSubscription {
-    inner: Box<dyn Subscription>,
-    script: Scripted,
-}
-
-#[async_trait]
-impl Subscription for ScriptedSubscription {
     async fn receive(
         &self,
+        inner: &dyn Subscription,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        self.inner.receive(max.saturating_add(self.script.surplus), wait).await
+        inner.receive(max.saturating_add(self.surplus), wait).await
     }
 
     /// Each batch is as slow as its slowest, and each delivery is answered for itself.
-    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+    async fn settle(
+        &self,
+        inner: &dyn Subscription,
+        batch: Vec<(Delivery, Settlement)>,
+    ) -> Vec<Result<(), TransportError>> {
         let mut results = Vec::new();
         for (delivery, settlement) in batch {
-            let said = (self.script.settle)(&settlement);
+            let said = (self.settle)(&settlement);
             match answer(&said).await {
                 Err(error) => results.push(Err(error)),
                 Ok(()) => {
-                    let done = self.inner.settle(vec![(delivery, settlement)]).await;
+                    let done = inner.settle(vec![(delivery, settlement)]).await;
                     results.extend(done.into_iter().filter(|_| said != Answer::NoResult));
                 }
             }
@@ -168,16 +155,17 @@ impl Subscription for ScriptedSubscription {
 
     async fn extend(
         &self,
+        inner: &dyn Subscription,
         deliveries: &mut [Delivery],
         lease: Duration,
     ) -> Vec<Result<(), TransportError>> {
-        match answer(&(self.script.extend)()).await {
+        match answer(&(self.extend)()).await {
             Ok(()) => {
                 let mut results = Vec::new();
                 for delivery in deliveries {
-                    results.extend(match self.script.has_lost(delivery) {
+                    results.extend(match self.has_lost(delivery) {
                         true => vec![Err(refused(&ErrorKind::LeaseLost))],
-                        false => self.inner.extend(std::slice::from_mut(delivery), lease).await,
+                        false => inner.extend(std::slice::from_mut(delivery), lease).await,
                     });
                 }
                 results
@@ -186,8 +174,7 @@ impl Subscription for ScriptedSubscription {
         }
     }
 
-    async fn close(self: Box<Self>) -> Result<(), TransportError> {
-        self.script.closed.fetch_add(1, Ordering::SeqCst);
-        self.inner.close().await
+    fn closing(&self) {
+        self.closed.fetch_add(1, Ordering::SeqCst);
     }
 }

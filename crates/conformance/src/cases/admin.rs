@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterIds, Severity, SubscribeOptions};
+use bezoar_core::{DeadLetterIds, Severity};
 use jiff::Timestamp;
 
 use crate::{
@@ -142,7 +142,7 @@ pub(crate) async fn sending_to_an_unknown_queue_is_refused(case: Case) {
 
 pub(crate) async fn opening_an_unknown_queue_is_refused(case: Case) {
     let unknown = case.unknown_queue();
-    let opened = case.transport().subscribe(&unknown, SubscribeOptions::default()).await;
+    let opened = case.transport().subscribe(&unknown, case.options()).await;
     assert_not_found(opened, &unknown);
 }
 

@@ -7,7 +7,7 @@ use futures_util::poll;
 use tokio::{task::yield_now, time::sleep};
 
 use crate::{
-    case::Case,
+    case::{Case, LONG},
     samples::{assert_as_sent, dead_letter, full_message, ids, message, messages, release},
     worker::Worker,
 };
@@ -141,7 +141,7 @@ pub(crate) async fn a_dropped_renewal_leaves_the_lease_ours(case: Case) {
     for moment in 0..MOMENTS {
         let mut held = worker.one().await;
         case.elapse_a_little().await;
-        dropped_at(moment, worker.extend(&mut held, case.ticks(100))).await;
+        dropped_at(moment, worker.extend(&mut held, case.ticks(LONG))).await;
         worker.complete(vec![held]).await;
     }
     worker.none("completed messages are gone").await;

@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use crate::{
     case::Case,
-    samples::{copy, dead_letter, ids, message, messages},
+    samples::{dead_letter, ids, message, messages},
     worker::Worker,
 };
 
@@ -100,7 +100,7 @@ pub(crate) async fn one_of_many_settlements_wins(case: Case) {
     case.send_all(messages(10)).await;
     let workers = workers(&case, 4).await;
     for held in workers[0].take(10).await {
-        let settlements = (0..4).map(|_| workers[0].try_settle(copy(&held), dead_letter()));
+        let settlements = (0..4).map(|_| workers[0].try_settle(held.copy(), dead_letter()));
         let won = join_all(settlements).await.iter().filter(|result| result.is_ok()).count();
         assert_eq!(won, 1, "a delivery is settled once");
     }

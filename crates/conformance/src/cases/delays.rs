@@ -5,7 +5,7 @@ use std::time::Duration;
 use bezoar_core::{ErrorKind, MAX_DELAY, Settlement};
 
 use crate::{
-    case::Case,
+    case::{Case, LONG},
     samples::{after, message, release, retry},
     worker::Worker,
 };
@@ -52,7 +52,7 @@ pub(crate) async fn messages_that_are_due_come_in_the_order_of_their_times(case:
 }
 
 pub(crate) async fn a_long_delay_does_not_hold_up_a_short_one(case: Case) {
-    case.send(after(case.ticks(100), message("long"))).await;
+    case.send(after(case.ticks(LONG), message("long"))).await;
     case.send(after(case.ticks(1), message("short"))).await;
     case.elapse(2).await;
     let worker = case.worker().await;
@@ -61,7 +61,7 @@ pub(crate) async fn a_long_delay_does_not_hold_up_a_short_one(case: Case) {
 }
 
 pub(crate) async fn a_delay_does_not_hold_up_what_is_ready(case: Case) {
-    case.send(after(case.ticks(100), message("delayed"))).await;
+    case.send(after(case.ticks(LONG), message("delayed"))).await;
     case.send(message("ready")).await;
     let worker = case.worker().await;
     assert_eq!(next(&worker).await, "ready", "what is ready does not wait behind a delay");
@@ -76,8 +76,9 @@ pub(crate) async fn the_longest_declared_delay_is_accepted(case: Case) {
 }
 
 pub(crate) async fn a_delay_beyond_the_limit_is_refused(case: Case) {
-    let beyond = MAX_DELAY + Duration::from_millis(1);
-    for delay in [beyond, Duration::MAX] {
+    let longest = case.can().scheduled.unwrap_or_default();
+    let beyond = [longest, MAX_DELAY].map(|most| most + Duration::from_millis(1));
+    for delay in beyond.into_iter().chain([Duration::MAX]) {
         let kind = case.refusal(after(delay, message("m"))).await.kind;
         let refused = matches!(kind, ErrorKind::Invalid(_) | ErrorKind::Unsupported(_));
         assert!(refused, "a delay that cannot be kept is refused as such, not as {kind:?}");
@@ -109,7 +110,7 @@ pub(crate) async fn a_released_message_is_not_early(case: Case) {
 
 pub(crate) async fn a_long_retry_does_not_hold_up_a_short_one(case: Case) {
     let worker = case.worker().await;
-    for (id, ticks) in [("long", 100), ("short", 1)] {
+    for (id, ticks) in [("long", LONG), ("short", 1)] {
         case.send(message(id)).await;
         worker.settle(worker.one().await, retry(case.ticks(ticks))).await;
     }

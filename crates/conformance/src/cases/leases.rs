@@ -1,13 +1,13 @@
 //! A message is with one worker at a time, until its lease ends.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
-use bezoar_core::{Leases, Settlement, SubscribeOptions, millis};
+use bezoar_core::{Leases, Settlement, millis};
 use jiff::Timestamp;
 
 use crate::{
-    case::{Case, LEASE},
-    samples::{copy, ids, message, messages, release},
+    case::{Case, LEASE, LONG},
+    samples::{ids, message, messages, release},
     worker::{PATIENCE, assert_lease_lost},
 };
 
@@ -48,11 +48,9 @@ pub(crate) async fn a_delivery_says_when_its_lease_ends(case: Case) {
 
 pub(crate) async fn a_receive_gives_a_message_once_however_short_its_lease(case: Case) {
     case.send_all(messages(3)).await;
-    let options = SubscribeOptions::default().with_lease(Duration::ZERO);
-    let opened = case.transport().subscribe(&case.queue, options).await;
-    let subscription = opened.expect("a queue can be opened");
-    let most = NonZeroU32::new(16).expect("it is not 0");
-    let received = subscription.receive(most, PATIENCE).await.expect("receiving works");
+    let shortest = case.options().with_lease(case.can().shortest_lease);
+    let received = case.worker_with(&case.queue, shortest).await.receive(16, PATIENCE).await;
+    assert!(!received.is_empty(), "three are there");
     let found = ids(received.iter().map(|held| &*held.message));
     assert!(found.is_sorted_by(|a, b| a < b), "one receive gives a message once: {found:?}");
 }
@@ -74,6 +72,17 @@ pub(crate) async fn an_expired_lease_nobody_took_over_can_be_settled(case: Case)
     case.outlast_leases().await;
     worker.settle(late, Settlement::Complete).await;
     worker.none("a completed message is gone").await;
+}
+
+pub(crate) async fn the_shortest_and_the_longest_lease_are_accepted(case: Case) {
+    let can = case.can();
+    for lease in [can.shortest_lease, can.longest_lease] {
+        case.send(message("m")).await;
+        let worker = case.worker_with(&case.queue, case.options().with_lease(lease)).await;
+        let mut held = worker.one().await;
+        worker.extend(&mut held, lease).await;
+        worker.complete(vec![held]).await;
+    }
 }
 
 pub(crate) async fn the_receipt_decides_and_not_the_end_of_the_lease(case: Case) {
@@ -131,7 +140,7 @@ pub(crate) async fn extending_after_loss_is_refused(case: Case) {
     let mut lost = first.one().await;
     case.outlast_leases().await;
     let held = second.one().await;
-    assert_lease_lost(first.try_extend(&mut lost, case.ticks(100)).await);
+    assert_lease_lost(first.try_extend(&mut lost, case.ticks(LONG)).await);
     case.elapse(LEASE - 1).await;
     first.none(HELD).await;
     second.complete(vec![held]).await;
@@ -142,9 +151,9 @@ pub(crate) async fn extending_after_settlement_is_refused(case: Case) {
     let worker = case.worker().await;
     for settlement in [Settlement::Complete, Settlement::Release { after: Duration::ZERO }] {
         let held = worker.one().await;
-        let mut stale = copy(&held);
+        let mut stale = held.copy();
         worker.settle(held, settlement).await;
-        assert_lease_lost(worker.try_extend(&mut stale, case.ticks(100)).await);
+        assert_lease_lost(worker.try_extend(&mut stale, case.ticks(LONG)).await);
     }
     assert_eq!(worker.take(1).await.len(), 1, "a stale receipt holds nothing");
 }
@@ -166,7 +175,7 @@ pub(crate) async fn a_renewal_has_one_result_for_each_delivery_in_order(case: Ca
     case.send_all(messages(3)).await;
     let worker = case.worker().await;
     let mut held = worker.take(3).await;
-    let settled = copy(&held[1]);
+    let settled = held[1].copy();
     worker.complete(vec![settled]).await;
     let results = worker.subscription.extend(&mut held, case.ticks(LEASE)).await;
     let renewed: Vec<_> = results.iter().map(Result::is_ok).collect();
@@ -180,13 +189,15 @@ pub(crate) async fn a_renewal_whose_answer_was_lost_leaves_the_lease_ours(case: 
     let mut held = worker.take(3).await;
     case.elapse(1).await;
     for delivery in &held {
-        worker.extend(&mut copy(delivery), case.ticks(LEASE)).await;
+        worker.extend(&mut delivery.copy(), case.ticks(LEASE)).await;
     }
     case.elapse(LEASE - 1).await;
     other.none(HELD).await;
     worker.extend(&mut held[0], case.ticks(LEASE)).await;
-    worker.settle(held.pop().expect("one of three"), release(Duration::ZERO)).await;
+    let released = held.pop().expect("one of three");
+    let id = released.message.id.clone();
+    worker.settle(released, release(Duration::ZERO)).await;
     worker.complete(held).await;
-    assert_eq!(other.one().await.message.id.as_str(), "m-0002", "it was handed back");
+    assert_eq!(other.one().await.message.id, id, "it was handed back");
     other.none("completed messages are gone").await;
 }

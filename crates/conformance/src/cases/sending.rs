@@ -1,11 +1,11 @@
 //! What was accepted is delivered, once.
 
-use bezoar_core::{Destination, ErrorKind, Outgoing, SubscribeOptions};
+use bezoar_core::{Destination, ErrorKind, Outgoing};
 
 use crate::{
-    case::{Case, LEASE},
+    case::Case,
     samples::{assert_as_sent, full_message, ids, message, messages},
-    worker::{PATIENCE, Worker},
+    worker::PATIENCE,
 };
 
 pub(crate) async fn a_message_arrives_as_it_was_sent(case: Case) {
@@ -105,9 +105,7 @@ pub(crate) async fn receive_gives_what_is_there_when_asked_for_more(case: Case) 
 
 pub(crate) async fn a_receive_ends_with_its_bytes(case: Case) {
     case.send_all(messages(5)).await; // of 6 bytes each
-    let options = SubscribeOptions::default().with_max_bytes(13).with_lease(case.ticks(LEASE));
-    let opened = case.transport().subscribe(&case.queue, options).await;
-    let worker = Worker { subscription: opened.expect("a queue can be opened"), lag: case.lag() };
+    let worker = case.worker_with(&case.queue, case.options().with_max_bytes(13)).await;
     let mut left = 5;
     while left > 0 {
         let some = worker.receive(16, PATIENCE).await;

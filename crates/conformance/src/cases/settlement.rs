@@ -6,9 +6,7 @@ use bezoar_core::Settlement;
 
 use crate::{
     case::Case,
-    samples::{
-        assert_as_sent, copy, dead_letter, full_message, ids, message, messages, release, retry,
-    },
+    samples::{assert_as_sent, dead_letter, full_message, ids, message, messages, release, retry},
     worker::assert_lease_lost,
 };
 
@@ -67,7 +65,7 @@ pub(crate) async fn a_batch_has_one_result_for_each_delivery_in_order(case: Case
     case.send_all(messages(5)).await;
     let worker = case.worker().await;
     let held = worker.take(5).await;
-    worker.complete(vec![copy(&held[1]), copy(&held[2])]).await;
+    worker.complete(vec![held[1].copy(), held[2].copy()]).await;
     let (retry, release) = (retry(Duration::ZERO), release(Duration::ZERO));
     let settlements = [Settlement::Complete, retry.clone(), dead_letter(), retry, release];
     let results = worker.subscription.settle(held.into_iter().zip(settlements).collect()).await;
@@ -90,7 +88,7 @@ pub(crate) async fn a_second_settlement_is_refused(case: Case) {
         for second in kinds() {
             case.send(message("m")).await;
             let held = worker.one().await;
-            let again = copy(&held);
+            let again = held.copy();
             worker.settle(held, first.clone()).await;
             worker.refused(again, second).await;
             worker.consume_all().await;
@@ -103,7 +101,7 @@ pub(crate) async fn a_delivery_twice_in_a_batch_is_settled_once(case: Case) {
     case.send(message("m")).await;
     let worker = case.worker().await;
     let held = worker.one().await;
-    let batch = vec![(copy(&held), dead_letter()), (held, dead_letter())];
+    let batch = vec![(held.copy(), dead_letter()), (held, dead_letter())];
     let results = worker.subscription.settle(batch).await;
     let done: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(done, [true, false], "the second settlement of a delivery is refused");
@@ -118,7 +116,7 @@ async fn stale_changes_nothing(case: Case, settlement: Settlement) {
     case.outlast_leases().await;
     let held = fast.one().await;
     let before = held.message.ledger.clone();
-    slow.refused(copy(&stale), settlement.clone()).await;
+    slow.refused(stale.copy(), settlement.clone()).await;
     slow.none("a stale receipt does not return the message").await;
     case.assert_depth([0, 0, 1, 0], "after a stale settlement").await;
     fast.settle(held, release(Duration::ZERO)).await;

@@ -2,6 +2,7 @@
 
 mod broken;
 mod defects;
+mod small;
 mod twist;
 
 use std::{
@@ -21,6 +22,7 @@ use tokio::runtime::Builder;
 use twist::Twist;
 
 pub(crate) use defects::controls;
+pub(crate) use small::SmallQueues;
 
 /// A defect, and the cases that must catch it.
 pub(crate) struct Control {
@@ -31,7 +33,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// The defect is made anew for each case, as some remember what they saw.
-    fn new<D: Defect>(
+    pub(crate) fn new<D: Defect>(
         defect_name: &'static str,
         defect: impl Fn() -> D + 'static,
         caught_by: &'static [&'static str],

@@ -48,7 +48,7 @@ impl Default for BreakerOptions {
     }
 }
 
-/// The state of a breaker.
+/// The state of a breaker. Closed: a breaker has these three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BreakerState {
     /// Messages are delivered.

@@ -87,7 +87,7 @@ pub struct Call {
     round: Option<u64>,
 }
 
-/// How many messages may be fetched.
+/// How many messages may be fetched. Closed: whoever fetches has to obey every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// At most this many.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// The outcome of a call to an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CallOutcome {
     /// The endpoint accepted the message (2xx).
     Done,
@@ -51,6 +52,7 @@ impl CallOutcome {
 
 /// What a failed call means for its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Judgement {
     /// It is about the message: a failure counts as an attempt.
     Counts,

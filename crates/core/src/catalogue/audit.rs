@@ -22,6 +22,7 @@ pub struct AuditedAction {
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Verb {
     /// Reveals a body, header values or error details.
     Reveal,
@@ -49,7 +50,7 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: &[Self] = &[
         Self::Reveal,
         Self::Replay,
         Self::Discard,
@@ -130,6 +131,7 @@ pub struct AuditHead {
 
 /// The first entry that was tampered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AuditBreak {
     /// The entry with this number is missing, or not in its place.
     #[error("entry {0} was removed, or is not in its place")]

@@ -47,6 +47,7 @@ impl Cause {
 
 /// How operators marked a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CauseState {
     /// Not marked.
     Open,
@@ -60,7 +61,7 @@ pub enum CauseState {
 
 impl CauseState {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Open, Self::Acknowledged, Self::Resolved, Self::Regressed];
+    pub const ALL: &[Self] = &[Self::Open, Self::Acknowledged, Self::Resolved, Self::Regressed];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {

@@ -126,7 +126,7 @@ impl FromStr for ListPosition {
     }
 }
 
-/// Some dead letters.
+/// Some dead letters. Closed: a store has to carry out every selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// These. One that is not there is an error.

@@ -30,7 +30,7 @@ pub struct OperationPlan {
     pub held: HeldLetters,
 }
 
-/// What a plan does about dead letters that other operations hold.
+/// What a plan does about dead letters that other operations hold. Closed: a store has to do either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeldLetters {
     /// Plan nothing, and say who holds them.
@@ -70,7 +70,7 @@ impl OperationPlan {
     }
 }
 
-/// What an operation does.
+/// What an operation does. Closed: a store has to carry out every kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OperationKind {
     /// Sends dead letters back to their queues.
@@ -90,7 +90,7 @@ pub enum OperationKind {
 
 impl Eq for OperationKind {}
 
-/// Which ids replayed messages have.
+/// Which ids replayed messages have. Closed: the same ones or new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayIds {
     /// The same: a receiver that deduplicates recognizes them.
@@ -144,6 +144,7 @@ impl Operation {
 
 /// The state of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OperationState {
     /// Its selection is frozen; it has not started.
     Planned,
@@ -161,8 +162,8 @@ pub enum OperationState {
 
 impl OperationState {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Planned, Self::Running, Self::Paused, Self::Stopped, Self::Cancelled, Self::Ended];
+    pub const ALL: &[Self] =
+        &[Self::Planned, Self::Running, Self::Paused, Self::Stopped, Self::Cancelled, Self::Ended];
 
     /// Its name.
     pub const fn as_str(self) -> &'static str {
@@ -184,6 +185,7 @@ impl OperationState {
 
 /// A command for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OperationCommand {
     /// Starts a planned operation, or resumes a paused or stopped one.
     Run,
@@ -233,6 +235,7 @@ pub struct OperationItem {
 
 /// The outcome of a message of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ItemState {
     /// It has not been processed yet.
     Waiting,
@@ -267,7 +270,7 @@ impl ItemState {
     }
 }
 
-/// What an operation may do next, according to its progress.
+/// What an operation may do next, according to its progress. Closed: whoever runs it has to obey every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     /// Continue with at most this many.

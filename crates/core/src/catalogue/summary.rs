@@ -58,6 +58,7 @@ impl DeadLetterSummary {
 
 /// Whether something is being done about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum DeadLetterState {
     /// It waits for somebody.
     Open,

@@ -8,6 +8,7 @@ use crate::Invalid;
 
 /// How delays grow from retry to retry.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Backoff {
     /// The same delay each time.
     Fixed {
@@ -65,6 +66,7 @@ impl Backoff {
 
 /// How chance changes a delay, so that messages that failed together do not return together.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Jitter {
     /// Not at all.
     None,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{Code, Failure, Ledger, Reason};
+use crate::{Code, FailedTry, Failure, Ledger, Reason, Settlement};
 
 /// What is to become of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// Another attempt, not before this delay has passed.
     Retry {
@@ -55,6 +56,14 @@ impl Decision {
             self.reason = Reason::new(Reason::RETRY, text);
         }
         self
+    }
+
+    /// How to settle the delivery of the attempt that failed, with its tries.
+    pub fn settlement(&self, tries: Vec<FailedTry>) -> Settlement {
+        match self.verdict {
+            Verdict::Retry { after } => Settlement::Retry { after, tries },
+            Verdict::DeadLetter => Settlement::DeadLetter { reason: self.reason.clone(), tries },
+        }
     }
 
     /// The number of the attempt that failed, from 1.

@@ -20,7 +20,8 @@ use crate::{Failure, Invalid, Ledger, Reason};
 /// The longest delay before jitter that a policy can ask for: 366 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The longest wait that a failure's `retry_after` can ask for: a day.
+/// The longest wait that a failure's `retry_after` can ask for: a day, or the transport's
+/// [longest delay](crate::Capabilities::scheduled) if that is shorter.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often a handler can be run again at once within one attempt.
@@ -360,7 +361,7 @@ mod tests {
         #[test]
         fn any_policy_and_any_ledger_give_a_bounded_delay(
             backoff in any_backoff(), jitter in any_jitter(), cap in 0..MAX_DELAY.as_secs(),
-            max_retries: u32, failed_before: u32, kind in 0..8_usize, seed: u64,
+            max_retries: u32, failed_before: u32, kind in 0..FailureKind::ALL.len(), seed: u64,
         ) {
             let Ok(policy) = RetryPolicy::new(max_retries, backoff, Duration::from_secs(cap), jitter) else {
                 return Ok(()); // powers of 0, or of more than 1000

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{ErrorKind, Settlement, TransportError};
+use bezoar_core::{Pauses, Settlement, TransportError};
 use tokio::time::Instant;
 
 use super::{BATCH_LIMIT, Kept, Settled, passes_by_itself};
@@ -15,7 +15,7 @@ const IN_FLIGHT_LIMIT: usize = 4;
 /// For how long a batch that is not full waits for the one before it, because large batches are cheaper.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// The first and the longest pause before what could not be stored is tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(5));
 /// The longest pause that a transport can ask for.
 const LONGEST_ASKED: Duration = Duration::from_secs(30);
 
@@ -28,7 +28,7 @@ pub(super) struct Backlog {
     failed: usize,
     /// How many of these for a reason that somebody must repair.
     pub(super) refused: usize,
-    pause: Duration,
+    pauses: Pauses,
     troubled: bool,
 }
 
@@ -55,7 +55,7 @@ impl Default for Backlog {
             count: 0,
             failed: 0,
             refused: 0,
-            pause: PAUSES.0,
+            pauses: PAUSES,
             troubled: false,
         }
     }
@@ -125,12 +125,8 @@ impl Backlog {
             self.refused += usize::from(kept == Kept::Refused);
             settled.kept = kept;
         }
-        let asked = match error.kind {
-            ErrorKind::Throttled { retry_after } => retry_after.unwrap_or_default(),
-            _ => Duration::ZERO,
-        };
-        let pause = self.pause.max(asked.min(LONGEST_ASKED));
-        self.pause = (self.pause * 2).min(PAUSES.1);
+        let asked = error.kind.retry_after().unwrap_or_default().min(LONGEST_ASKED);
+        let pause = self.pauses.lengthen().max(asked);
         self.troubled = true;
         self.later.push(Later { at: now + pause, settled, error });
         pause
@@ -159,7 +155,7 @@ impl Backlog {
     pub(super) fn recovered(&mut self) -> bool {
         let recovered = self.failed == 0 && std::mem::take(&mut self.troubled);
         if self.failed == 0 {
-            self.pause = PAUSES.0;
+            self.pauses.reset();
         } else {
             self.troubled = true;
         }

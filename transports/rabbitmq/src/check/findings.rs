@@ -23,7 +23,7 @@ pub(crate) fn finding(
     problem: impl Into<String>,
     remedy: impl Into<String>,
 ) -> Finding {
-    Finding { severity, problem: problem.into(), remedy: remedy.into() }
+    Finding::new(severity, problem, remedy)
 }
 
 const MISSING: &str = "does not exist";

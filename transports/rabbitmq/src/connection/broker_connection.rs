@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{ErrorKind, TransportError};
+use bezoar_core::{ErrorKind, Pauses, TransportError};
 use lapin::{
     Channel, Connection, ConnectionProperties, Consumer, tcp::OwnedTLSConfig, uri::AMQPUri,
 };
@@ -97,6 +97,7 @@ pub(crate) struct BrokerConnection {
 struct State {
     connection: Option<Arc<Connection>>,
     failures: u32,
+    pauses: Option<Pauses>,
     not_before: Option<Instant>,
 }
 
@@ -127,9 +128,10 @@ impl BrokerConnection {
                 Ok(connection)
             }
             Err(failed) => {
-                let pause = FIRST_PAUSE * 2_u32.saturating_pow(state.failures.min(16));
+                let longest = self.options.reconnect_pause;
+                let pauses = state.pauses.get_or_insert(Pauses::new(FIRST_PAUSE, longest));
+                state.not_before = Some(Instant::now() + pauses.lengthen());
                 state.failures += 1;
-                state.not_before = Some(Instant::now() + pause.min(self.options.reconnect_pause));
                 tracing::warn!(connection = self.name, failures = state.failures, "cannot connect");
                 Err(failed)
             }

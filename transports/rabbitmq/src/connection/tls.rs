@@ -10,6 +10,7 @@ use crate::Options;
 
 /// A certificate or a key in PEM format. A file is read for each connection, so that a renewed one is used.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Pem {
     /// The PEM text. Hidden, because it may be a key.
     Text(SecretString),

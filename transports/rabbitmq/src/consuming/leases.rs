@@ -4,12 +4,9 @@
 //! (waiting to be handed out), leased (it has its message here, so that a copy can be made from it), or being settled.
 //! Only tags below the lowest open one may be acknowledged together. A lease has no deadline: it ends with its channel.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, VecDeque};
 
-use bezoar_core::{Delivery, Message, Receipt};
+use bezoar_core::{ByteLimit, Delivery, Message, Receipt};
 
 use super::acknowledgements::{self, Ack};
 use crate::wire::Raw;
@@ -62,19 +59,18 @@ impl Leases {
 
     /// Hands out messages until there are `max`, or until their bodies would exceed `max_bytes`.
     pub(crate) fn hand_out(&mut self, some: &mut Vec<Delivery>, max: usize, max_bytes: usize) {
-        let mut bytes: usize = some.iter().map(|it| it.message.body.len()).sum();
+        let mut limit = ByteLimit::new(max_bytes);
+        for before in &*some {
+            limit.admits(before.message.body.len());
+        }
         while some.len() < max
             && let Some(next) = self.waiting.front()
-            && (some.is_empty() || bytes + next.message.body.len() <= max_bytes)
-            && let Some(PrefetchedMessage { tag, raw, mut message }) = self.waiting.pop_front()
+            && limit.admits(next.message.body.len())
+            && let Some(PrefetchedMessage { tag, raw, message }) = self.waiting.pop_front()
         {
-            bytes += message.body.len();
             self.hold(tag, raw);
-            let redelivered = message.ledger.may_have_run();
-            message.ledger.acquire();
             let receipt = Receipt::from_numbers([tag.cast_signed(), self.epoch, 0]);
-            let message = Arc::new(message);
-            some.push(Delivery { message, receipt, lease_until: None, redelivered });
+            some.push(Delivery::new(message, receipt, None));
         }
     }
 

@@ -15,8 +15,8 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    DeadLetter, DeadLetterFeed, DeadLetterId, MAX_DELAY, Message, QueueName, Recognition,
-    TransportError,
+    ByteLimit, DeadLetter, DeadLetterFeed, DeadLetterId, MAX_DELAY, Message, QueueName,
+    Recognition, TransportError,
 };
 use futures_util::StreamExt;
 use lapin::{
@@ -233,10 +233,9 @@ impl Letters {
 
     /// The caller returns the batch without another await: a dropped future has handed out nothing.
     fn hand_out(&mut self, max: usize) -> Vec<DeadLetter> {
-        let (mut bytes, mut batch) = (0, Vec::new());
+        let (mut limit, mut batch) = (ByteLimit::new(BATCH_LIMIT_BYTES), Vec::new());
         while let Some((_, letter)) = self.waiting.front().filter(|_| batch.len() < max) {
-            bytes += letter.message.body.len();
-            if bytes > BATCH_LIMIT_BYTES && !batch.is_empty() {
+            if !limit.admits(letter.message.body.len()) {
                 break;
             }
             let (tag, letter) = self.waiting.pop_front().expect("just looked at");

@@ -9,7 +9,7 @@ use lapin::{
 };
 
 use super::{
-    support::{Place, TYPES, copy, dead_letter, is_empty, message, one, retry, settle},
+    support::{Place, TYPES, dead_letter, is_empty, message, one, retry, settle},
     vhost::Vhost,
 };
 
@@ -22,11 +22,11 @@ async fn refuse(
     settlement: Settlement,
     kind: ErrorKind,
 ) -> String {
-    let refused = worker.settle(vec![(copy(held), settlement)]).await.pop().unwrap().unwrap_err();
+    let refused = worker.settle(vec![(held.copy(), settlement)]).await.pop().unwrap().unwrap_err();
     let told = refused.source().map(ToString::to_string).unwrap_or_default();
     assert_eq!(refused.kind, kind, "{told}");
     assert!(is_empty(worker).await, "it is not delivered again");
-    let extended = worker.extend(&mut [copy(held)], SOON).await.pop().unwrap();
+    let extended = worker.extend(&mut [held.copy()], SOON).await.pop().unwrap();
     assert!(extended.is_ok(), "{extended:?}");
     told
 }
@@ -101,7 +101,7 @@ async fn a_dead_letter_without_its_exchange_is_kept_and_its_neighbours_are_settl
     let worker = place.worker().await;
     let (held, neighbour) = (one(&*worker).await, one(&*worker).await);
     delete_exchange(&channel, "bezoar.dead").await;
-    let both = vec![(copy(&held), dead_letter()), (neighbour, retry(Duration::ZERO))];
+    let both = vec![(held.copy(), dead_letter()), (neighbour, retry(Duration::ZERO))];
     let results = worker.settle(both).await;
     assert!(results[0].is_err() && results[1].is_ok(), "{results:?}");
     settle(&*worker, one(&*worker).await, Settlement::Complete).await;

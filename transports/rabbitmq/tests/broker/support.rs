@@ -95,16 +95,6 @@ pub(crate) async fn settle(worker: &dyn Subscription, held: Delivery, settlement
     worker.settle(vec![(held, settlement)]).await.pop().unwrap().unwrap();
 }
 
-/// A copy of a delivery, to settle it again.
-pub(crate) fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: None,
-        redelivered: delivery.redelivered,
-    }
-}
-
 /// Whether nothing arrives for a while.
 pub(crate) async fn is_empty(worker: &dyn Subscription) -> bool {
     let some = worker.receive(NonZeroU32::MIN, Duration::from_millis(1_500)).await.unwrap();

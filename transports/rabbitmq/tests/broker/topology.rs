@@ -4,7 +4,7 @@ use bezoar_core::{ErrorKind, Finding, QueueAdmin, Severity};
 use bezoar_rabbitmq::QueueType;
 use lapin::{options::QueueDeleteOptions, types::FieldTable};
 
-use super::support::{Place, copy, dead_letter, foreign_channel, message, one, options, settle};
+use super::support::{Place, dead_letter, foreign_channel, message, one, options, settle};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
@@ -37,7 +37,7 @@ async fn a_dead_letter_queue_that_is_unbound_under_a_worker_loses_nothing() {
     unbind.await.unwrap();
     place.send(message("m")).await.unwrap();
     let held = one(&*worker).await;
-    let again = copy(&held);
+    let again = held.copy();
     let failed = worker.settle(vec![(held, dead_letter())]).await.pop().unwrap().unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Unusable);
     place.transport.provision(&place.queue).await.unwrap();

@@ -42,16 +42,6 @@ async fn one(worker: &dyn Subscription) -> Delivery {
     worker.receive(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().expect("a message must arrive")
 }
 
-/// A copy of a delivery, for a worker that may have to settle it again.
-fn kept(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: None,
-        redelivered: delivery.redelivered,
-    }
-}
-
 fn retry() -> Settlement {
     let failure = Failure::transient("boom");
     let tries = vec![FailedTry::new(millis(0), Duration::ZERO, &failure)];
@@ -96,13 +86,13 @@ async fn an_alarm_throttles_and_leases_are_kept() {
         let told = std::error::Error::source(&refused).unwrap().to_string();
         assert!(told.contains("memory or disk"), "{told}");
 
-        let mut again = kept(&held);
+        let mut again = held.copy();
         let refused = settle(&*worker, held, retry()).await.unwrap_err();
         assert!(refused.is_transient(), "{refused}");
         let renewed = std::slice::from_mut(&mut again);
         worker.extend(renewed, Duration::from_secs(1)).await.remove(0).expect("it is still held");
         server.control(&["set_disk_free_limit", "1MB"]);
-        until_ok(async || settle(&*worker, kept(&again), retry()).await).await;
+        until_ok(async || settle(&*worker, again.copy(), retry()).await).await;
         until_ok(async || place.send("after").await).await;
         let mut seen = Vec::new();
         while !seen.contains(&"after".to_owned()) {

@@ -216,7 +216,7 @@ async fn settle(
     batch: Vec<(Delivery, Settlement)>,
     checker: &Checker,
 ) -> Vec<(Delivery, Settlement)> {
-    let kept: Vec<_> = batch.iter().map(|(it, end)| (copy(it), end.clone())).collect();
+    let kept: Vec<_> = batch.iter().map(|(it, end)| (it.copy(), end.clone())).collect();
     let mut again = Vec::new();
     for ((delivery, settlement), result) in kept.into_iter().zip(worker.settle(batch).await) {
         let id = delivery.message.id.as_str();
@@ -233,15 +233,6 @@ async fn settle(
         }
     }
     again
-}
-
-fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: None,
-        redelivered: delivery.redelivered,
-    }
 }
 
 /// One in ten is set aside, three in ten fail twice and are tried again after a while.

@@ -85,7 +85,7 @@ async fn settle_some(ward: &Ward, random: &mut StdRng, queue_name: &str) {
     let held = ward.receive(queue_name, random.random_range(1..8)).await;
     for held in held {
         let tries = vec![failed_try(
-            FailureKind::ALL[random.random_range(0..8)],
+            FailureKind::ALL[random.random_range(0..FailureKind::ALL.len())],
             ["boom", "bang"][random.random_range(0..2)],
             ["no patient 1", "no doctor 2"][random.random_range(0..2)],
         )];
@@ -195,7 +195,7 @@ async fn mark_or_regroup(ward: &Ward, random: &mut StdRng) {
         while ward.store.regroup(3).await.unwrap() > 0 {}
     }
     for cause in ward.store.causes(&Filter::default(), 2).await.unwrap() {
-        let state = CauseState::ALL[random.random_range(0..4)];
+        let state = CauseState::ALL[random.random_range(0..CauseState::ALL.len())];
         ward.store.mark(&cause.id, state, Some("seen"), &act(Verb::Mark)).await.unwrap();
     }
 }

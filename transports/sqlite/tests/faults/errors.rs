@@ -51,12 +51,8 @@ async fn refused_sends(transport: &SqliteTransport) -> Vec<String> {
 
 async fn stale_settlements(transport: &SqliteTransport) -> Vec<String> {
     let subscription = subscription(transport).await;
-    let stale = || Delivery {
-        message: sensitive("stale").into(),
-        receipt: Receipt::from_numbers([1, 1, 1]),
-        lease_until: Some(millis(1)),
-        redelivered: false,
-    };
+    let stale =
+        || Delivery::new(sensitive("stale"), Receipt::from_numbers([1, 1, 1]), Some(millis(1)));
     let settlements = [
         Settlement::Complete,
         Settlement::Retry { after: Duration::ZERO, tries: vec![failed_try()] },

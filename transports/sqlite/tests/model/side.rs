@@ -152,7 +152,7 @@ impl Side {
             Afterwards::Forgotten => self.held.remove(at),
             Afterwards::Kept => {
                 let (queue, delivery) = &self.held[at];
-                (*queue, copy(delivery))
+                (*queue, delivery.copy())
             }
             Afterwards::Forged => {
                 let (queue, mut delivery) = self.take(which, Afterwards::Kept);
@@ -195,15 +195,6 @@ impl Side {
         for _ in 0..2 {
             self.store.provision(&name(QUEUES[0])).await.unwrap();
         }
-    }
-}
-
-fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: delivery.lease_until,
-        redelivered: delivery.redelivered,
     }
 }
 

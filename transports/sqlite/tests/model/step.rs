@@ -173,7 +173,7 @@ fn tries() -> impl Strategy<Value = Vec<FailedTry>> {
 }
 
 fn failed_try() -> impl Strategy<Value = FailedTry> {
-    let parts = (select(&FailureKind::ALL), code(), text(), 0_u64..5_000, 0_i64..100_000);
+    let parts = (select(FailureKind::ALL), code(), text(), 0_u64..5_000, 0_i64..100_000);
     parts.prop_map(|(kind, code, detail, took, at)| {
         let failure = Failure::new(kind, detail).with_code(code);
         FailedTry::new(millis(at), Duration::from_millis(took), &failure)

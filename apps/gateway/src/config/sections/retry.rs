@@ -64,7 +64,7 @@ fn table(
     section: &Section<'_>,
     base: RetryPolicy,
 ) -> Option<RetryPolicy> {
-    let (first, multiplier) = exponential(base.backoff());
+    let (first, multiplier) = exponential(&base);
     let max_retries = reader.or(section, "max_retries", base.max_retries());
     let first: Duration = reader.or(section, "first", first);
     let multiplier = reader.or(section, "multiplier", multiplier);
@@ -90,11 +90,10 @@ fn table(
         .ok()
 }
 
-fn exponential(backoff: Backoff) -> (Duration, f64) {
-    match backoff {
+fn exponential(base: &RetryPolicy) -> (Duration, f64) {
+    match base.backoff() {
         Backoff::Exponential { first, multiplier } => (first, multiplier),
-        Backoff::Linear { first, .. } => (first, 1.0),
-        Backoff::Fixed { delay } => (delay, 1.0),
+        _ => (base.delays().next().unwrap_or_default(), 1.0),
     }
 }
 
@@ -102,7 +101,7 @@ fn factor(jitter: Jitter) -> f64 {
     match jitter {
         Jitter::None => 0.0,
         Jitter::Symmetric(most) | Jitter::Lengthening(most) => most,
-        Jitter::Full => 1.0,
+        _ => 1.0,
     }
 }
 

@@ -44,7 +44,7 @@ fn preset_row(name: &str, policy: &RetryPolicy) -> String {
         Jitter::None => "none".to_owned(),
         Jitter::Symmetric(most) => format!("±{} %", most * 100.0),
         Jitter::Lengthening(most) => format!("up to {} % longer", most * 100.0),
-        Jitter::Full => "full".to_owned(),
+        other => panic!("the guides have no words for {other:?}"),
     };
     let later = if delays.is_empty() { "none".to_owned() } else { delays.join(", ") };
     let (at_once, attempts) = (policy.immediate_retries(), policy.max_retries() + 1);

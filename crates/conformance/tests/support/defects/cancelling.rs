@@ -68,7 +68,7 @@ impl Defect for Receives {
         match self.0 {
             Reception::Removing => {
                 let received = open.inner.receive(max, wait).await?;
-                let removed = received.iter().map(|held| (super::copy(held), Settlement::Complete));
+                let removed = received.iter().map(|held| (held.copy(), Settlement::Complete));
                 open.inner.settle(removed.collect()).await;
                 yield_now().await;
                 Ok(received)

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bezoar_core::{Clock, Delivery, ErrorKind, MAX_DELAY, QueueAdmin, TransportError};
 use jiff::Timestamp;
 
-use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, copy, error};
+use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, error};
 
 pub(crate) fn controls() -> Vec<Control> {
     vec![
@@ -116,7 +116,7 @@ impl Defect for GivesTwice {
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
         let received = open.inner.receive(max, wait).await?;
-        let twice = received.iter().map(copy).chain(received.iter().map(copy));
+        let twice = received.iter().map(Delivery::copy).chain(received.iter().map(Delivery::copy));
         Ok(twice.take(max.get() as usize).collect())
     }
 }
@@ -188,7 +188,7 @@ impl Defect for AsksForTheEnd {
         deliveries: &mut [Delivery],
         lease: Duration,
     ) -> Outcomes {
-        let mut renewed: Vec<_> = deliveries.iter().map(copy).collect();
+        let mut renewed: Vec<_> = deliveries.iter().map(Delivery::copy).collect();
         let outcomes = open.inner.extend(&mut renewed, lease).await;
         let ends = renewed.iter().map(|it| (key(it), it.lease_until));
         self.ends.lock().unwrap().extend(ends);
@@ -243,14 +243,14 @@ impl Defect for ForgetsTheToken {
     ) -> Result<Vec<Delivery>, TransportError> {
         let received = open.inner.receive(max, wait).await?;
         for delivery in &received {
-            self.0.lock().unwrap().insert(key(delivery), copy(delivery));
+            self.0.lock().unwrap().insert(key(delivery), delivery.copy());
         }
         Ok(received)
     }
 
     async fn settle(&self, open: &Opened, mut batch: Settlements) -> Outcomes {
         for (delivery, _) in &mut batch {
-            *delivery = copy(&self.0.lock().unwrap()[&key(delivery)]);
+            *delivery = self.0.lock().unwrap()[&key(delivery)].copy();
         }
         open.inner.settle(batch).await
     }

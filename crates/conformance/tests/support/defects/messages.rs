@@ -166,12 +166,12 @@ fn odd_headers() -> Vec<Control> {
                     message.headers = message.headers.clone().into_iter().take(100).collect()
                 })
             },
-            &["headers::a_thousand_headers_come_back"],
+            &["headers::many_headers_come_back"],
         ),
         Control::new(
             "cuts long values of headers",
             || headers(|name, value| Some((name, value.chars().take(8_000).collect()))),
-            &["headers::sixty_kibibytes_come_back"],
+            &["headers::long_headers_come_back"],
         ),
         Control::new(
             "drops headers that it should refuse",

@@ -17,6 +17,7 @@ use bezoar_core::{DeadLetter, Delivery, ErrorKind, Message, Settlement, Transpor
 use super::{
     Control,
     broken::{Defect, Opened, Outcomes, Settlements, Store},
+    small,
     twist::Twist,
 };
 
@@ -33,6 +34,7 @@ pub(crate) fn controls() -> Vec<Control> {
         ordering::controls(),
         operating::controls(),
         cancelling::controls(),
+        small::controls(),
     ];
     all.into_iter().flatten().collect()
 }
@@ -59,14 +61,4 @@ fn dead(change: impl Fn(&mut DeadLetter) + Send + Sync + 'static) -> Twist {
 
 fn error(kind: ErrorKind) -> TransportError {
     TransportError::new(kind, "memory", "broken")
-}
-
-/// The delivery once more.
-fn copy(delivery: &Delivery) -> Delivery {
-    Delivery {
-        message: delivery.message.clone(),
-        receipt: delivery.receipt.clone(),
-        lease_until: delivery.lease_until,
-        redelivered: delivery.redelivered,
-    }
 }

@@ -175,12 +175,9 @@ impl Defect for Operates {
         store: &Store,
         queue: &QueueName,
     ) -> Result<Vec<Finding>, TransportError> {
-        let (problem, remedy) = ("odd".to_owned(), "none".to_owned());
         match self.0 {
             Operation::NeverFinds => Ok(Vec::new()),
-            Operation::AlwaysFinds => {
-                Ok(vec![Finding { severity: Severity::Error, problem, remedy }])
-            }
+            Operation::AlwaysFinds => Ok(vec![Finding::new(Severity::Error, "odd", "none")]),
             Operation::MakesWhatItValidates => {
                 let findings = store.memory.validate(queue).await;
                 store.memory.provision(queue).await?;

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Mutex, time::Duration};
 use async_trait::async_trait;
 use bezoar_core::{Delivery, ErrorKind, Settlement, Transport, TransportError};
 
-use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, copy, error, settled};
+use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, error, settled};
 
 pub(crate) fn controls() -> Vec<Control> {
     vec![
@@ -130,7 +130,7 @@ impl Defect for CompletesEarlierOnes {
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
         let received = open.inner.receive(max, wait).await?;
-        self.0.lock().unwrap().extend(received.iter().map(copy));
+        self.0.lock().unwrap().extend(received.iter().map(Delivery::copy));
         Ok(received)
     }
 

@@ -128,7 +128,8 @@ fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
         last_seen: millis(row.get(8)?),
         samples: Vec::new(),
         state: CauseState::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|it| it.as_str() == state)
             .unwrap_or(CauseState::Open),
         note,

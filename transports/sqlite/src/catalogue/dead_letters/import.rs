@@ -73,11 +73,11 @@ fn add(
         died_at: Some(entry.died_at.as_millisecond()),
     };
     let (id, _) = session.insert_dead(connection, &dying, Arrival::Died)?;
-    // What nobody could replay there nobody can here.
+    // What nobody could replay there nobody can here; in a state that is not known, somebody has to approve it.
     match entry.state {
         DeadLetterState::Edited => set_aside(connection, id, Some(0), None),
-        DeadLetterState::Unapproved => set_aside(connection, id, None, Some(&action.actor)),
         DeadLetterState::Open | DeadLetterState::Taken(_) => Ok(()),
+        _ => set_aside(connection, id, None, Some(&action.actor)),
     }
 }
 

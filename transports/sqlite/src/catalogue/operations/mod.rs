@@ -109,7 +109,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
         id: OperationId(row.get(0)?),
         kind,
         state: OperationState::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|it| it.as_str() == state)
             .unwrap_or(OperationState::Paused),
         actor: row.get(7)?,

@@ -58,7 +58,7 @@ struct Walk {
     origin: String,
     filter: Filter,
     page: ListRequest,
-    ids: Vec<bezoar::DeadLetterId>,
+    ids: Vec<DeadLetterId>,
 }
 
 fn lines(
@@ -140,7 +140,7 @@ async fn elsewhere(
     let mut missing = Vec::with_capacity(records.len());
     for (stamp, record) in records {
         let ours = stamp.strip_prefix(origin).and_then(|rest| rest.strip_prefix('/')?.parse().ok());
-        let known = match ours.map(DeadLetterId) {
+        let known = match ours {
             Some(id) => match app.catalogue().record(id).await {
                 Err(CatalogueError::NoDeadLetter(_)) => false,
                 record => record.map(|_| true)?,

@@ -78,7 +78,7 @@ mod tests {
         plan["stop_after"] = 5.into();
         let lines = describe(&serde_json::from_value(plan).unwrap());
         let expected = [
-            "planned replay 7: 10 messages; messages that are dead-lettered later are not included",
+            "planned replay op_209aaw0b: 10 messages; messages that are dead-lettered later are not included",
             "  10 to lab",
             "2 dead letters are not included: already in another replay",
             "message ids: unchanged; a receiver that deduplicates skips",

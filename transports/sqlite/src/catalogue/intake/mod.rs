@@ -59,7 +59,12 @@ pub(crate) fn take_in(
             .prepare_cached(
                 "INSERT INTO bezoar_taken VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
             )?
-            .execute([queue, letter.id.0, letter.digest().cast_signed(), session.now_millis()])?;
+            .execute([
+                queue,
+                letter.id.number(),
+                letter.digest().cast_signed(),
+                session.now_millis(),
+            ])?;
         if is_new == 0 {
             continue;
         }

@@ -83,7 +83,8 @@ fn the_demo_tells_of_retries_an_outage_dead_letters_and_a_replay_and_adds_up() {
     assert_eq!(names, ["appointments", "lab"]);
     let dead = demo.other_terminal(&["dead", "list"]);
     assert!(dead.contains("lab.result") && dead.contains("unknown-analyte"), "{dead}");
-    let shown = demo.other_terminal(&["dead", "show", "1"]);
+    let id = dead.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap();
+    let shown = demo.other_terminal(&["dead", "show", id]);
     assert!(shown.contains("problems/unknown-analyte"), "{shown}");
     demo.other_terminal(&["send", "lab", "--body", "by hand"]);
     demo.other_terminal(&["health"]);

@@ -126,7 +126,7 @@ async fn a_replay_whose_canary_waits_says_so_and_can_be_cancelled() {
     let order = r#"{"filter": {}, "reason": "mended", "canary": 1}"#;
     let (status, replay) = lab.post("/v1/replays", JSON, order).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{replay}");
-    let path = format!("/v1/replays/{}", replay["id"]);
+    let path = format!("/v1/replays/{}", replay["id"].as_str().unwrap());
     let waiting = async {
         while lab.get(&path).await.1["canary_waiting_seconds"].is_null() {
             tokio::task::yield_now().await;

@@ -46,7 +46,7 @@ async fn a_failing_message_is_retried_and_then_dead_lettered_with_its_history() 
     let dead = &list["dead_letters"][0];
     assert_eq!(dead["reason"], "max retries (2) exhausted");
     assert_eq!(dead["error"]["code"], "http.500");
-    let (_, shown) = lab.get(&format!("/v1/dead-letters/{}", dead["id"])).await;
+    let (_, shown) = lab.get(&format!("/v1/dead-letters/{}", dead["id"].as_str().unwrap())).await;
     let codes: Vec<_> =
         shown["history"].as_array().unwrap().iter().map(|it| it["code"].clone()).collect();
     assert_eq!(codes, ["http.500", "http.500", "http.500"]);

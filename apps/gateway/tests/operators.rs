@@ -4,6 +4,7 @@
 
 mod support;
 
+use bezoar::{DeadLetterId, catalogue::OperationId};
 use bezoar_gateway::{Gateway, telemetry::Metrics};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ async fn ask(lab: &Lab, path: &str, body: Value) -> (StatusCode, Value) {
 
 /// Waits until an operation is in a state.
 async fn until(lab: &Lab, operation: &Value, state: &str) -> Value {
-    let path = format!("/v1/replays/{}", operation["id"]);
+    let path = format!("/v1/replays/{}", id(operation));
     let looking = async {
         loop {
             let (_, operation) = lab.get(&path).await;
@@ -42,6 +43,17 @@ async fn until(lab: &Lab, operation: &Value, state: &str) -> Value {
         }
     };
     timeout(PATIENCE, looking).await.expect("the operation gets there")
+}
+
+/// The id of a dead letter or an operation.
+fn id(shown: &Value) -> &str {
+    shown["id"].as_str().unwrap()
+}
+
+/// The id of the newest dead letter.
+async fn newest(lab: &Lab) -> String {
+    let (_, list) = lab.get("/v1/dead-letters?limit=1").await;
+    id(&list["dead_letters"][0]).to_owned()
 }
 
 async fn audited(lab: &Lab) -> Vec<String> {
@@ -100,22 +112,26 @@ async fn pages_go_through_all_once() {
             None => break,
         }
     }
-    assert_eq!(seen, [5, 4, 3, 2, 1]);
+    let (_, whole) = lab.get("/v1/dead-letters").await;
+    let whole: Vec<_> =
+        whole["dead_letters"].as_array().unwrap().iter().map(|row| row["id"].clone()).collect();
+    assert_eq!((seen.len(), seen), (5, whole));
 }
 
 #[tokio::test]
 async fn content_is_shown_only_when_revealed_and_revealing_is_audited() {
     let (lab, _) = lab_with_dead(1, "").await;
-    for path in ["/v1/dead-letters", "/v1/dead-letters/1", "/v1/causes", "/v1/audit", "/v1/replays"]
-    {
+    let one = format!("/v1/dead-letters/{}", newest(&lab).await);
+    for path in ["/v1/dead-letters", &one, "/v1/causes", "/v1/audit", "/v1/replays"] {
         let (status, answer) = lab.get(path).await;
         assert!(status.is_success() && !answer.to_string().contains(CANARY), "{path}: {answer}");
     }
     let wanted = json!({ "reason": "ticket 7", "what": ["body", "headers", "details"] });
-    let (_, revealed) = ask(&lab, "/v1/dead-letters/1/reveal", wanted).await;
+    let (_, revealed) = ask(&lab, &format!("{one}/reveal"), wanted).await;
     assert_eq!(revealed["headers"]["name"], CANARY);
     assert!(revealed["body_base64"].is_string() && revealed["details"].is_array(), "{revealed}");
-    assert_eq!(audited(&lab).await, ["reveal dead letter 1: body, headers, details"]);
+    let target = format!("reveal dead letter {}: body, headers, details", id(&revealed));
+    assert_eq!(audited(&lab).await, [target]);
     let (_, log) = lab.get("/v1/audit").await;
     assert_eq!(log["entries"][0]["who"], "local");
     assert_eq!(log["entries"][0]["from"], "127.0.0.1");
@@ -132,7 +148,7 @@ async fn a_replay_sends_each_message_once_and_knows_every_result() {
     let ended = until(&lab, &replay, "ended").await;
     let counts = ["total", "done", "completed", "failed", "in_flight"].map(|it| ended[it].clone());
     assert_eq!(counts, [4, 4, 3, 1, 0]);
-    let (_, messages) = lab.get(&format!("/v1/replays/{}/messages", replay["id"])).await;
+    let (_, messages) = lab.get(&format!("/v1/replays/{}/messages", id(&replay))).await;
     let states = |state: &str| {
         messages["messages"].as_array().unwrap().iter().filter(|it| it["state"] == state).count()
     };
@@ -142,6 +158,7 @@ async fn a_replay_sends_each_message_once_and_knows_every_result() {
         requests.iter().filter(|(head, _)| head.contains_key("bezoar-replay")).collect();
     assert_eq!(replayed.len(), 4);
     assert!(replayed.iter().all(|(head, _)| head["bezoar-attempt"] == "1"));
+    assert!(replayed.iter().all(|(head, _)| head["bezoar-replay"] == id(&replay)), "{replayed:?}");
 }
 
 #[tokio::test]
@@ -153,7 +170,7 @@ async fn the_rest_goes_only_after_the_canary_completed() {
     let stopped = until(&lab, &replay, "stopped").await;
     assert_eq!((&stopped["done"], &stopped["failed"]), (&json!(1), &json!(1)));
     assert!(stopped["stopped"].as_str().unwrap().contains("1 of 1 failed"), "{stopped}");
-    let path = format!("/v1/replays/{}", replay["id"]);
+    let path = format!("/v1/replays/{}", id(&replay));
     let (_, cancelled) = ask(&lab, &path, json!({ "order": "cancel", "reason": "no" })).await;
     assert_eq!(cancelled["state"], "cancelled");
     let (_, replay) =
@@ -171,10 +188,12 @@ async fn a_plan_is_frozen_and_reserves_its_dead_letters() {
         (status, &plan["state"], &plan["total"]),
         (StatusCode::OK, &json!("planned"), &json!(2))
     );
+    let taken = newest(&lab).await;
     endpoint.answers([422]);
     lab.send("lab", &[("bezoar-id", "late")], "x").await;
     lab.until("lab", |row| row["dead"] == 3).await;
-    let (status, other) = ask(&lab, "/v1/replays", json!({ "reason": "me too", "ids": [1] })).await;
+    let (status, other) =
+        ask(&lab, "/v1/replays", json!({ "reason": "me too", "ids": [taken] })).await;
     let held = |count: u32| json!([{ "operation": plan["id"], "count": count }]);
     assert_eq!((status, &other["held"]), (StatusCode::CONFLICT, &held(1)), "{other}");
     let wanted = json!({ "reason": "all", "filter": {}, "expect": 3 });
@@ -183,7 +202,7 @@ async fn a_plan_is_frozen_and_reserves_its_dead_letters() {
     let wanted = json!({ "reason": "all", "filter": {}, "expect": 3, "skip_held": true });
     let (status, refused) = ask(&lab, "/v1/discards", wanted).await;
     assert_eq!((status, &refused["found"]), (StatusCode::CONFLICT, &json!(1)), "{refused}");
-    let path = format!("/v1/replays/{}", plan["id"]);
+    let path = format!("/v1/replays/{}", id(&plan));
     ask(&lab, &path, json!({ "order": "run", "reason": "go" })).await;
     assert_eq!(until(&lab, &plan, "ended").await["completed"], 2);
     lab.until("lab", |row| row["dead"] == 1).await;
@@ -222,25 +241,27 @@ async fn an_edit_is_a_new_version_that_somebody_else_approves() {
     lab.send("lab", &[("content-type", "application/json")], r#"{"patient": 7}"#).await;
     lab.until("lab", |row| row["dead"] == 1).await;
     let patch = json!([{ "op": "replace", "path": "/patient", "value": 8 }]);
-    let (status, made) =
-        ask(&lab, "/v1/dead-letters/1/edits", json!({ "reason": "typo", "patch": patch })).await;
+    let original = newest(&lab).await;
+    let path = format!("/v1/dead-letters/{original}");
+    let wanted = json!({ "reason": "typo", "patch": patch });
+    let (status, made) = ask(&lab, &format!("{path}/edits"), wanted).await;
     assert_eq!(
         (status, &made["state"], &made["edited_from"]),
-        (StatusCode::OK, &json!("unapproved"), &json!(1)),
+        (StatusCode::OK, &json!("unapproved"), &json!(original)),
         "{made}"
     );
-    let path = format!("/v1/dead-letters/{}/approve", made["id"]);
-    let (status, own) = ask(&lab, &path, json!({ "reason": "fine" })).await;
+    let approval = format!("/v1/dead-letters/{}/approve", id(&made));
+    let (status, own) = ask(&lab, &approval, json!({ "reason": "fine" })).await;
     assert_eq!(status, StatusCode::CONFLICT, "{own}");
     let lab = lab.with_token("token-of-bob-0123");
-    let (_, approved) = ask(&lab, &path, json!({ "reason": "fine" })).await;
+    let (_, approved) = ask(&lab, &approval, json!({ "reason": "fine" })).await;
     assert_eq!(approved["state"], "open");
     let (_, replay) =
         ask(&lab, "/v1/replays", json!({ "reason": "go", "ids": [made["id"]] })).await;
     assert_eq!(until(&lab, &replay, "ended").await["completed"], 1);
     let requests = endpoint.requests(2).await;
     assert_eq!(requests[1].1, r#"{"patient":8}"#);
-    let (_, original) = lab.get("/v1/dead-letters/1").await;
+    let (_, original) = lab.get(&path).await;
     assert_eq!(original["state"], "edited");
 }
 
@@ -248,7 +269,8 @@ async fn an_edit_is_a_new_version_that_somebody_else_approves() {
 async fn edits_are_refused_where_they_are_not_allowed() {
     let (lab, _) = lab_with_dead(1, "").await;
     let wanted = json!({ "reason": "typo", "headers": { "a": "b" } });
-    let (status, problem) = ask(&lab, "/v1/dead-letters/1/edits", wanted).await;
+    let (status, problem) =
+        ask(&lab, &format!("/v1/dead-letters/{}/edits", newest(&lab).await), wanted).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(problem["detail"].as_str().unwrap().contains("dead_letters.editable"), "{problem}");
 }
@@ -256,23 +278,55 @@ async fn edits_are_refused_where_they_are_not_allowed() {
 #[tokio::test]
 async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
     let (lab, _) = lab_with_dead(1, "").await;
+    let one = newest(&lab).await;
+    let no_letter = DeadLetterId::from_number(99).to_string();
+    let no_operation = OperationId::from_number(99).to_string();
     for (path, body, part) in [
         ("/v1/replays", json!({ "reason": "x" }), "either ids or a filter"),
-        ("/v1/replays", json!({ "reason": " ", "ids": [1] }), "a reason is required"),
-        ("/v1/replays", json!({ "reason": "x", "ids": [1], "filter": {} }), "either ids"),
-        ("/v1/replays", json!({ "reason": "x", "ids": [99] }), "unknown dead letter 99"),
-        ("/v1/replays", json!({ "reason": "x", "ids": [1], "rate": 0 }), "above 0"),
+        ("/v1/replays", json!({ "reason": " ", "ids": [one] }), "a reason is required"),
+        ("/v1/replays", json!({ "reason": "x", "ids": [one], "filter": {} }), "either ids"),
+        (
+            "/v1/replays",
+            json!({ "reason": "x", "ids": [no_letter] }),
+            &format!("unknown dead letter {no_letter}"),
+        ),
+        (
+            "/v1/replays",
+            json!({ "reason": "x", "ids": [one, CANARY] }),
+            "ids[1]: the id of a dead letter is dl_ and 8 or 13 letters and digits",
+        ),
+        (
+            "/v1/discards",
+            json!({ "reason": "x", "ids": [no_operation], "expect": 1 }),
+            &format!("ids[0]: {no_operation} is the id of an operation, not of a dead letter"),
+        ),
+        ("/v1/replays", json!({ "reason": "x", "ids": [1] }), "line 1"),
+        ("/v1/replays", json!({ "reason": "x", "ids": [one], "rate": 0 }), "above 0"),
         ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "known filters"),
         ("/v1/replays", json!({ "reason": "x", "filter": { "queue": "lba" } }), "unknown queue"),
         ("/v1/replays", json!({ "reason": "x", "filter": { "cause": "7" } }), "v1:"),
         ("/v1/replays", json!({ "resaon": "x" }), "line 1"),
         ("/v1/discards", json!({ "reason": "x", "filter": {} }), "line 1"),
         (
-            "/v1/replays/99",
+            &format!("/v1/replays/{no_operation}"),
             json!({ "order": "run", "reason": "x" }),
-            "unknown replay or discard 99",
+            &format!("unknown replay or discard {no_operation}"),
         ),
-        ("/v1/dead-letters/99/reveal", json!({ "reason": "x" }), "unknown dead letter 99"),
+        (
+            &format!("/v1/replays/{one}"),
+            json!({ "order": "run", "reason": "x" }),
+            &format!("{one} is the id of a dead letter, not of an operation"),
+        ),
+        (
+            &format!("/v1/dead-letters/{no_letter}/reveal"),
+            json!({ "reason": "x" }),
+            &format!("unknown dead letter {no_letter}"),
+        ),
+        (
+            "/v1/dead-letters/1/reveal",
+            json!({ "reason": "x" }),
+            "the id of a dead letter is dl_ and 8 or 13 letters and digits",
+        ),
         ("/v1/causes/v1:0123456789abcdef", json!({ "state": "resolved" }), "unknown cause"),
         ("/v1/imports?reason=x", json!({ "form": CANARY }), "line 1"),
     ] {

@@ -278,10 +278,11 @@ async fn lab_with_dead_letters() -> (Lab, There) {
     lab.send("lab", &[], "y").await;
     lab.until("lab", |row| row["dead"] == 2).await;
     let (_, list) = lab.get("/v1/dead-letters").await;
-    let [free, taken] = [0, 1].map(|at| list["dead_letters"][at]["id"].to_string());
-    let plan = format!(r#"{{"reason": "test", "ids": [{taken}], "plan": true}}"#);
+    let [free, taken] = [0, 1].map(|at| list["dead_letters"][at]["id"].as_str().unwrap());
+    let plan = format!(r#"{{"reason": "test", "ids": ["{taken}"], "plan": true}}"#);
     let (status, planned) = lab.post("/v1/replays", &[], &plan).await;
     assert_eq!(status, StatusCode::OK, "{planned}");
     let cause = list["dead_letters"][0]["cause"].as_str().unwrap().to_owned();
-    (lab, There { dead_letter: free, operation: planned["id"].to_string(), cause })
+    let operation = planned["id"].as_str().unwrap().to_owned();
+    (lab, There { dead_letter: free.to_owned(), operation, cause })
 }

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bench_support::{Measurement, Percentiles, Place};
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -114,8 +114,10 @@ pub(crate) async fn replay(place: &Place, count: u64) -> Result<[Measurement; 2]
     endpoint.set_refusing(false);
     let started = Instant::now();
     let wanted = json!({ "reason": "benchmark", "filter": {}, "expect": count });
-    client.send("/v1/replays", wanted.to_string().into()).await?;
-    gateway.until("/v1/replays/1", |replay| replay["state"] == "ended").await?;
+    let begun = client.send("/v1/replays", wanted.to_string().into()).await?;
+    let begun: Value = serde_json::from_slice(&begun)?;
+    let path = format!("/v1/replays/{}", begun["id"].as_str().context("it has an id")?);
+    gateway.until(&path, |replay| replay["state"] == "ended").await?;
     let replayed = rate(REPLAY, count, started);
     endpoint.arrived(2 * count).await?;
     Ok([delivered, replayed])

@@ -211,7 +211,7 @@ impl Case {
             }
             dead.extend(some);
         }
-        dead.sort_by_key(|letter| letter.id);
+        dead.sort_by_key(|letter| letter.id.number());
         dead
     }
 

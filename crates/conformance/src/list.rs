@@ -224,6 +224,7 @@ macro_rules! for_each_case {
             the_ledger_is_kept,
             pages_are_complete_and_in_order if access,
             a_page_beyond_the_end_is_empty if access,
+            pages_continue_after_a_letter_that_is_gone if access,
             listing_changes_nothing if access,
             access_to_an_unknown_queue_is_refused if access,
             the_same_message_id_is_kept_twice,

@@ -5,27 +5,15 @@ use std::fmt;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::{Code, Message, QueueName};
+use crate::{
+    Code, Message, QueueName,
+    public_id::{DEAD_LETTER, public_id},
+};
 
-/// The identity of a dead letter, stamped by us; message ids may repeat, these do not within a queue's transport.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeadLetterId(pub i64);
-
-impl fmt::Display for DeadLetterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::str::FromStr for DeadLetterId {
-    type Err = crate::Invalid;
-
-    fn from_str(text: &str) -> Result<Self, crate::Invalid> {
-        let number =
-            text.parse().map_err(|_| crate::Invalid::new("id", "is not the id of a dead letter"));
-        number.map(Self)
-    }
-}
+public_id!(
+    /// The identity of a dead letter, stamped by us; message ids may repeat, these do not within a queue's transport.
+    DeadLetterId, DEAD_LETTER
+);
 
 /// A message that was set aside, with everything that is known about it.
 #[derive(Debug, Clone, PartialEq, Eq)]

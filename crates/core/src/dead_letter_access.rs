@@ -10,8 +10,10 @@ use crate::{DeadLetter, DeadLetterId, QueueName, TransportError};
 /// them from the front of a queue offers a [`DeadLetterFeed`](crate::DeadLetterFeed) instead.
 #[async_trait]
 pub trait DeadLetterAccess: Debug + Send + Sync {
-    /// Lists dead letters in the order of their ids, and changes nothing. A page may be shorter than its
-    /// limit, to bound its bytes; only an empty page is the end.
+    /// Lists dead letters and changes nothing. Their order is the transport's own and stable: two letters
+    /// never change places, and whoever asks for one page after the other sees each letter that is there
+    /// all the while exactly once. A page may be shorter than its limit, to bound its bytes; only an empty
+    /// page is the end.
     async fn dead_letters(
         &self,
         queue: &QueueName,
@@ -29,7 +31,7 @@ pub trait DeadLetterAccess: Debug + Send + Sync {
 /// A part of a queue's dead letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadLetterPage {
-    /// Only those with a greater id; from the start if `None`.
+    /// Only those that are listed after this one, which may be gone by now; from the start if `None`.
     pub after: Option<DeadLetterId>,
     /// The most to list.
     pub limit: NonZeroU32,

@@ -33,6 +33,7 @@ mod message;
 mod name;
 mod pauses;
 mod policy;
+mod public_id;
 mod receipt;
 mod sensitive;
 mod transport;
@@ -58,6 +59,7 @@ pub use policy::{
     Backoff, Decision, Jitter, MAX_DELAY, MAX_IMMEDIATE_RETRIES, MAX_RETRY_AFTER, RetryPolicy,
     RetryStrategy, Verdict,
 };
+pub use public_id::InvalidId;
 pub use rand::Rng;
 pub use receipt::Receipt;
 pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};

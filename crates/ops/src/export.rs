@@ -269,7 +269,7 @@ fn entry(
 ) -> Result<DeadLetterSummary, ImportError> {
     let last = message.ledger.last();
     Ok(DeadLetterSummary {
-        id: DeadLetterId(0),
+        id: DeadLetterId::from_number(0),
         queue,
         message_id: message.id.clone(),
         message_type: message.message_type.clone(),
@@ -331,7 +331,7 @@ mod tests {
         let line = write_line("store-1", &record()).unwrap();
         assert!(!line.contains('\n'));
         let (stamp, read) = read_line(&line).unwrap();
-        assert_eq!((stamp.as_str(), read), ("store-1/0", record()));
+        assert_eq!((stamp.as_str(), read), ("store-1/dl_hwfwfpd9", record()));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Broker {
         let id = MessageId::new(format!("m-{content}")).unwrap();
         let kind = MessageType::new("lab.result").unwrap();
         DeadLetter {
-            id: DeadLetterId(self.last_id),
+            id: DeadLetterId::from_number(self.last_id),
             queue: queue(),
             message: Message::new(id, kind, millis(0), "body"),
             reason: Reason::new(Reason::EXHAUSTED, "retries exhausted"),

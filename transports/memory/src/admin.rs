@@ -62,7 +62,7 @@ impl DeadLetterAccess for MemoryTransport {
     ) -> Result<Vec<DeadLetter>, TransportError> {
         self.step(|state, _| {
             let dead = &find(state, queue, "dead_letters")?.dead;
-            let from = page.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let from = page.after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.number()));
             Ok(dead
                 .range((from, Bound::Unbounded))
                 .map(|(_, (_, dead))| dead.clone())

@@ -1,7 +1,7 @@
 //! Where every message is, and the moves between those places. No locks, no waiting: plain data.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -55,15 +55,16 @@ pub(crate) struct Queue {
     waiting: BTreeMap<(i64, i64), Entry>,
     /// When each lease ends, by the message's number.
     leased: HashMap<i64, i64>,
-    /// With the number that each had, so that a replay restores the order in which they were sent.
-    pub(crate) dead: BTreeMap<DeadLetterId, (i64, DeadLetter)>,
+    /// By the number of the id, in the order of death. With the number that each message had, so that a replay
+    /// restores the order in which they were sent.
+    pub(crate) dead: BTreeMap<i64, (i64, DeadLetter)>,
     /// Ids that are accepted once, until when, and the hash of the body.
     once: BTreeMap<MessageId, (i64, u64)>,
     pub(crate) wake: Arc<Notify>,
     /// Keys of which a message is in `waiting`, and the later ones of each, in order.
     keys: HashMap<OrderingKey, VecDeque<(i64, i64, Message)>>,
     /// Dead letters that an open feed has handed out.
-    pub(crate) fed: BTreeSet<DeadLetterId>,
+    pub(crate) fed: HashSet<DeadLetterId>,
     /// Rung when there may be a dead letter for a feed.
     pub(crate) letters: Arc<Notify>,
 }
@@ -242,7 +243,7 @@ impl State {
             | Settlement::Release { after }
             | Settlement::Uncounted { after, .. } => self.put(queue, seq, message, after, now),
             Settlement::DeadLetter { reason, .. } => {
-                let id = DeadLetterId(self.number());
+                let id = DeadLetterId::from_number(self.number());
                 let dead = DeadLetter {
                     id,
                     queue: queue.clone(),
@@ -252,7 +253,7 @@ impl State {
                     recognition: Recognition::Id,
                 };
                 let queue = self.queues.get_mut(queue).expect("a delivery came from it");
-                queue.dead.insert(id, (seq, dead));
+                queue.dead.insert(id.number(), (seq, dead));
                 queue.letters.notify_waiters();
                 Place::Dead
             }
@@ -344,7 +345,9 @@ impl State {
         let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
         match selection {
             DeadLetterIds::All => std::mem::take(&mut queue.dead).into_values().collect(),
-            DeadLetterIds::Ids(ids) => ids.iter().filter_map(|id| queue.dead.remove(id)).collect(),
+            DeadLetterIds::Ids(ids) => {
+                ids.iter().filter_map(|id| queue.dead.remove(&id.number())).collect()
+            }
         }
     }
 }

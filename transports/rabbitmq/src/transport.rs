@@ -241,7 +241,7 @@ impl TransportState {
     }
 }
 
-/// Generates dead-letter ids that sort by time.
+/// Generates dead-letter ids whose numbers sort by time.
 #[derive(Debug, Default)]
 pub(crate) struct DeadLetterIdGenerator(AtomicI64);
 
@@ -253,7 +253,7 @@ impl DeadLetterIdGenerator {
         let least = (now.as_millisecond().max(0) << RANDOM_BITS) | random;
         let raise = |last: i64| Some(least.max(last + 1));
         let last = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, raise);
-        DeadLetterId(least.max(last.unwrap_or(0) + 1))
+        DeadLetterId::from_number(least.max(last.unwrap_or(0) + 1))
     }
 }
 
@@ -329,7 +329,7 @@ mod tests {
     fn dead_letter_ids_grow() {
         let ids = DeadLetterIdGenerator::default();
         let given: Vec<_> = [5, 5, 4, 6].map(|time| ids.next(millis(time))).to_vec();
-        assert!(given.is_sorted_by(|a, b| a < b), "{given:?}");
-        assert!(ids.next(millis(253_402_200_000_000)).0 > 0, "in the year 9999 as well");
+        assert!(given.is_sorted_by(|a, b| a.number() < b.number()), "{given:?}");
+        assert!(ids.next(millis(253_402_200_000_000)).number() > 0, "in the year 9999 as well");
     }
 }

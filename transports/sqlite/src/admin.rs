@@ -165,7 +165,7 @@ impl SqliteTransport {
                 (Some(_), DeadLetterIds::Ids(ids)) => Ok(Some(ids)),
                 (Some(queue), DeadLetterIds::All) => connection
                     .prepare_cached("SELECT id FROM bezoar_dead WHERE queue = ?1 ORDER BY id")?
-                    .query_map([queue], |row| row.get(0).map(DeadLetterId))?
+                    .query_map([queue], |row| row.get(0).map(DeadLetterId::from_number))?
                     .collect::<Result<_, _>>()
                     .map(Some),
             });
@@ -225,7 +225,7 @@ fn dead_letters(
     queue: i64,
     page: DeadLetterPage,
 ) -> rusqlite::Result<Vec<DeadLetter>> {
-    let after = page.after.map_or(i64::MIN, |DeadLetterId(id)| id);
+    let after = page.after.map_or(i64::MIN, DeadLetterId::number);
     let mut select = connection.prepare_cached(
         "SELECT d.id, d.seq, d.reason_code, d.reason, d.died_at,
                 d.acquired, d.failed, d.released, d.replayed, d.history,
@@ -257,7 +257,7 @@ fn dead_letter(
     let (message, integrity) = row::message(connection, row, row.get(1)?, 5, 10)?;
     let reason = Reason::new(code, row.get::<_, String>(3)?);
     Ok(DeadLetter {
-        id: DeadLetterId(row.get(0)?),
+        id: DeadLetterId::from_number(row.get(0)?),
         queue: queue.clone(),
         message,
         reason: integrity.reported_in(reason),

@@ -276,7 +276,7 @@ impl Session {
         let mut removed = 0;
         for id in ids {
             if let Some(taken) = self.take_dead(connection, queue, *id, "true")? {
-                reopen_original(connection, id.0, taken.edited_from)?;
+                reopen_original(connection, id.number(), taken.edited_from)?;
                 row::delete_message(connection, taken.seq, true)?;
                 removed += 1;
             }
@@ -289,7 +289,7 @@ impl Session {
         &mut self,
         connection: &Connection,
         queue: i64,
-        DeadLetterId(id): DeadLetterId,
+        id: DeadLetterId,
         condition: &'static str,
     ) -> rusqlite::Result<Option<Taken>> {
         let sql = format!(
@@ -298,7 +298,7 @@ impl Session {
         );
         let taken = connection
             .prepare_cached(&sql)?
-            .query_row([id, queue], |row| {
+            .query_row([id.number(), queue], |row| {
                 let (seq, replayed, history) = (row.get(0)?, row.get(1)?, row.get(2)?);
                 let edited_from = row.get(4)?;
                 Ok((Taken { seq, replayed, history, edited_from }, row.get(3)?))

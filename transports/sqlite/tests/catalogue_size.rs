@@ -113,12 +113,12 @@ async fn operators_do_not_wait_for_large_catalogues() {
     let middle = ListRequest {
         after: Some(ListPosition {
             died_at: millis(dead as i64 / 2),
-            id: DeadLetterId(dead as i64 / 2),
+            id: DeadLetterId::from_number(dead as i64 / 2),
         }),
         limit: 100,
     };
     timed("list from the middle", store.list(&Filter::default(), &middle)).await.unwrap();
-    timed("record", store.record(DeadLetterId(dead as i64 / 3))).await.unwrap();
+    timed("record", store.record(DeadLetterId::from_number(dead as i64 / 3))).await.unwrap();
     operate(&store, dead).await;
 }
 
@@ -176,7 +176,7 @@ async fn operate(store: &SqliteTransport, dead: u64) {
         ids: ReplayIds::Same,
     };
     let plan = |selection| OperationPlan { kind, selection, expect: None, held: HeldLetters::Skip };
-    let few = plan(Selection::Ids((1..=100).map(DeadLetterId).collect()));
+    let few = plan(Selection::Ids((1..=100).map(DeadLetterId::from_number).collect()));
     timed("plan 100", store.plan(&few, &act())).await.unwrap();
     let all = plan(Selection::Matching(Filter::default()));
     let who = act();

@@ -1,6 +1,7 @@
 //! `bezoar dead approve`: a second person's approval of an edited version.
 
 use anyhow::Result;
+use bezoar::DeadLetterId;
 use serde_json::json;
 
 use super::dead_letter::DeadLetterSummary;
@@ -12,8 +13,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the edited version
-    #[arg(allow_negative_numbers = true)]
-    id: i64,
+    id: DeadLetterId,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,

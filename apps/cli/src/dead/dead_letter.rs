@@ -7,7 +7,7 @@ use crate::humanize;
 /// A dead letter in a list.
 #[derive(Debug, Deserialize)]
 pub(super) struct DeadLetterSummary {
-    pub(super) id: i64,
+    pub(super) id: String,
     pub(super) queue: String,
     pub(super) message_id: String,
     pub(super) r#type: String,
@@ -21,15 +21,17 @@ pub(super) struct DeadLetterSummary {
     pub(super) cause: Option<String>,
     pub(super) state: Option<String>,
     /// The operation that holds it, if any.
-    pub(super) operation: Option<i64>,
-    pub(super) edited_from: Option<i64>,
+    pub(super) operation: Option<String>,
+    pub(super) edited_from: Option<String>,
+    /// The dead letter that it may be a copy of.
+    pub(super) possible_copy_of: Option<String>,
 }
 
 impl DeadLetterSummary {
-    /// `open`, `taken by 7`
+    /// `open`, `taken by op_209aaw0b`
     pub(super) fn state(&self) -> String {
         let state = self.state.as_deref().unwrap_or(humanize::UNKNOWN);
-        match self.operation {
+        match &self.operation {
             Some(operation) => format!("{state} by {operation}"),
             None => state.to_owned(),
         }
@@ -66,13 +68,13 @@ pub(super) struct DeadLetterDetails {
     pub(super) headers: Vec<HeaderSize>,
     /// Its edited versions, and the one it was edited from.
     #[serde(default)]
-    pub(super) lineage: Vec<i64>,
+    pub(super) lineage: Vec<String>,
     /// The dead letters that it was before: each was replayed and failed again.
     #[serde(default)]
-    pub(super) earlier: Vec<i64>,
+    pub(super) earlier: Vec<String>,
     /// The replays that included it.
     #[serde(default)]
-    pub(super) operations: Vec<i64>,
+    pub(super) operations: Vec<String>,
 }
 
 /// A summary of the failures that did not use up a retry.

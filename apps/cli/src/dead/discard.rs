@@ -95,7 +95,7 @@ async fn nothing(client: &ApiClient, reply: &OperationReply) -> Result<()> {
     if !reply.operation.is_over() {
         operation::send_command(
             client,
-            reply.operation.id,
+            &reply.operation.id,
             OperationCommand::Cancel,
             "nothing selected",
         )

@@ -4,6 +4,7 @@ mod change;
 mod editor;
 
 use anyhow::Result;
+use bezoar::DeadLetterId;
 use secrecy::SecretString;
 use std::path::PathBuf;
 
@@ -17,8 +18,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
-    #[arg(allow_negative_numbers = true)]
-    id: i64,
+    id: DeadLetterId,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 
 async fn send(
     client: &ApiClient,
-    id: i64,
+    id: DeadLetterId,
     reason: &str,
     change: &BodyChange,
 ) -> Result<ApiReply, ClientError> {
@@ -82,7 +82,7 @@ fn done(reply: &ApiReply, json: bool) -> Result<()> {
         return output::print_json(reply).map(drop);
     }
     let version: DeadLetterSummary = reply.parse()?;
-    let id = version.id;
+    let id = output::printable(&version.id);
     output::print(&format!("{id}\n"))?;
     output::say(&match version.state.as_deref() {
         Some("unapproved") => format!(

@@ -30,19 +30,19 @@ pub(super) async fn to_the_end(
     begun: OperationReply,
     json: bool,
 ) -> Result<()> {
-    let (id, name) = (begun.operation.id, begun.operation.name());
+    let (id, name) = (begun.operation.id.clone(), begun.operation.name());
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let watched = tokio::select! {
         watched = watch(client, begun) => watched.map_err(anyhow::Error::new),
         _ = interrupts.recv() => Err(anyhow::anyhow!("interrupted")),
     };
-    let ended = watched.inspect_err(|_| leave(id, &name));
+    let ended = watched.inspect_err(|_| leave(&id, &name));
     conclude(client, ended.with_context(|| format!("{name} continues in the background"))?, json)
         .await
 }
 
 /// Prints how to follow it up.
-fn leave(id: i64, name: &str) {
+fn leave(id: &str, name: &str) {
     output::say(&format!("{name} continues in the background"));
     output::say(&format!("  follow  bezoar dead replays {id} --wait"));
     output::say(&format!("  pause   bezoar dead replays {id} --pause --reason TEXT"));
@@ -61,7 +61,7 @@ async fn watch(
             return Ok(reply);
         }
         sleep(EVERY).await;
-        match operation::fetch(client, reply.operation.id).await {
+        match operation::fetch(client, &reply.operation.id).await {
             Ok(newer) => (reply, retry) = (newer, Retry::new(PATIENCE)),
             Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {}
             Err(error) => return Err(error),

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
-    ("id", Lean::Right),
+    ("id", Lean::Left),
     ("queue", Lean::Left),
     ("type", Lean::Left),
     ("correlation id", Lean::Left),
@@ -91,7 +91,7 @@ fn table(page: &DeadLettersPage, now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
     for dead in &page.dead_letters {
         table.push([
-            dead.id.to_string().into(),
+            dead.id.as_str().into(),
             dead.queue.as_str().into(),
             dead.r#type.as_str().into(),
             dead.correlation_id.as_deref().unwrap_or(humanize::NONE).into(),

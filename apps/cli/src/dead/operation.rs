@@ -13,7 +13,7 @@ use crate::{
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Operation {
-    pub(super) id: i64,
+    pub(super) id: String,
     pub(super) state: String,
     pub(super) who: String,
     pub(super) reason: String,
@@ -53,7 +53,7 @@ pub(super) struct Share {
 /// Another operation that holds selected dead letters.
 #[derive(Debug, Deserialize)]
 pub(super) struct Holder {
-    pub(super) operation: i64,
+    pub(super) operation: String,
     pub(super) count: u64,
 }
 
@@ -89,13 +89,13 @@ pub(super) fn begun(result: Result<OperationReply, ClientError>) -> Result<Opera
     })
 }
 
-pub(super) async fn fetch(client: &ApiClient, id: i64) -> Result<OperationReply, ClientError> {
-    client.get(&path(["v1", "replays", &id.to_string()])).await.and_then(OperationReply::new)
+pub(super) async fn fetch(client: &ApiClient, id: &str) -> Result<OperationReply, ClientError> {
+    client.get(&path(["v1", "replays", id])).await.and_then(OperationReply::new)
 }
 
 pub(super) async fn send_command(
     client: &ApiClient,
-    id: i64,
+    id: &str,
     order: OperationCommand,
     reason: &str,
 ) -> Result<OperationReply, ClientError> {
@@ -105,10 +105,7 @@ pub(super) async fn send_command(
         OperationCommand::Cancel => "cancel",
     };
     let order = json!({ "order": word, "reason": reason });
-    client
-        .order(&path(["v1", "replays", &id.to_string()]), &order)
-        .await
-        .and_then(OperationReply::new)
+    client.order(&path(["v1", "replays", id]), &order).await.and_then(OperationReply::new)
 }
 
 impl Operation {
@@ -121,7 +118,7 @@ impl Operation {
         self.completed.is_some()
     }
 
-    /// `replay 7`
+    /// `replay op_209aaw0b`
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.noun(), self.id)
     }
@@ -184,7 +181,7 @@ pub(super) mod tests {
     /// A replay of ten with a canary of three.
     pub(crate) fn replay([done, completed, failed]: [u64; 3]) -> Value {
         json!({
-            "id": 7, "state": "running", "who": "ada", "reason": "fixed",
+            "id": "op_209aaw0b", "state": "running", "who": "ada", "reason": "fixed",
             "planned_at": "2026-11-14T09:00:00Z", "ended_at": null, "stopped": null,
             "total": 10, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 10 }],
             "completed": completed, "failed": failed, "in_flight": done - completed - failed,
@@ -209,11 +206,11 @@ pub(super) mod tests {
     fn holders_of_dead_letters_are_named() {
         let mut held = replay([0, 0, 0]);
         held["refused"] = 4.into();
-        held["held"] = json!([{ "operation": 5, "count": 1 }, { "operation": 6, "count": 2 }]);
+        held["held"] = json!([{ "operation": "op_y0ppfhjp", "count": 1 }, { "operation": "op_77ncnddj", "count": 2 }]);
         let held: Operation = serde_json::from_value(held).unwrap();
         let expected = [
-            "1 dead letter is not included: held by operation 5",
-            "2 dead letters are not included: held by operation 6",
+            "1 dead letter is not included: held by operation op_y0ppfhjp",
+            "2 dead letters are not included: held by operation op_77ncnddj",
         ];
         assert_eq!((held.held(), held.held_count()), (expected.map(str::to_owned).to_vec(), 3));
     }
@@ -227,6 +224,6 @@ pub(super) mod tests {
         assert_eq!(waiting.progress(), expected);
         let discard = Operation { completed: None, ..operation([9, 4, 1]) };
         assert_eq!(discard.progress(), "9 of 10 discarded");
-        assert_eq!(discard.name(), "discard 7");
+        assert_eq!(discard.name(), "discard op_209aaw0b");
     }
 }

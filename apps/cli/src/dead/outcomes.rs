@@ -20,12 +20,12 @@ const CAUSES: usize = 10;
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct OperationMessage {
     pub(super) place: u64,
-    pub(super) dead_letter: i64,
+    pub(super) dead_letter: String,
     pub(super) message_id: String,
     pub(super) queue: String,
     pub(super) state: String,
     /// The dead letter it became when it failed again.
-    pub(super) again: Option<i64>,
+    pub(super) again: Option<String>,
     pub(super) cause: Option<String>,
 }
 
@@ -36,8 +36,8 @@ pub(super) struct MessagesPage {
 }
 
 /// A page of messages in order, after a position.
-pub(super) async fn page(client: &ApiClient, operation: i64, after: u64) -> Result<MessagesPage> {
-    let path = path(["v1", "replays", &operation.to_string(), "messages"]);
+pub(super) async fn page(client: &ApiClient, operation: &str, after: u64) -> Result<MessagesPage> {
+    let path = path(["v1", "replays", operation, "messages"]);
     Ok(client.get(&format!("{path}?after={after}")).await?.parse()?)
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn failures(client: &ApiClient, operation: &Operation) -> Resul
     let (mut found, mut after) = (FailuresByCause::default(), Some(0));
     for _ in 0..PAGES {
         let Some(place) = after.filter(|_| wanted > 0) else { break };
-        let page = page(client, operation.id, place).await?;
+        let page = page(client, &operation.id, place).await?;
         for item in &page.messages {
             wanted = wanted.saturating_sub(found.add(item));
         }
@@ -58,13 +58,13 @@ pub(super) async fn failures(client: &ApiClient, operation: &Operation) -> Resul
 
 /// For each cause the number of failures, and one dead letter as an example.
 #[derive(Debug, Default)]
-struct FailuresByCause(BTreeMap<String, (u64, i64)>);
+struct FailuresByCause(BTreeMap<String, (u64, String)>);
 
 impl FailuresByCause {
     /// Counts a message; returns 1 if it failed again.
     fn add(&mut self, item: &OperationMessage) -> u64 {
-        let Some((again, cause)) = item.again.zip(item.cause.as_ref()) else { return 0 };
-        let (number, _) = self.0.entry(cause.clone()).or_insert((0, again));
+        let Some((again, cause)) = item.again.as_ref().zip(item.cause.as_ref()) else { return 0 };
+        let (number, _) = self.0.entry(cause.clone()).or_insert_with(|| (0, again.clone()));
         *number += 1;
         1
     }
@@ -73,7 +73,7 @@ impl FailuresByCause {
     fn lines(self) -> Vec<String> {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_by_key(|(_, (number, _))| std::cmp::Reverse(*number));
-        let line = |(cause, (number, again)): &(String, (u64, i64))| {
+        let line = |(cause, (number, again)): &(String, (u64, String))| {
             format!("  {} × {cause}, for example dead letter {again}", count(*number))
         };
         let mut lines: Vec<_> = all.iter().take(CAUSES).map(line).collect();
@@ -95,13 +95,15 @@ mod tests {
         let mut failures = FailuresByCause::default();
         for (place, cause) in [(1, Some("v1:a")), (2, Some("v1:b")), (3, Some("v1:b")), (4, None)] {
             let item = serde_json::from_value(json!({
-                "place": place, "dead_letter": place, "message_id": "m", "queue": "q",
-                "state": "failed again", "again": cause.map(|_| place + 100), "cause": cause,
+                "place": place, "dead_letter": format!("dl_0000000{place}"), "message_id": "m", "queue": "q",
+                "state": "failed again", "again": cause.map(|_| format!("dl_1000000{place}")), "cause": cause,
             }));
             assert_eq!(failures.add(&item.unwrap()), u64::from(cause.is_some()));
         }
-        let expected =
-            ["  2 × v1:b, for example dead letter 102", "  1 × v1:a, for example dead letter 101"];
+        let expected = [
+            "  2 × v1:b, for example dead letter dl_10000002",
+            "  1 × v1:a, for example dead letter dl_10000001",
+        ];
         assert_eq!(failures.lines(), expected);
     }
 }

@@ -134,8 +134,13 @@ async fn nothing(
 ) -> Result<()> {
     let OperationReply { reply, operation } = reply;
     if !operation.is_over() {
-        operation::send_command(client, operation.id, OperationCommand::Cancel, "nothing selected")
-            .await?;
+        operation::send_command(
+            client,
+            &operation.id,
+            OperationCommand::Cancel,
+            "nothing selected",
+        )
+        .await?;
     }
     if json {
         output::print_json(&reply)?;
@@ -150,14 +155,14 @@ async fn nothing(
 }
 
 fn planned(reply: &OperationReply, json: bool) -> Result<()> {
-    let id = reply.operation.id;
+    let id = &reply.operation.id;
     plan::describe(&reply.operation).iter().for_each(|line| output::say(line));
     output::say(&format!("start it with: bezoar dead replays {id} --start --reason TEXT"));
     print(reply, json)
 }
 
 fn started(reply: &OperationReply, json: bool) -> Result<()> {
-    let (id, name) = (reply.operation.id, reply.operation.name());
+    let (id, name) = (&reply.operation.id, reply.operation.name());
     output::say(&format!(
         "{name} continues in the background; follow with `bezoar dead replays {id} --wait`"
     ));
@@ -168,7 +173,7 @@ fn started(reply: &OperationReply, json: bool) -> Result<()> {
 fn print(reply: &OperationReply, json: bool) -> Result<()> {
     match json {
         true => output::print_json(&reply.reply).map(drop),
-        false => output::print(&format!("{}\n", reply.operation.id)).map(drop),
+        false => output::print(&format!("{}\n", output::printable(&reply.operation.id))).map(drop),
     }
 }
 
@@ -183,10 +188,10 @@ async fn confirmed(
     let question = format!("Replay {}?", plural(operation.total, "message"));
     if prompt::confirm(&question).await? {
         return begun(
-            operation::send_command(client, operation.id, OperationCommand::Run, reason).await,
+            operation::send_command(client, &operation.id, OperationCommand::Run, reason).await,
         );
     }
-    operation::send_command(client, operation.id, OperationCommand::Cancel, "not confirmed")
+    operation::send_command(client, &operation.id, OperationCommand::Cancel, "not confirmed")
         .await?;
     bail!("nothing was replayed; the plan was cancelled")
 }

@@ -1,7 +1,7 @@
 //! `bezoar dead replays`: lists replays and discards, and starts, pauses, resumes or cancels one.
 
 use anyhow::Result;
-use bezoar::{Clock, SystemClock};
+use bezoar::{Clock, SystemClock, catalogue::OperationId};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 const COLUMNS: &[(&str, Lean)] = &[
-    ("id", Lean::Right),
+    ("id", Lean::Left),
     ("kind", Lean::Left),
     ("state", Lean::Left),
     ("messages", Lean::Right),
@@ -31,18 +31,18 @@ const COLUMNS: &[(&str, Lean)] = &[
 
 const ITEM_COLUMNS: &[(&str, Lean)] = &[
     ("position", Lean::Right),
-    ("dead letter", Lean::Right),
+    ("dead letter", Lean::Left),
     ("queue", Lean::Left),
     ("message", Lean::Left),
     ("state", Lean::Left),
-    ("new dead letter", Lean::Right),
+    ("new dead letter", Lean::Left),
     ("cause", Lean::Left),
 ];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of a replay or discard
-    id: Option<i64>,
+    id: Option<OperationId>,
     /// Start a planned operation
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     start: bool,
@@ -71,14 +71,14 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let json = arguments.json;
-    let Some(id) = arguments.id else { return list(client, json).await };
+    let Some(id) = arguments.id.map(|id| id.to_string()) else { return list(client, json).await };
     if arguments.messages {
-        return messages(client, id, json).await;
+        return messages(client, &id, json).await;
     }
     let order = arguments.order().zip(arguments.reason.as_deref());
     let reply = match order {
-        Some((order, reason)) => operation::send_command(client, id, order, reason).await?,
-        None => operation::fetch(client, id).await?,
+        Some((order, reason)) => operation::send_command(client, &id, order, reason).await?,
+        None => operation::fetch(client, &id).await?,
     };
     match (arguments.wait, json, order) {
         (true, _, _) => follow::to_the_end(client, reply, json).await,
@@ -124,7 +124,7 @@ fn table(operations: &[Operation], now: Timestamp) -> Table {
     let outcome = |known: Option<u64>| known.map_or(humanize::NONE.to_owned(), humanize::count);
     for operation in operations {
         table.push([
-            operation.id.to_string().into(),
+            operation.id.as_str().into(),
             operation.noun().into(),
             state(operation),
             humanize::count(operation.total).into(),
@@ -175,7 +175,7 @@ fn facts(operation: &Operation) -> Table {
         queues.map(|it| format!("{} ({})", it.queue, humanize::count(it.count))).collect();
     let mut facts = Table::of_facts();
     let mut fact = |label: &str, text: String| facts.push([label.into(), text.into()]);
-    fact(operation.noun(), operation.id.to_string());
+    fact(operation.noun(), operation.id.clone());
     fact("state", format!("{}{why}", operation.state));
     fact("planned", format!("{} by {}", humanize::moment(&operation.planned_at), operation.who));
     fact("reason", operation.reason.clone());
@@ -197,7 +197,7 @@ fn facts(operation: &Operation) -> Table {
     facts
 }
 
-/// `4 (1 held by operation 5, 2 held by operation 6)`
+/// `4 (1 held by operation op_y0ppfhjp, 2 held by operation op_77ncnddj)`
 fn left_out(operation: &Operation) -> String {
     let held = operation.held.iter();
     let held =
@@ -208,7 +208,7 @@ fn left_out(operation: &Operation) -> String {
 }
 
 /// Prints all messages, a page at a time.
-async fn messages(client: &ApiClient, id: i64, json: bool) -> Result<()> {
+async fn messages(client: &ApiClient, id: &str, json: bool) -> Result<()> {
     let mut after = Some(0);
     while let Some(place) = after {
         let MessagesPage { messages, next } = outcomes::page(client, id, place).await?;
@@ -231,11 +231,11 @@ fn items(items: &[OperationMessage]) -> Table {
     for item in items {
         table.push([
             item.place.to_string().into(),
-            item.dead_letter.to_string().into(),
+            item.dead_letter.as_str().into(),
             item.queue.as_str().into(),
             item.message_id.as_str().into(),
             item.state.as_str().into(),
-            item.again.map(|id| id.to_string()).unwrap_or_default().into(),
+            item.again.as_deref().unwrap_or_default().into(),
             item.cause.as_deref().unwrap_or_default().into(),
         ]);
     }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use bezoar::DeadLetterId;
 use serde_json::json;
 
 pub(super) use self::revealed::{Revealed, is_text};
@@ -21,8 +22,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
-    #[arg(allow_negative_numbers = true)]
-    id: i64,
+    id: DeadLetterId,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 /// Requests parts of a dead letter.
 pub(super) async fn ask(
     client: &ApiClient,
-    id: i64,
+    id: DeadLetterId,
     reason: &str,
     parts: &[&str],
 ) -> Result<ApiReply, ClientError> {

@@ -1,7 +1,10 @@
 //! Which dead letters a replay or discard applies to: by id, by filter, or all.
 
+use std::collections::HashSet;
+
+use bezoar::DeadLetterId;
 use clap::error::ErrorKind;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::filter::Filter;
 
@@ -9,8 +12,8 @@ use super::filter::Filter;
 #[group(skip)]
 pub(super) struct SelectionArguments {
     /// Ids of dead letters, as shown by `bezoar dead list`
-    #[arg(value_name = "ID", allow_negative_numbers = true, conflicts_with = "all")]
-    ids: Vec<i64>,
+    #[arg(value_name = "ID", conflicts_with = "all")]
+    ids: Vec<DeadLetterId>,
     /// Select all dead letters
     #[arg(long)]
     all: bool,
@@ -22,7 +25,7 @@ pub(super) struct SelectionArguments {
 #[derive(Debug)]
 pub(super) enum Selection {
     /// By id, each once.
-    Ids(Vec<i64>),
+    Ids(Vec<DeadLetterId>),
     /// By filter.
     Matching(Filter),
 }
@@ -41,9 +44,9 @@ impl SelectionArguments {
     }
 }
 
-fn once(mut ids: Vec<i64>) -> Vec<i64> {
-    ids.sort_unstable();
-    ids.dedup();
+fn once(mut ids: Vec<DeadLetterId>) -> Vec<DeadLetterId> {
+    let mut seen = HashSet::new();
+    ids.retain(|id| seen.insert(*id));
     ids
 }
 
@@ -51,7 +54,7 @@ impl Selection {
     /// The request for this selection, with the reason.
     pub(super) fn request(&self, reason: &str) -> Map<String, Value> {
         let which = match self {
-            Self::Ids(ids) => ("ids", json!(ids)),
+            Self::Ids(ids) => ("ids", ids.iter().map(ToString::to_string).collect()),
             Self::Matching(filter) => ("filter", filter.object().into()),
         };
         let all = [which, ("reason", reason.into())];

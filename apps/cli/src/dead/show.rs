@@ -1,7 +1,7 @@
 //! `bezoar dead show`: one dead letter and its timeline.
 
 use anyhow::Result;
-use bezoar::{Clock, SystemClock};
+use bezoar::{Clock, DeadLetterId, SystemClock};
 use jiff::Timestamp;
 
 use super::{
@@ -18,8 +18,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
-    #[arg(allow_negative_numbers = true)]
-    id: i64,
+    id: DeadLetterId,
     /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
@@ -58,10 +57,11 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("deliveries", deliveries(letter)),
         ("uncounted", uncounted(letter)),
         ("replayed", plural_or_unknown(dead.replayed, "time")),
-        ("included in", numbers("replay", &letter.operations)),
-        ("failed before", numbers("as dead letter", &letter.earlier)),
-        ("edited from", numbers("dead letter", dead.edited_from.as_slice())),
-        ("versions", numbers("dead letter", &versions(letter))),
+        ("included in", named("replay", &letter.operations)),
+        ("failed before", named("as dead letter", &letter.earlier)),
+        ("possible copy", named("of dead letter", dead.possible_copy_of.as_slice())),
+        ("edited from", named("dead letter", dead.edited_from.as_slice())),
+        ("versions", named("dead letter", &versions(letter))),
     ] {
         facts.push([label.into(), fact.into()]);
     }
@@ -73,20 +73,15 @@ fn reason(letter: &DeadLetterDetails) -> String {
     format!("{}{}", letter.summary.reason, code.unwrap_or_default())
 }
 
-/// `replay 3, 7`
-fn numbers(noun: &str, numbers: &[i64]) -> String {
-    let shown: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-    if shown.is_empty() {
-        humanize::NONE.to_owned()
-    } else {
-        format!("{noun} {}", shown.join(", "))
-    }
+/// `replay op_209aaw0b, op_yygvnexs`
+fn named(noun: &str, ids: &[String]) -> String {
+    if ids.is_empty() { humanize::NONE.to_owned() } else { format!("{noun} {}", ids.join(", ")) }
 }
 
 /// Its edited versions, without the one it was edited from.
-fn versions(letter: &DeadLetterDetails) -> Vec<i64> {
-    let from = letter.summary.edited_from;
-    letter.lineage.iter().copied().filter(|id| Some(*id) != from).collect()
+fn versions(letter: &DeadLetterDetails) -> Vec<String> {
+    let from = letter.summary.edited_from.as_ref();
+    letter.lineage.iter().filter(|id| Some(*id) != from).cloned().collect()
 }
 
 fn last_error(dead: &DeadLetterSummary) -> String {
@@ -141,10 +136,11 @@ mod tests {
     #[test]
     fn a_dead_letter_is_described_without_its_content() {
         let letter: DeadLetterDetails = serde_json::from_value(json!({
-            "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
+            "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "correlation_id": "c-7", "reason": "3 retries used up", "reason_code": "exhausted",
-            "cause": "v1:0123456789abcdef", "state": "taken", "operation": 9, "edited_from": 12,
-            "lineage": [12, 19], "operations": [3, 9], "earlier": [4, 11],
+            "cause": "v1:0123456789abcdef", "state": "taken", "operation": "op_h7y441e7", "edited_from": "dl_vdksmj2g",
+            "lineage": ["dl_vdksmj2g", "dl_jcj4zbdg"], "operations": ["op_77ncnddj", "op_h7y441e7"],
+            "earlier": ["dl_g4jmah4z", "dl_ddbhm0jv"], "possible_copy_of": "dl_wfxggda2",
             "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replayed": 1,
             "body_bytes": 1204, "at": "2026-11-14T09:27:00Z", "time": "2026-11-14T09:00:00Z",
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
@@ -157,9 +153,9 @@ mod tests {
         }))
         .unwrap();
         let expected = "\
-dead letter     17, 2 h old
+dead letter     dl_e4295pe0, 2 h old
 queue           lab
-state           taken by 9
+state           taken by op_h7y441e7
 reason          3 retries used up (exhausted)
 last error      http-503 (transient)
 last failure    2026-11-14 09:26:59 UTC
@@ -173,10 +169,11 @@ headers         source (4 bytes)
 deliveries      3 since it was sent or replayed: 2 failed, 1 released
 uncounted       12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded
 replayed        1 time
-included in     replay 3, 9
-failed before   as dead letter 4, 11
-edited from     dead letter 12
-versions        dead letter 19
+included in     replay op_77ncnddj, op_h7y441e7
+failed before   as dead letter dl_g4jmah4z, dl_ddbhm0jv
+possible copy   of dead letter dl_wfxggda2
+edited from     dead letter dl_vdksmj2g
+versions        dead letter dl_jcj4zbdg
 ";
         let now = "2026-11-14T11:30:00Z".parse().unwrap();
         assert_eq!(facts(&letter, now).render(), expected);

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn attempts_are_listed_in_order_with_gaps_and_replays() {
         let letter: DeadLetterDetails = serde_json::from_value(json!({
-            "id": 17, "queue": "lab", "message_id": "m-1", "type": "lab.result",
+            "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "reason": "3 retries used up", "reason_code": "exhausted", "replayed": 1,
             "at": "2026-11-14T12:00:01Z", "time": "2026-11-14T09:00:00Z",
             "history": [

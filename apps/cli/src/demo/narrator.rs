@@ -91,9 +91,9 @@ impl Narrator {
     }
 
     /// A message was dead-lettered.
-    pub(super) fn set_aside(&self, dead_letter: i64, id: &str, cause: &str) {
+    pub(super) fn set_aside(&self, dead_letter: &str, id: &str, cause: &str) {
         if self.dead_lines.take(self.started) {
-            let more = format!("bezoar dead show {dead_letter}");
+            let more = format!("bezoar dead show {}", printable(dead_letter));
             self.say("☠", &format!("{} dead-lettered: {}; {more}", short(id), printable(cause)));
         }
     }

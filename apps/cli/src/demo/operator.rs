@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize)]
 struct Replay {
-    id: i64,
+    id: String,
     state: String,
     total: u64,
     completed: u64,

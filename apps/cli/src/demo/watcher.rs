@@ -1,6 +1,9 @@
 //! Watches the gateway through its API: breakers, dead letters and message counts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -23,7 +26,7 @@ struct DeadLettersPage {
 
 #[derive(Debug, Deserialize)]
 struct NewDeadLetter {
-    id: i64,
+    id: String,
     message_id: String,
     reason: String,
     error: Option<LastError>,
@@ -36,7 +39,7 @@ struct LastError {
 
 /// Narrates changes until it is dropped.
 pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()> {
-    let (mut was_down, mut last) = (false, 0);
+    let (mut was_down, mut seen) = (false, HashSet::new());
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -53,9 +56,9 @@ pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()>
             _ => (),
         }
         was_down = is_down;
-        for dead in since(client, last).await? {
-            narrator.set_aside(dead.id, &dead.message_id, &dead.cause());
-            last = dead.id;
+        for dead in unseen(client, &seen).await? {
+            narrator.set_aside(&dead.id, &dead.message_id, &dead.cause());
+            seen.insert(dead.id);
         }
         narrator.counters(&MessageCounts::read(client).await?);
     }
@@ -70,19 +73,19 @@ fn is_held_back_by_breaker(queue: &QueueStatus) -> bool {
 /// The number of dead letters by reason.
 pub(super) async fn causes(client: &ApiClient) -> Result<BTreeMap<String, u64>> {
     let mut causes = BTreeMap::new();
-    for dead in since(client, 0).await? {
+    for dead in unseen(client, &HashSet::new()).await? {
         *causes.entry(dead.cause()).or_default() += 1;
     }
     Ok(causes)
 }
 
-/// The dead letters after this one, oldest first. A list starts with the newest.
-async fn since(client: &ApiClient, last: i64) -> Result<Vec<NewDeadLetter>> {
+/// The dead letters that were not seen yet, oldest first. A list starts with the newest.
+async fn unseen(client: &ApiClient, seen: &HashSet<String>) -> Result<Vec<NewDeadLetter>> {
     let (mut found, mut path) = (Vec::new(), "/v1/dead-letters?limit=1000".to_owned());
     loop {
         let page: DeadLettersPage = client.get(&path).await?.parse()?;
-        let reached = page.dead_letters.iter().any(|dead| dead.id <= last);
-        found.extend(page.dead_letters.into_iter().filter(|dead| dead.id > last));
+        let reached = page.dead_letters.iter().any(|dead| seen.contains(&dead.id));
+        found.extend(page.dead_letters.into_iter().filter(|dead| !seen.contains(&dead.id)));
         match page.next.filter(|_| !reached) {
             Some(next) => path = format!("/v1/dead-letters?limit=1000&after={next}"),
             None => break,

@@ -129,7 +129,7 @@ async fn check(format: &str, queue: &Queue) {
         places.iter().filter_map(|(name, seen)| Some((name, canary.find(seen)?))).collect();
     assert!(found.is_empty(), "{found:#?}");
     let marker = Search::new(MARKER);
-    for name in ["stderr", "traces and metrics", "/v1/dead-letters", "dead list", "dead show 1"] {
+    for name in ["stderr", "traces and metrics", "/v1/dead-letters", "dead list", "dead show ID"] {
         let (_, seen) = places.iter().find(|(it, _)| it == name).unwrap();
         assert!(marker.find(seen).is_some(), "{name} is not what was searched");
     }

@@ -17,8 +17,9 @@ pub(crate) async fn replies(client: &Client) -> Places {
     for path in ["/v1/queues", "/v1/dead-letters", "/v1/whoami", "/metrics", "/openapi.json"] {
         places.push((path.to_owned(), client.get(path).await.body.into()));
     }
-    for id in 1..=10 {
-        let path = format!("/v1/dead-letters/{id}");
+    let listed = client.get("/v1/dead-letters?limit=10").await.json();
+    for letter in listed["dead_letters"].as_array().unwrap() {
+        let path = format!("/v1/dead-letters/{}", letter["id"].as_str().unwrap());
         places.push((path.clone(), client.get(&path).await.body.into()));
     }
     for (path, name, value, body) in bad_requests() {
@@ -58,13 +59,16 @@ fn bad_requests() -> Vec<(String, &'static str, String, Bytes)> {
 /// What the operator's commands print, for people and for programs.
 pub(crate) fn commands(folder: &Path, url: &str) -> Places {
     let header = format!("patient={CANARY}");
+    let listed = command(folder, url, &["dead", "list"]);
+    let id = listed.split(|byte| byte.is_ascii_whitespace()).find(|word| word.starts_with(b"dl_"));
+    let id = std::str::from_utf8(id.expect("a dead letter is listed")).unwrap();
     let lines: [&[&str]; 14] = [
         &["queues"],
         &["queues", "--json"],
         &["dead", "list"],
         &["dead", "list", "--json"],
-        &["dead", "show", "1"],
-        &["dead", "show", "1", "--json"],
+        &["dead", "show", id],
+        &["dead", "show", id, "--json"],
         &["whoami"],
         &["whoami", "--json"],
         &["config", "show"],
@@ -74,7 +78,8 @@ pub(crate) fn commands(folder: &Path, url: &str) -> Places {
         &["send", "lab", "-", "--header", &header],
         &["queues", "--token", CANARY],
     ];
-    lines.iter().map(|line| (line.join(" "), command(folder, url, line))).collect()
+    let name = |line: &[&str]| line.join(" ").replace(id, "ID");
+    lines.iter().map(|line| (name(line), command(folder, url, line))).collect()
 }
 
 /// Data and words together.

@@ -118,7 +118,7 @@ async fn dead(client: &Client) -> HashSet<String> {
         for letter in page["dead_letters"].as_array().unwrap() {
             assert!(ids.insert(letter["message_id"].as_str().unwrap().to_owned()), "{letter}");
         }
-        match page["next"].as_i64() {
+        match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => return ids,
         }

@@ -15,7 +15,7 @@ fn cause(state: &str) -> Value {
         "id": CAUSE, "title": "http-503 (transient) of lab.result in lab", "queue": "lab",
         "type": "lab.result", "kind": "transient", "code": "http-503", "count": 1234, "ever": 2000,
         "this_hour": 30, "last_hour": 4, "first_seen": "2001-09-09T01:46:40Z",
-        "last_seen": "2001-09-09T01:46:40Z", "samples": [17], "state": state, "note": null,
+        "last_seen": "2001-09-09T01:46:40Z", "samples": ["dl_e4295pe0"], "state": state, "note": null,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::{
 
 fn discard(state: &str, done: u64) -> Value {
     json!({
-        "id": 8, "state": state, "who": "eve", "reason": "test data",
+        "id": "op_p560nmcj", "state": state, "who": "eve", "reason": "test data",
         "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
         "total": 1200, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 1200 }],
     })
@@ -29,7 +29,7 @@ fn gateway(count: u64, exact: bool) -> Gateway {
                 "detail": "found 1200 dead letters, expected 0",
             }),
         ),
-        "/v1/replays/8" => Answer::Json(200, discard("ended", 1200)),
+        "/v1/replays/op_p560nmcj" => Answer::Json(200, discard("ended", 1200)),
         _ => {
             let matching = json!({ "count": count, "exact": exact });
             Answer::Json(200, json!({ "dead_letters": [], "next": null, "matching": matching }))
@@ -51,7 +51,7 @@ fn without_a_terminal_the_number_must_be_given() {
 
     let ended = run(bezoar(&gateway).args(filter).args(["--yes", "--expect", "1200", "--json"]));
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(ended.words, "discard 8 ended: 1,200 of 1,200 discarded\n");
+    assert_eq!(ended.words, "discard op_p560nmcj ended: 1,200 of 1,200 discarded\n");
     assert_eq!(ended.data, format!("{}\n", discard("ended", 1200)));
     let expected = json!({
         "filter": { "queue": "lab" }, "reason": "test data", "expect": 1200, "skip_held": false,
@@ -73,7 +73,7 @@ fn gateway_with_held() -> Gateway {
     Gateway::start(|_, asked: &Asked| {
         let mut held = discard("running", 0);
         (held["total"], held["refused"]) = (json!(1), json!(2));
-        held["held"] = json!([{ "operation": 5, "count": 2 }]);
+        held["held"] = json!([{ "operation": "op_y0ppfhjp", "count": 2 }]);
         match asked.target.as_str() {
             "/v1/discards" if asked.json()["skip_held"] == json!(false) => problem(
                 409,
@@ -109,7 +109,7 @@ fn dead_letters_that_another_operation_holds_can_be_left_out() {
     assert_eq!(ended.words, words);
 
     let ended = run(bezoar(&gateway).args(HELD).args(sure).arg("--skip-held"));
-    let words = "2 dead letters are not included: held by operation 5\n\
+    let words = "2 dead letters are not included: held by operation op_y0ppfhjp\n\
                  discard 8 ended: 1 of 1 discarded\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let expected = json!({
@@ -126,7 +126,7 @@ fn at_a_terminal_only_those_that_nobody_holds_are_typed() {
     terminal.press("1\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen:?}");
-    assert!(screen.contains("held by operation 5"), "{screen:?}");
+    assert!(screen.contains("held by operation op_y0ppfhjp"), "{screen:?}");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn at_a_terminal_the_number_is_typed() {
         terminal.press("1200\n");
         let (code, screen) = terminal.end();
         assert_eq!(code, 0, "{screen:?}");
-        assert!(screen.contains("discard 8 ended"), "{screen:?}");
+        assert!(screen.contains("discard op_p560nmcj ended"), "{screen:?}");
         assert_eq!(gateway.asked()[0].target, "/v1/dead-letters?limit=1&queue=lab&state=open");
         let discards = gateway.asked().into_iter().filter(|asked| asked.target == "/v1/discards");
         assert_eq!(discards.last().unwrap().json()["expect"], json!(1200));

@@ -14,7 +14,7 @@ use crate::{
 /// A replay of ten messages.
 pub(crate) fn replay(state: &str, [done, completed, failed]: [u64; 3]) -> Value {
     json!({
-        "id": 7, "state": state, "who": "ada", "reason": "mended",
+        "id": "op_4d7yb24c", "state": state, "who": "ada", "reason": "mended",
         "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
         "total": 10, "refused": 2, "done": done,
         "queues": [{ "queue": "lab", "count": 8 }, { "queue": "x-ray", "count": 2 }],
@@ -24,15 +24,18 @@ pub(crate) fn replay(state: &str, [done, completed, failed]: [u64; 3]) -> Value 
 }
 
 pub(crate) fn failures() -> Value {
-    let item = |place: u64, again: Value, cause: Value| {
+    let item = |place: usize, again: Value, cause: Value| {
+        let letter = ["dl_g4jmah4z", "dl_ddbhm0jv"][place - 1];
         json!({
-            "place": place, "dead_letter": place, "message_id": format!("m-{place}"), "queue": "lab",
+            "place": place, "dead_letter": letter, "message_id": format!("m-{place}"), "queue": "lab",
             "state": if again.is_null() { "completed" } else { "failed again" },
             "again": again, "cause": cause,
         })
     };
-    let messages =
-        [item(1, json!(null), json!(null)), item(2, json!(33), json!("v1:0123456789abcdef"))];
+    let messages = [
+        item(1, json!(null), json!(null)),
+        item(2, json!("dl_wfxggda2"), json!("v1:0123456789abcdef")),
+    ];
     json!({ "messages": messages, "next": null })
 }
 
@@ -49,7 +52,7 @@ fn gateway(end: Value) -> Gateway {
                 replay("cancelled", [0, 0, 0])
             }
             ("POST", _) => replay("running", [0, 0, 0]),
-            (_, "/v1/replays/7") => match looked.fetch_add(1, Ordering::SeqCst) {
+            (_, "/v1/replays/op_4d7yb24c") => match looked.fetch_add(1, Ordering::SeqCst) {
                 0 => replay("running", [3, 1, 0]),
                 1 => replay("running", [9, 5, 0]),
                 _ => end.clone(),
@@ -60,7 +63,7 @@ fn gateway(end: Value) -> Gateway {
     })
 }
 
-const BY_ID: [&str; 6] = ["dead", "replay", "4", "17", "--reason", "mended"];
+const BY_ID: [&str; 6] = ["dead", "replay", "dl_vka5dag5", "dl_e4295pe0", "--reason", "mended"];
 
 #[test]
 fn named_dead_letters_are_replayed_and_followed_to_the_end() {
@@ -68,11 +71,10 @@ fn named_dead_letters_are_replayed_and_followed_to_the_end() {
     let more =
         ["--canary", "3", "--rate", "20/s", "--stop-after", "2", "--new-ids", "--expect", "2"];
     let ended = run(bezoar(&gateway).args(BY_ID).args(more));
-    let words =
-        "replay 7 ended: 10 of 10 messages sent, 10 completed, 0 failed again, 0 in flight\n";
+    let words = "replay op_4d7yb24c ended: 10 of 10 messages sent, 10 completed, 0 failed again, 0 in flight\n";
     assert_eq!((ended.code, ended.data.as_str(), ended.words.as_str()), (0, "", words));
     let expected = json!({
-        "ids": [4, 17], "reason": "mended", "canary": 3, "rate": 20.0, "stop_after": 2,
+        "ids": ["dl_vka5dag5", "dl_e4295pe0"], "reason": "mended", "canary": 3, "rate": 20.0, "stop_after": 2,
         "new_ids": true, "expect": 2, "plan": false, "skip_held": false,
     });
     assert_eq!(gateway.asked()[0].json(), expected);
@@ -84,7 +86,7 @@ fn messages_that_failed_again_are_reported_by_cause_as_a_failure() {
     let ended = run(bezoar(&gateway).args(BY_ID).arg("--json"));
     assert_eq!(ended.code, 1);
     assert!(
-        ended.words.contains("1 × v1:0123456789abcdef, for example dead letter 33"),
+        ended.words.contains("1 × v1:0123456789abcdef, for example dead letter dl_wfxggda2"),
         "{ended:?}"
     );
     assert!(ended.words.ends_with("bezoar: 1 message failed again\n"), "{ended:?}");
@@ -98,8 +100,14 @@ fn one_that_was_stopped_says_why_and_what_can_be_done() {
     stopped["stopped"] = json!("1 of 3 failed again");
     let ended = run(bezoar(&gateway(stopped)).args(BY_ID));
     assert_eq!(ended.code, 1);
-    assert!(ended.words.contains("replay 7 stopped (1 of 3 failed again): 3 of 10"), "{ended:?}");
-    assert!(ended.words.contains("bezoar dead replays 7 --resume --reason TEXT"), "{ended:?}");
+    assert!(
+        ended.words.contains("replay op_4d7yb24c stopped (1 of 3 failed again): 3 of 10"),
+        "{ended:?}"
+    );
+    assert!(
+        ended.words.contains("bezoar dead replays op_4d7yb24c --resume --reason TEXT"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -115,8 +123,8 @@ fn without_a_terminal_a_filter_needs_a_plan_or_a_yes() {
     assert!(gateway.asked().is_empty());
 
     let ended = run(bezoar(&gateway).args(filter).args(["--yes", "--no-wait"]));
-    assert_eq!((ended.code, ended.data.as_str()), (0, "7\n"));
-    assert!(ended.words.contains("bezoar dead replays 7"), "{ended:?}");
+    assert_eq!((ended.code, ended.data.as_str()), (0, "op_4d7yb24c\n"));
+    assert!(ended.words.contains("bezoar dead replays op_4d7yb24c"), "{ended:?}");
     let asked = gateway.asked()[0].json();
     assert_eq!((&asked["filter"], &asked["plan"]), (&json!({ "queue": "lab" }), &json!(false)));
 }
@@ -125,12 +133,12 @@ fn without_a_terminal_a_filter_needs_a_plan_or_a_yes() {
 fn a_plan_is_shown_and_not_started() {
     let gateway = gateway(replay("ended", [10, 10, 0]));
     let ended = run(bezoar(&gateway).args(["dead", "replay", "--all", "--reason", "r", "--plan"]));
-    assert_eq!((ended.code, ended.data.as_str()), (0, "7\n"));
+    assert_eq!((ended.code, ended.data.as_str()), (0, "op_4d7yb24c\n"));
     for part in [
-        "planned replay 7: 10 messages",
+        "planned replay op_4d7yb24c: 10 messages",
         "  8 to lab\n  2 to x-ray\n2 dead letters are not included",
         "message ids: unchanged",
-        "start it with: bezoar dead replays 7 --start --reason TEXT",
+        "start it with: bezoar dead replays op_4d7yb24c --start --reason TEXT",
     ] {
         assert!(ended.words.contains(part), "{part:?} is missing in:\n{}", ended.words);
     }
@@ -141,12 +149,12 @@ fn a_plan_is_shown_and_not_started() {
 fn with_held(state: &str, counts: [u64; 3]) -> Value {
     let mut shown = replay(state, counts);
     shown["refused"] = json!(4);
-    shown["held"] = json!([{ "operation": 5, "count": 1 }, { "operation": 6, "count": 2 }]);
+    shown["held"] = json!([{ "operation": "op_y0ppfhjp", "count": 1 }, { "operation": "op_77ncnddj", "count": 2 }]);
     shown
 }
 
-const HOLDERS: &str = "1 dead letter is not included: held by operation 5\n\
-                       2 dead letters are not included: held by operation 6\n";
+const HOLDERS: &str = "1 dead letter is not included: held by operation op_y0ppfhjp\n\
+                       2 dead letters are not included: held by operation op_77ncnddj\n";
 
 #[test]
 fn who_holds_what_was_left_out_is_said_before_it_starts() {
@@ -186,21 +194,28 @@ fn nothing_is_replayed_if_others_hold_everything() {
         Answer::Json(200, empty)
     });
     let ended = run(bezoar(&gateway).args(BY_ID).arg("--skip-held"));
-    let words = "bezoar: nothing was replayed; 1 dead letter is not included: held by operation 5; \
-                 2 dead letters are not included: held by operation 6\n";
+    let words = "bezoar: nothing was replayed; 1 dead letter is not included: held by operation op_y0ppfhjp; \
+                 2 dead letters are not included: held by operation op_77ncnddj\n";
     assert_eq!((ended.code, ended.words.as_str()), (1, words));
 }
 
 #[test]
 fn no_choice_or_two_choices_are_a_usage_error() {
     let gateway = gateway(json!(null));
-    for which in
-        [vec![], vec!["7", "--queue", "q"], vec!["--all", "--queue", "q"], vec!["7", "--all"]]
-    {
+    for which in [
+        vec![],
+        vec!["dl_75mk4vdk", "--queue", "q"],
+        vec!["--all", "--queue", "q"],
+        vec!["dl_75mk4vdk", "--all"],
+    ] {
         let ended = run(bezoar(&gateway).args(["dead", "replay", "--reason", "r"]).args(&which));
         assert_eq!(ended.code, 2, "{which:?} {ended:?}");
     }
-    assert_eq!(run(bezoar(&gateway).args(["dead", "replay", "7"])).code, 2, "without a reason");
+    assert_eq!(
+        run(bezoar(&gateway).args(["dead", "replay", "dl_75mk4vdk"])).code,
+        2,
+        "without a reason"
+    );
     assert!(gateway.asked().is_empty());
 }
 
@@ -239,10 +254,13 @@ fn at_a_terminal_the_plan_is_shown_and_started_after_a_yes() {
     terminal.wait_for("canary of 3: 3 of 10 messages sent");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen:?}");
-    assert!(screen.contains("8 to lab") && screen.contains("replay 7 ended"), "{screen:?}");
+    assert!(
+        screen.contains("8 to lab") && screen.contains("replay op_4d7yb24c ended"),
+        "{screen:?}"
+    );
     let asked = gateway.asked();
     assert_eq!(asked[0].json()["plan"], json!(true));
-    assert_eq!(asked[1].target, "/v1/replays/7");
+    assert_eq!(asked[1].target, "/v1/replays/op_4d7yb24c");
     assert_eq!(asked[1].json(), json!({ "order": "run", "reason": "r" }));
 }
 
@@ -263,14 +281,14 @@ fn at_a_terminal_anything_but_yes_cancels_the_plan() {
 #[test]
 fn ctrl_c_leaves_it_running_and_says_how_to_come_back() {
     let gateway = gateway(replay("running", [9, 5, 0]));
-    let mut terminal = Terminal::start(&gateway, "dead replay 4 17 --reason r");
+    let mut terminal = Terminal::start(&gateway, "dead replay dl_vka5dag5 dl_e4295pe0 --reason r");
     terminal.wait_for("9 of 10 messages sent");
     terminal.press("\u{3}");
     let (code, screen) = terminal.end();
     assert_eq!(code, 1);
     for part in [
-        "replay 7 continues in the background",
-        "bezoar dead replays 7 --pause",
+        "replay op_4d7yb24c continues in the background",
+        "bezoar dead replays op_4d7yb24c --pause",
         "--cancel --reason TEXT",
     ] {
         assert!(screen.contains(part), "{part:?} is missing in {screen:?}");

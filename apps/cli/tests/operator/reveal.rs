@@ -13,25 +13,29 @@ use crate::{
 };
 
 fn revealed(body: &[u8]) -> Value {
-    json!({ "id": 17, "content_type": "text/plain", "body_base64": STANDARD.encode(body) })
+    json!({ "id": "dl_e4295pe0", "content_type": "text/plain", "body_base64": STANDARD.encode(body) })
 }
 
 #[test]
 fn the_body_comes_as_it_is_after_a_reason_was_given() {
     let gateway = Gateway::answering(revealed(b"CANARY \x1b without an end"));
-    let arguments = ["dead", "reveal", "17", "--reason", "ticket 7"];
+    let arguments = ["dead", "reveal", "dl_e4295pe0", "--reason", "ticket 7"];
     let ended = run_revealing(bezoar(&gateway).args(arguments));
     assert_eq!((ended.code, ended.words.as_str()), (0, ""));
     assert_eq!(ended.data, "CANARY \u{1b} without an end");
     let asked = &gateway.asked()[0];
-    assert_eq!(asked.target, "/v1/dead-letters/17/reveal");
+    assert_eq!(asked.target, "/v1/dead-letters/dl_e4295pe0/reveal");
     assert_eq!(asked.json(), json!({ "reason": "ticket 7", "what": ["body"] }));
 }
 
 #[test]
 fn without_a_reason_nothing_is_asked_for() {
     let gateway = Gateway::answering(revealed(b"CANARY"));
-    for arguments in [vec!["17"], vec!["17", "--reason", " "], vec!["17", "--reason", "a\nb"]] {
+    for arguments in [
+        vec!["dl_e4295pe0"],
+        vec!["dl_e4295pe0", "--reason", " "],
+        vec!["dl_e4295pe0", "--reason", "a\nb"],
+    ] {
         assert_eq!(run(bezoar(&gateway).args(["dead", "reveal"]).args(arguments)).code, 2);
     }
     assert!(gateway.asked().is_empty());
@@ -44,7 +48,7 @@ fn a_file_is_private_and_not_replaced_unless_told() {
     let file = folder.path().join("body");
     let command = || {
         let mut command = bezoar(&gateway);
-        command.args(["dead", "reveal", "17", "--reason", "r", "--output"]).arg(&file);
+        command.args(["dead", "reveal", "dl_e4295pe0", "--reason", "r", "--output"]).arg(&file);
         command
     };
     let ended = run(&mut command());
@@ -68,9 +72,10 @@ fn a_file_is_private_and_not_replaced_unless_told() {
 
 #[test]
 fn headers_and_details_are_written_for_people_or_as_json() {
-    let answer = json!({ "id": 17, "headers": { "ward": "CANARY" }, "details": ["no CANARY"] });
+    let answer =
+        json!({ "id": "dl_e4295pe0", "headers": { "ward": "CANARY" }, "details": ["no CANARY"] });
     let gateway = Gateway::answering(answer.clone());
-    let arguments = ["dead", "reveal", "17", "--reason", "r", "--headers", "--details"];
+    let arguments = ["dead", "reveal", "dl_e4295pe0", "--reason", "r", "--headers", "--details"];
     let ended = run_revealing(bezoar(&gateway).args(arguments));
     let expected = "1 header\n  ward: CANARY\n1 error text, oldest first\n  1. no CANARY\n";
     assert_eq!((ended.code, ended.data.as_str()), (0, expected));
@@ -83,7 +88,7 @@ fn headers_and_details_are_written_for_people_or_as_json() {
 fn a_large_body_is_read_whole() {
     let body = vec![b'x'; 30 * 1024 * 1024];
     let gateway = Gateway::answering(revealed(&body));
-    let ended = run(bezoar(&gateway).args(["dead", "reveal", "17", "--reason", "r"]));
+    let ended = run(bezoar(&gateway).args(["dead", "reveal", "dl_e4295pe0", "--reason", "r"]));
     assert_eq!((ended.code, ended.data.len()), (0, body.len()));
 }
 
@@ -92,7 +97,7 @@ fn a_refusal_leaves_no_file() {
     let gateway = Gateway::start(|_, _| problem(403, "forbidden", "this needs the role operator"));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("body");
-    let arguments = ["dead", "reveal", "17", "--reason", "r", "--output"];
+    let arguments = ["dead", "reveal", "dl_e4295pe0", "--reason", "r", "--output"];
     let ended = run(bezoar(&gateway).args(arguments).arg(&file));
     assert_eq!((ended.code, ended.words.as_str()), (1, "bezoar: this needs the role operator\n"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
@@ -101,10 +106,10 @@ fn a_refusal_leaves_no_file() {
 #[test]
 fn a_terminal_shows_text_and_nothing_that_would_steer_it() {
     let gateway = Gateway::answering(revealed(b"plain text"));
-    let (code, screen) = Terminal::start(&gateway, "dead reveal 17 --reason r").end();
+    let (code, screen) = Terminal::start(&gateway, "dead reveal dl_e4295pe0 --reason r").end();
     assert_eq!((code, screen.as_str()), (0, "plain text\r\n"));
     let gateway = Gateway::answering(revealed(b"CANARY\x1b[2J"));
-    let (code, screen) = Terminal::start(&gateway, "dead reveal 17 --reason r").end();
+    let (code, screen) = Terminal::start(&gateway, "dead reveal dl_e4295pe0 --reason r").end();
     assert_eq!(code, 1);
     assert!(screen.contains("the body is binary (10 bytes)"), "{screen:?}");
     assert!(!screen.contains("CANARY"), "{screen:?}");

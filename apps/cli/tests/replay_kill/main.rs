@@ -116,7 +116,7 @@ async fn kill_meanwhile(
 
 /// What the program's journal says, and what the endpoint saw.
 async fn gather(client: &Client, replay: &Value, endpoint: &Endpoint, messages: u64) -> Evidence {
-    let path = format!("/v1/replays/{}", replay["id"]);
+    let path = format!("/v1/replays/{}", replay["id"].as_str().unwrap());
     let ended = async {
         while client.get(&path).await.json()["state"] != "ended" {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -132,7 +132,7 @@ async fn gather(client: &Client, replay: &Value, endpoint: &Endpoint, messages: 
         }
     }
     let row = client.until("lab", |row| row["ready"] == 0 && row["in_flight"] == 0).await;
-    let (replay, dead) = (replay["id"].to_string(), row["dead"].as_u64().unwrap());
+    let (replay, dead) = (replay["id"].as_str().unwrap().to_owned(), row["dead"].as_u64().unwrap());
     Evidence { replay, messages, items, dead, calls: endpoint.calls() }
 }
 

@@ -72,16 +72,12 @@ async fn seen(
     role: Role,
 ) -> Result<DeadLetterRecord, Problem> {
     caller.needs(role, None)?;
-    let id = DeadLetterId(self::id(id)?);
+    let id: DeadLetterId = id.parse()?;
     let record = app.catalogue().record(id).await?;
     if !caller.sees(&record.entry.queue) {
         return Err(bezoar::catalogue::CatalogueError::NoDeadLetter(id).into());
     }
     Ok(record)
-}
-
-fn id(text: &str) -> Result<i64, Problem> {
-    text.parse().map_err(|_| Problem::bad_request("the id of a dead letter is a number"))
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,7 +115,7 @@ pub(super) async fn reveal(
     let words: Vec<_> = wanted.what.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
     let target = format!("dead letter {}: {}", record.entry.id, words.join(", "));
     app.catalogue().log(&caller.action(Verb::Reveal, target, reason)).await?;
-    let mut revealed = json!({ "id": record.entry.id.0 });
+    let mut revealed = json!({ "id": record.entry.id.to_string() });
     for part in wanted.what {
         part.add(&record, &mut revealed);
     }

@@ -39,8 +39,8 @@ fn problem() -> Value {
 fn paths() -> Value {
     let queue = parameter("queue", "path", "Name of the queue as one segment: hospital%2Fresults.");
     let route = parameter("route", "path", "Name of the route.");
-    let id = parameter("id", "path", "Id of the dead letter.");
-    let operation = parameter("id", "path", "Id of the replay or discard.");
+    let id = parameter("id", "path", "Id of the dead letter: dl_g4jmah4z.");
+    let operation = parameter("id", "path", "Id of the replay or discard: op_209aaw0b.");
     json!({
         "/v1/queues": { "get": get("Message counts and route states; unknown values are null.") },
         "/v1/queues/{queue}/messages": { "parameters": [queue], "post": {
@@ -70,7 +70,7 @@ fn paths() -> Value {
         "/v1/routes/{route}/pause": { "parameters": [route], "post": post("Pauses the route; its messages wait.") },
         "/v1/routes/{route}/resume": { "parameters": [route], "post": post("Resumes the route.") },
         "/v1/dead-letters": { "get": get(&format!("Lists dead letters without bodies, newest first; {FILTER}&limit=&after=.")) },
-        "/v1/dead-letters/{id}": { "parameters": [parameter("id", "path", "Id of the dead letter.")],
+        "/v1/dead-letters/{id}": { "parameters": [id],
                                    "get": get("Returns one dead letter with the history of its attempts, without its body.") },
         "/v1/dead-letters/{id}/reveal": { "parameters": [id], "post": send(
             "Reveals sensitive content, after recording caller and reason in the audit log.",
@@ -88,7 +88,7 @@ fn paths() -> Value {
             json!({ "state": "open, acknowledged or resolved", "note": "string" })) },
         "/v1/replays": { "get": get("Lists replays and discards, newest first."), "post": send(
             "Replays dead letters; 202, or 200 if only planned.",
-            json!({ "reason": "string", "ids": "which dead letters", "filter": "or a filter", "expect": "the expected number",
+            json!({ "reason": "string", "ids": "ids of dead letters: a list of strings such as dl_g4jmah4z", "filter": "or a filter", "expect": "the expected number",
                     "canary": "replay this many first; continue only if all succeed", "rate": "messages per second", "stop_after": "stop after this many failures",
                     "new_ids": "boolean", "plan": "boolean: plan only" })) },
         "/v1/replays/{id}": { "parameters": [operation], "get": get("Returns a replay or discard and its progress."), "post": send(
@@ -97,7 +97,7 @@ fn paths() -> Value {
         "/v1/replays/{id}/messages": { "parameters": [operation], "get": get("Lists the outcome of each message; ?after=.") },
         "/v1/discards": { "post": send(
             "Discards dead letters for good; the expected number is required.",
-            json!({ "reason": "string", "ids": "which dead letters", "filter": "or a filter", "expect": "the expected number" })) },
+            json!({ "reason": "string", "ids": "ids of dead letters: a list of strings such as dl_g4jmah4z", "filter": "or a filter", "expect": "the expected number" })) },
         "/v1/exports": { "post": send("Exports dead letters as NDJSON, bodies included.",
             json!({ "reason": "string", "filter": "a filter; all if absent" })) },
         "/v1/imports": { "post": post("Imports dead letters from NDJSON as written by an export; ?reason=. All or nothing.") },

@@ -38,7 +38,7 @@ const RATE_LIMIT: f64 = 1_000_000.0;
 #[serde(deny_unknown_fields)]
 pub(super) struct ReplayInput {
     reason: String,
-    ids: Option<Vec<i64>>,
+    ids: Option<Vec<String>>,
     filter: Option<Map<String, Value>>,
     expect: Option<u64>,
     #[serde(default)]
@@ -59,7 +59,7 @@ pub(super) struct ReplayInput {
 #[serde(deny_unknown_fields)]
 pub(super) struct DiscardInput {
     reason: String,
-    ids: Option<Vec<i64>>,
+    ids: Option<Vec<String>>,
     filter: Option<Map<String, Value>>,
     /// The expected number, required to protect against mistakes.
     expect: u64,
@@ -118,7 +118,7 @@ fn held(skip: bool) -> HeldLetters {
 async fn selection(
     app: &App,
     caller: &Caller,
-    ids: Option<Vec<i64>>,
+    ids: Option<Vec<String>>,
     filter: Option<Map<String, Value>>,
 ) -> Result<Selection, Problem> {
     match (ids, filter) {
@@ -127,7 +127,7 @@ async fn selection(
             ids.len()
         ))),
         (Some(ids), None) if !ids.is_empty() => {
-            let ids: Vec<_> = ids.into_iter().map(DeadLetterId).collect();
+            let ids = parsed(&ids)?;
             if let Some(queues) = caller.limited(None)? {
                 for id in &ids {
                     let queue = app.catalogue().record(*id).await?.entry.queue;
@@ -145,6 +145,14 @@ async fn selection(
         }
         _ => Err(Problem::bad_request("pass either ids or a filter ({} matches all)")),
     }
+}
+
+/// Parses ids; an error says which one is invalid.
+fn parsed(ids: &[String]) -> Result<Vec<DeadLetterId>, Problem> {
+    let parse = |(place, text): (usize, &String)| {
+        text.parse().map_err(|error| Problem::bad_request(format!("ids[{place}]: {error}")))
+    };
+    ids.iter().enumerate().map(parse).collect()
 }
 
 /// Runs in a separate task, so that a client that disconnects does not leave a plan behind that never runs.
@@ -289,8 +297,7 @@ fn told(app: &App, operation: &Operation) -> Value {
 /// An operation whose queues the caller may all see; others are reported as not found.
 async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Operation, Problem> {
     caller.needs(role, None)?;
-    let id = id.parse().map(OperationId);
-    let id = id.map_err(|_| Problem::bad_request("the id of a replay or discard is a number"))?;
+    let id: OperationId = id.parse()?;
     let operation = app.catalogue().operation(id).await?;
     if !sees(caller, &operation) {
         return Err(CatalogueError::NoOperation(id).into());

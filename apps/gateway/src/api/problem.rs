@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bezoar::{
-    ErrorKind, Invalid, TransportError,
+    ErrorKind, Invalid, InvalidId, TransportError,
     catalogue::{CatalogueError, ItemState},
     ops::EditError,
 };
@@ -71,6 +71,12 @@ impl From<Invalid> for Problem {
     }
 }
 
+impl From<InvalidId> for Problem {
+    fn from(invalid: InvalidId) -> Self {
+        Self::bad_request(invalid.to_string())
+    }
+}
+
 impl From<TransportError> for Problem {
     fn from(error: TransportError) -> Self {
         let text = match std::error::Error::source(&error) {
@@ -120,10 +126,10 @@ impl From<CatalogueError> for Problem {
             CatalogueError::Invalid(invalid) => invalid.into(),
             CatalogueError::Replayed { operation, state, .. } => {
                 let again = match state {
-                    ItemState::Failed { again, .. } => Some(again.0),
+                    ItemState::Failed { again, .. } => Some(again.to_string()),
                     _ => None,
                 };
-                Self::not_found(text).with("operation", operation.0).with("again", again)
+                Self::not_found(text).with("operation", operation.to_string()).with("again", again)
             }
             CatalogueError::Held { held } => {
                 Self::new(StatusCode::CONFLICT, "held", text).with("held", views::held(&held))

@@ -58,7 +58,7 @@ struct Walk {
     origin: String,
     filter: Filter,
     page: ListRequest,
-    ids: Vec<bezoar::DeadLetterId>,
+    ids: Vec<DeadLetterId>,
 }
 
 fn lines(
@@ -141,7 +141,7 @@ async fn elsewhere(
     let mut missing = Vec::with_capacity(records.len());
     for (stamp, record) in records {
         let ours = stamp.strip_prefix(origin).and_then(|rest| rest.strip_prefix('/')?.parse().ok());
-        let known = match ours.map(DeadLetterId) {
+        let known = match ours {
             Some(id) => match app.catalogue().record(id).await {
                 Err(error) if is_gone(&error) => false,
                 ours => is_copy(&ours?.message, &record.message).then_some(true).ok_or_else(|| {

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 /// A dead letter in a list.
 pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
     let operation = match entry.state {
-        DeadLetterState::Taken(operation) => Some(operation.0),
+        DeadLetterState::Taken(operation) => Some(operation.to_string()),
         _ => None,
     };
     json!({
-        "id": entry.id.0,
+        "id": entry.id.to_string(),
         "queue": entry.queue.as_str(),
         "message_id": entry.message_id.as_str(),
         "type": entry.message_type.as_str(),
@@ -34,7 +34,8 @@ pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
         "arrived_at": entry.arrived_at.to_string(),
         "state": entry.state.as_str(),
         "operation": operation,
-        "edited_from": entry.edited_from.map(|id| id.0),
+        "edited_from": entry.edited_from.map(|id| id.to_string()),
+        "possible_copy_of": entry.possible_copy_of.map(|id| id.to_string()),
     })
 }
 
@@ -52,9 +53,9 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["last_failure_at"] = message.ledger.last_failure_at().map(|at| at.to_string()).into();
     all["history"] = message.ledger.history().iter().map(failed_try).collect();
     all["headers"] = message.headers.iter().map(header).collect();
-    all["lineage"] = record.versions.iter().map(|id| id.0).collect();
-    all["earlier"] = record.earlier.iter().map(|id| id.0).collect();
-    all["operations"] = record.operations.iter().map(|id| id.0).collect();
+    all["lineage"] = record.versions.iter().map(|id| id.to_string()).collect();
+    all["earlier"] = record.earlier.iter().map(|id| id.to_string()).collect();
+    all["operations"] = record.operations.iter().map(|id| id.to_string()).collect();
     all
 }
 
@@ -126,7 +127,7 @@ pub(super) fn cause(cause: &Cause) -> Value {
         "last_hour": cause.last_hour,
         "first_seen": cause.first_seen.to_string(),
         "last_seen": cause.last_seen.to_string(),
-        "samples": cause.samples.iter().map(|id| id.0).collect::<Vec<_>>(),
+        "samples": cause.samples.iter().map(|id| id.to_string()).collect::<Vec<_>>(),
         "state": cause.state.as_str(),
         "note": note,
     })
@@ -144,7 +145,7 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
         OperationKind::Discard => "discard",
     };
     let mut shown = json!({
-        "id": operation.id.0,
+        "id": operation.id.to_string(),
         "task": kind,
         "state": operation.state.as_str(),
         "who": operation.actor,
@@ -173,18 +174,18 @@ pub(super) fn operation(operation: &Operation, waiting: Option<Duration>) -> Val
 
 /// How many dead letters which other operations hold.
 pub(super) fn held(held: &[(OperationId, u64)]) -> Value {
-    held.iter().map(|(id, count)| json!({ "operation": id.0, "count": count })).collect()
+    held.iter().map(|(id, count)| json!({ "operation": id.to_string(), "count": count })).collect()
 }
 
 /// One message of a replay or discard.
 pub(super) fn item(item: &OperationItem) -> Value {
     let (again, cause) = match &item.state {
-        ItemState::Failed { again, cause } => (Some(again.0), Some(cause.as_str())),
+        ItemState::Failed { again, cause } => (Some(again.to_string()), Some(cause.as_str())),
         _ => (None, None),
     };
     json!({
         "place": item.place,
-        "dead_letter": item.dead_letter.0,
+        "dead_letter": item.dead_letter.to_string(),
         "message_id": item.message_id.as_str(),
         "queue": item.queue.as_str(),
         "state": item.state.as_str(),

@@ -95,7 +95,7 @@ impl Template {
         headers.insert(DELIVERY, HeaderValue::from(message.ledger.acquired.max(1)));
         headers.insert(REDELIVERED, HeaderValue::from_static(redelivered));
         if let Some(replay) = message.ledger.replay {
-            headers.insert(REPLAY, HeaderValue::from(replay.0));
+            headers.insert(REPLAY, header_encoding::value(&replay.to_string()));
         }
         if let Some(id) = &message.correlation_id {
             headers.insert(CORRELATION_ID, header_encoding::value(id.as_str()));

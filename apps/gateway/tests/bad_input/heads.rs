@@ -117,8 +117,12 @@ async fn odd_requests_are_problems() {
         ("GET /v1/dead-letters?queue=%ff", 404),
         ("GET /v1/dead-letters?queue=%00", 400),
         ("GET /v1/dead-letters?unknown=1", 400),
-        ("GET /v1/dead-letters/9223372036854775808", 400),
-        ("GET /v1/dead-letters/-9223372036854775808", 404),
+        ("GET /v1/dead-letters/1", 400),
+        ("GET /v1/dead-letters/dl_g4jmah4z", 404),
+        ("GET /v1/dead-letters/dl_zzzzzzzzzzzzz", 400),
+        ("GET /v1/dead-letters/%ff", 400),
+        ("GET /v1/replays/dl_g4jmah4z", 400),
+        ("GET /v1/replays/OP_2O9AAWOB", 404),
     ] {
         check(&lab, &request(&lab, line, "connection: close\r\n", b""), &[status]).await;
     }

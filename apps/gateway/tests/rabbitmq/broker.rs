@@ -190,7 +190,7 @@ impl Lab {
     pub(crate) async fn replay_all(&self) -> Value {
         let (_, told) =
             self.post("/v1/replays", &[], r#"{"reason": "mended", "filter": {}}"#).await;
-        let path = format!("/v1/replays/{}", told["id"]);
+        let path = format!("/v1/replays/{}", told["id"].as_str().unwrap());
         let looking = async {
             loop {
                 let (_, now) = self.get(&path).await;

@@ -1,6 +1,6 @@
 //! Dead letters taken in turn: each once, kept until it is removed, replayed whole.
 
-use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{DeadLetter, DeadLetterFeed, DeadLetterId, Message};
 use futures_util::poll;
@@ -36,7 +36,7 @@ async fn remove(feed: &dyn DeadLetterFeed, letters: &[DeadLetter]) {
     feed.remove(&ids).await.expect("a letter can be removed");
 }
 
-fn letter_ids(letters: &[DeadLetter]) -> BTreeSet<DeadLetterId> {
+fn letter_ids(letters: &[DeadLetter]) -> HashSet<DeadLetterId> {
     letters.iter().map(|letter| letter.id).collect()
 }
 

@@ -44,7 +44,12 @@ pub(crate) async fn a_second_replay_finds_nothing(case: Case) {
 
 pub(crate) async fn unknown_ids_are_ignored(case: Case) {
     let dead = case.kill(1).await;
-    let ids = [DeadLetterId(i64::MIN), DeadLetterId(-1), dead[0].id, DeadLetterId(i64::MAX)];
+    let ids = [
+        DeadLetterId::from_number(i64::MIN),
+        DeadLetterId::from_number(-1),
+        dead[0].id,
+        DeadLetterId::from_number(i64::MAX),
+    ];
     assert_eq!(case.replay(DeadLetterIds::Ids(ids.to_vec())).await, 1, "only what is there counts");
 }
 
@@ -136,7 +141,12 @@ pub(crate) async fn a_discard_of_all_leaves_none_and_touches_nothing_else(case: 
 
 pub(crate) async fn a_discard_ignores_unknown_ids(case: Case) {
     let dead = case.kill(2).await;
-    let ids = [DeadLetterId(i64::MAX), dead[0].id, dead[0].id, DeadLetterId(i64::MIN)];
+    let ids = [
+        DeadLetterId::from_number(i64::MAX),
+        dead[0].id,
+        dead[0].id,
+        DeadLetterId::from_number(i64::MIN),
+    ];
     assert_eq!(
         case.discard(DeadLetterIds::Ids(ids.to_vec())).await,
         1,

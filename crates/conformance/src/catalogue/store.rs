@@ -258,7 +258,7 @@ pub(crate) fn letter(id: i64, mut message: Message) -> DeadLetter {
 /// A dead letter as a broker has it.
 pub(crate) fn rejected(id: i64, message: Message, reason: Reason) -> DeadLetter {
     DeadLetter {
-        id: DeadLetterId(id),
+        id: DeadLetterId::from_number(id),
         queue: queue(RESULTS),
         message,
         reason,
@@ -295,10 +295,10 @@ pub(crate) fn everything() -> Selection {
 
 /// An id that no dead letter has.
 pub(crate) fn no_dead_letter() -> DeadLetterId {
-    DeadLetterId(987_654_321)
+    DeadLetterId::from_number(987_654_321)
 }
 
 /// An id that no operation has.
 pub(crate) fn no_operation() -> OperationId {
-    OperationId(987_654_321)
+    OperationId::from_number(987_654_321)
 }

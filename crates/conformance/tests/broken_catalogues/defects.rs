@@ -346,9 +346,9 @@ fn intake() -> Vec<Control> {
             ],
             |it| {
                 it.letters = Box::new(|letters| {
-                    letters
-                        .iter_mut()
-                        .for_each(|letter| letter.id = bezoar_core::DeadLetterId(rand::random()));
+                    letters.iter_mut().for_each(|letter| {
+                        letter.id = bezoar_core::DeadLetterId::from_number(rand::random())
+                    });
                 });
             },
         ),

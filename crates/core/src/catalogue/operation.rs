@@ -1,21 +1,17 @@
 //! Operations: frozen selections that are replayed or discarded step by step.
 
-use std::fmt;
-
 use jiff::Timestamp;
 
 use super::{CatalogueError, CauseId, Selection};
-use crate::{DeadLetterId, Invalid, MessageId, QueueName};
+use crate::{
+    DeadLetterId, Invalid, MessageId, QueueName,
+    public_id::{OPERATION, public_id},
+};
 
-/// The identity of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperationId(pub i64);
-
-impl fmt::Display for OperationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+public_id!(
+    /// The identity of an operation.
+    OperationId, OPERATION
+);
 
 /// A plan: what to do with a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -321,7 +317,7 @@ mod tests {
     fn replay(canary: u32, stop_after: Option<u32>, counts: [u64; 4]) -> Operation {
         let [total, done, completed, failed] = counts;
         Operation {
-            id: OperationId(1),
+            id: OperationId::from_number(1),
             kind: OperationKind::Replay {
                 canary,
                 per_second: None,

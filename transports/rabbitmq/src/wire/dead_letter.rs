@@ -21,7 +21,7 @@ pub(crate) fn dead_lettered(
     (id, at, reason): (DeadLetterId, Timestamp, &Reason),
 ) -> BasicProperties {
     let mut headers = carried_headers(raw, message);
-    headers.insert(DEAD_ID.into(), AMQPValue::LongLongInt(id.0));
+    headers.insert(DEAD_ID.into(), AMQPValue::LongLongInt(id.number()));
     headers.insert(DEAD_AT.into(), AMQPValue::LongLongInt(at.as_millisecond()));
     headers.insert(REASON_CODE.into(), text(reason.code().as_str()));
     headers.insert(REASON.into(), text(&cut(reason.to_string())));
@@ -38,7 +38,7 @@ fn cut(mut text: String) -> String {
 /// The dead letter, if it has an id of ours.
 pub(crate) fn read_dead_letter(raw: &Raw, queue: &QueueName, now: Timestamp) -> Option<DeadLetter> {
     let headers = table_of(&raw.properties);
-    let id = DeadLetterId(number(&headers, DEAD_ID)?);
+    let id = DeadLetterId::from_number(number(&headers, DEAD_ID)?);
     let code = string(&headers, REASON_CODE).and_then(|code| Code::new(code).ok());
     let words = cut(string(&headers, REASON).unwrap_or_default());
     Some(DeadLetter {

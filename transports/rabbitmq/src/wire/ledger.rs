@@ -1,6 +1,6 @@
 //! The ledger as headers.
 
-use bezoar_core::{Ledger, catalogue::OperationId};
+use bezoar_core::Ledger;
 use lapin::types::AMQPValue;
 
 use super::{
@@ -26,8 +26,8 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
     for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         headers.insert(name.into(), AMQPValue::LongLongInt(count.into()));
     }
-    if let Some(OperationId(replay)) = ledger.replay {
-        headers.insert(REPLAY.into(), AMQPValue::LongLongInt(replay));
+    if let Some(replay) = ledger.replay {
+        headers.insert(REPLAY.into(), text(&replay.to_string()));
     }
     if let Some(uncounted) = &ledger.uncounted {
         headers.insert(UNCOUNTED.into(), text(&uncounted::write(uncounted)));
@@ -71,7 +71,7 @@ pub(super) fn read(headers: &Table) -> Ledger {
     // A forged header must not hide deliveries without an outcome.
     let released = count(RELEASED).min(acquired.saturating_sub(failed));
     let mut ledger = Ledger::restored(acquired, failed, released, count(REPLAYED), history);
-    ledger.replay = number(headers, REPLAY).map(OperationId);
+    ledger.replay = string(headers, REPLAY).and_then(|text| text.parse().ok());
     ledger.uncounted = string(headers, UNCOUNTED).and_then(|text| uncounted::read(&text));
     ledger
 }

@@ -72,7 +72,7 @@ impl Place {
             }
             dead.extend(some);
         }
-        dead.sort_by_key(|letter: &DeadLetter| letter.id);
+        dead.sort_by_key(|letter: &DeadLetter| letter.id.number());
         dead
     }
 

@@ -39,7 +39,7 @@ async fn old() -> Ward {
 async fn dead_letters_are_shown_at_once_and_grouped_piece_by_piece() {
     let ward = old().await;
     let before = ward.list(&Filter::default()).await;
-    assert_eq!(before.iter().map(|entry| entry.id.0).collect::<Vec<_>>(), [3, 2, 1]);
+    assert_eq!(before.iter().map(|entry| entry.id.number()).collect::<Vec<_>>(), [3, 2, 1]);
     assert_eq!((before[2].kind, before[2].code.as_str()), (FailureKind::Database, "db.down"));
     assert_eq!(before[2].correlation_id.as_ref().unwrap().as_str(), "of a");
     let of_lab = Filter { queues: Some(vec![queue("lab")]), ..Filter::default() };

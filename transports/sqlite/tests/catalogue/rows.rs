@@ -27,7 +27,7 @@ async fn a_dead_letter_that_somebody_removed_by_hand_is_left_out() {
     let ward = Ward::new().await;
     let ids = ward.kill_many("lab", 3, "boom").await;
     let id = ward.plan(replay(), everything()).await.id;
-    ward.sql(&format!("DELETE FROM bezoar_dead WHERE id = {}", ids[1]));
+    ward.sql(&format!("DELETE FROM bezoar_dead WHERE id = {}", ids[1].number()));
     ward.command(id, OperationCommand::Run).await;
     let step = ward.advance(id, 9).await;
     assert_eq!((step.done, step.operation.total, step.operation.refused), (2, 2, 1));

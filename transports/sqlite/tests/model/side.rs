@@ -164,13 +164,13 @@ impl Side {
 
     fn selection(&self, chosen: &Chosen) -> DeadLetterIds {
         let id = |which: &Pick| match self.dead.is_empty() {
-            true => DeadLetterId(i64::MAX),
+            true => DeadLetterId::from_number(i64::MAX),
             false => self.dead[which.of(&self.dead)],
         };
         match chosen {
             Chosen::All => DeadLetterIds::All,
             Chosen::Known(ids) => DeadLetterIds::Ids(ids.iter().map(id).collect()),
-            Chosen::Unknown(id) => DeadLetterIds::Ids(vec![DeadLetterId(*id)]),
+            Chosen::Unknown(id) => DeadLetterIds::Ids(vec![DeadLetterId::from_number(*id)]),
         }
     }
 

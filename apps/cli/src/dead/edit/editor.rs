@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
+use bezoar::DeadLetterId;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -25,7 +26,11 @@ pub(super) struct EditedBody {
 
 impl EditedBody {
     /// Reveals a body and opens it in the editor; `None` if it was not changed.
-    pub(super) async fn open(client: &ApiClient, id: i64, reason: &str) -> Result<Option<Self>> {
+    pub(super) async fn open(
+        client: &ApiClient,
+        id: DeadLetterId,
+        reason: &str,
+    ) -> Result<Option<Self>> {
         let editor = editor()?;
         let reply = reveal::ask(client, id, reason, &["body"]).await?;
         let revealed = Revealed::read(&reply)?;
@@ -66,7 +71,7 @@ fn editor() -> Result<String> {
 }
 
 /// A file name from which an editor recognizes the format.
-fn name(id: i64, content_type: Option<&str>) -> String {
+fn name(id: DeadLetterId, content_type: Option<&str>) -> String {
     let content_type = content_type.unwrap_or_default();
     let ending = match content_type.split(';').next().unwrap_or_default().trim() {
         it if it == "application/json" || it.ends_with("+json") => "json",
@@ -119,8 +124,12 @@ mod tests {
 
     #[test]
     fn a_file_is_named_after_its_content_type() {
-        assert_eq!(name(7, Some("application/json; charset=utf-8")), "dead-letter-7.json");
-        assert_eq!(name(7, Some("application/hl7+xml")), "dead-letter-7.xml");
-        assert_eq!(name(7, None), "dead-letter-7.txt");
+        let id = DeadLetterId::from_number(7);
+        assert_eq!(
+            name(id, Some("application/json; charset=utf-8")),
+            "dead-letter-dl_75mk4vdk.json"
+        );
+        assert_eq!(name(id, Some("application/hl7+xml")), "dead-letter-dl_75mk4vdk.xml");
+        assert_eq!(name(id, None), "dead-letter-dl_75mk4vdk.txt");
     }
 }

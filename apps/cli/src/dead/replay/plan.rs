@@ -76,14 +76,14 @@ mod tests {
     fn a_plan_is_described() {
         let mut plan = replay([0, 0, 0]);
         plan["refused"] = 2.into();
-        plan["held"] = serde_json::json!([{ "operation": 5, "count": 1 }]);
+        plan["held"] = serde_json::json!([{ "operation": "op_y0ppfhjp", "count": 1 }]);
         plan["rate"] = 20.0.into();
         plan["stop_after"] = 5.into();
         let lines = describe(&serde_json::from_value(plan).unwrap());
         let expected = [
-            "planned replay 7: 10 messages; messages that are dead-lettered later are not included",
+            "planned replay op_209aaw0b: 10 messages; messages that are dead-lettered later are not included",
             "  10 to lab",
-            "1 dead letter is not included: held by operation 5",
+            "1 dead letter is not included: held by operation op_y0ppfhjp",
             "1 dead letter is not included: replaced by an edited version",
             "message ids: unchanged; a receiver that deduplicates skips",
             "canary: replays 3 first and continues only if all of them succeed",

@@ -1,6 +1,13 @@
 //! Dead letters that are not kept, or not sent back as they should be.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bezoar_core::{
@@ -46,7 +53,7 @@ fn keeping() -> Vec<Control> {
             "begins a page with the last of the one before",
             || {
                 Pages(|asked| DeadLetterPage {
-                    after: asked.after.map(|id| DeadLetterId(id.0 - 1)),
+                    after: asked.after.map(|id| DeadLetterId::from_number(id.number() - 1)),
                     ..asked
                 })
             },
@@ -54,13 +61,18 @@ fn keeping() -> Vec<Control> {
         ),
         Control::new(
             "begins again after the last page",
-            || {
-                Pages(|asked| DeadLetterPage {
-                    after: asked.after.filter(|id| id.0 < i64::MAX),
-                    ..asked
-                })
-            },
+            || Restarts(Restart::AfterTheLast),
             &["dead_letters::a_page_beyond_the_end_is_empty"],
+        ),
+        Control::new(
+            "begins again after a letter that is gone",
+            || Restarts(Restart::AfterOneThatIsGone),
+            &["dead_letters::pages_continue_after_a_letter_that_is_gone"],
+        ),
+        Control::new(
+            "lists dead letters in another order each time",
+            TurnsAround::default,
+            &["dead_letters::pages_are_complete_and_in_order"],
         ),
         Control::new(
             "lists dead letters by taking them out and putting them back",
@@ -108,6 +120,65 @@ impl Defect for Pages {
     }
 }
 
+/// Whether the memory transport, whose numbers rise, lists a letter after another.
+fn comes_after(dead: &DeadLetter, other: Option<DeadLetterId>) -> bool {
+    other.is_none_or(|other| dead.id.number() > other.number())
+}
+
+/// Lists from the start again, after some letters.
+#[derive(Debug)]
+struct Restarts(Restart);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Restart {
+    AfterTheLast,
+    AfterOneThatIsGone,
+}
+
+#[async_trait]
+impl Defect for Restarts {
+    async fn dead_letters(
+        &self,
+        store: &Store,
+        queue: &QueueName,
+        page: DeadLetterPage,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let all = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
+        let place = all.iter().position(|dead| Some(dead.id) == page.after);
+        let restart = match place {
+            Some(place) => self.0 == Restart::AfterTheLast && place + 1 == all.len(),
+            None => self.0 == Restart::AfterOneThatIsGone,
+        };
+        let after = page.after.filter(|_| !restart);
+        store.memory.dead_letters(queue, DeadLetterPage { after, ..page }).await
+    }
+}
+
+/// Turns the list around whenever somebody starts to read it.
+#[derive(Debug, Default)]
+struct TurnsAround(AtomicBool);
+
+#[async_trait]
+impl Defect for TurnsAround {
+    async fn dead_letters(
+        &self,
+        store: &Store,
+        queue: &QueueName,
+        page: DeadLetterPage,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let mut all = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
+        if page.after.is_none() {
+            self.0.fetch_not(Ordering::SeqCst);
+        }
+        if self.0.load(Ordering::SeqCst) {
+            all.reverse();
+        }
+        let place = all.iter().position(|dead| Some(dead.id) == page.after);
+        let rest = all.into_iter().skip(place.map_or(0, |place| place + 1));
+        Ok(rest.take(page.limit.get() as usize).collect())
+    }
+}
+
 /// Each look gives the letters new ids.
 #[derive(Debug)]
 struct TakesOut;
@@ -151,7 +222,7 @@ impl Defect for OneForEachMessage {
             seen.push(dead.message.id.clone());
             new
         });
-        listed.retain(|dead| Some(dead.id) > page.after);
+        listed.retain(|dead| comes_after(dead, page.after));
         listed.truncate(page.limit.get() as usize);
         Ok(listed)
     }
@@ -169,10 +240,11 @@ impl Defect for ByPlace {
         page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         let all = store.memory.dead_letters(queue, DeadLetterPage::default()).await?;
-        let placed =
-            (1..).zip(all).map(|(place, dead)| DeadLetter { id: DeadLetterId(place), ..dead });
+        let placed = (1..)
+            .zip(all)
+            .map(|(place, dead)| DeadLetter { id: DeadLetterId::from_number(place), ..dead });
         Ok(placed
-            .filter(|dead| Some(dead.id) > page.after)
+            .filter(|dead| comes_after(dead, page.after))
             .take(page.limit.get() as usize)
             .collect())
     }

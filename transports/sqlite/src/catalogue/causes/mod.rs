@@ -97,7 +97,7 @@ fn cause(connection: &Connection, number: i64, now: i64) -> rusqlite::Result<Cau
             "SELECT id FROM bezoar_dead WHERE cause = ?1
              ORDER BY died_at DESC, id DESC LIMIT ?2",
         )?
-        .query_map(params![number, SAMPLES], |row| row.get(0).map(DeadLetterId))?
+        .query_map(params![number, SAMPLES], |row| row.get(0).map(DeadLetterId::from_number))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(cause)
 }

@@ -34,7 +34,10 @@ pub(crate) fn edit(
     action: &AuditedAction,
 ) -> Found<DeadLetterSummary> {
     let id = edit.id;
-    let found = (entry(connection, id.0)?, record::dead_letter(connection, id.0, record::NO_BODY)?);
+    let found = (
+        entry(connection, id.number())?,
+        record::dead_letter(connection, id.number(), record::NO_BODY)?,
+    );
     let (Some(before), Some(dead)) = found else {
         return Ok(Err(CatalogueError::NoDeadLetter(id)));
     };
@@ -57,10 +60,10 @@ pub(crate) fn edit(
         .prepare_cached(
             "UPDATE bezoar_dead SET edited_from = ?2, edited_by = ?3, unapproved = ?4 WHERE id = ?1",
         )?
-        .execute(params![version, id.0, action.actor, edit.needs_approval])?;
+        .execute(params![version, id.number(), action.actor, edit.needs_approval])?;
     connection
         .prepare_cached("UPDATE bezoar_dead SET edited_as = ?2 WHERE id = ?1")?
-        .execute([id.0, version])?;
+        .execute([id.number(), version])?;
     audit::append(session, connection, action)?;
     Ok(entry(connection, version)?.ok_or(CatalogueError::NoDeadLetter(id)))
 }
@@ -83,20 +86,20 @@ pub(crate) fn approve(
     id: DeadLetterId,
     action: &AuditedAction,
 ) -> Found<DeadLetterSummary> {
-    let Some(before) = entry(connection, id.0)? else {
+    let Some(before) = entry(connection, id.number())? else {
         return Ok(Err(CatalogueError::NoDeadLetter(id)));
     };
     let editor: Option<String> = connection
         .prepare_cached("SELECT edited_by FROM bezoar_dead WHERE id = ?1")?
-        .query_row([id.0], |row| row.get(0))?;
+        .query_row([id.number()], |row| row.get(0))?;
     if let Err(refused) = before.check_approval(&editor.unwrap_or_default(), &action.actor) {
         return Ok(Err(refused));
     }
     connection
         .prepare_cached("UPDATE bezoar_dead SET unapproved = 0 WHERE id = ?1")?
-        .execute([id.0])?;
+        .execute([id.number()])?;
     audit::append(session, connection, action)?;
-    Ok(entry(connection, id.0)?.ok_or(CatalogueError::NoDeadLetter(id)))
+    Ok(entry(connection, id.number())?.ok_or(CatalogueError::NoDeadLetter(id)))
 }
 
 /// A version that was replayed and died again is still the version of its original, under its new id.

@@ -28,7 +28,7 @@ pub(crate) fn list(
     let limit = page.limit.clamp(1, PAGE_LIMIT) as usize;
     let before = page
         .after
-        .map_or((i64::MAX, i64::MAX), |after| (after.died_at.as_millisecond(), after.id.0));
+        .map_or((i64::MAX, i64::MAX), |after| (after.died_at.as_millisecond(), after.id.number()));
     let mut ids = Vec::with_capacity(limit);
     sieve.walk(connection, before, |glance, fits| {
         if fits {
@@ -110,7 +110,7 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<(DeadLetterSummary, bool)> {
     let cause = row::text(row, 7)?.and_then(|id| CauseId::new(id).ok());
     let is_grouped = cause.is_some();
     let entry = DeadLetterSummary {
-        id: DeadLetterId(id),
+        id: DeadLetterId::from_number(id),
         queue: queue_name(row, 1)?,
         message_id: MessageId::new(text(2)?).unwrap_or_else(|_| named(&format!("row-{seq}"))),
         message_type: MessageType::new(text(3)?)
@@ -127,8 +127,8 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<(DeadLetterSummary, bool)> {
         replayed: row::count(row, 12)?,
         body_bytes: row.get::<_, i64>(13)?.unsigned_abs(),
         state: state(row)?,
-        edited_from: row.get::<_, Option<i64>>(17)?.map(DeadLetterId),
-        possible_copy_of: row.get::<_, Option<i64>>(20)?.map(DeadLetterId),
+        edited_from: row.get::<_, Option<i64>>(17)?.map(DeadLetterId::from_number),
+        possible_copy_of: row.get::<_, Option<i64>>(20)?.map(DeadLetterId::from_number),
     };
     Ok((entry, is_grouped))
 }
@@ -138,7 +138,7 @@ fn state(row: &Row<'_>) -> rusqlite::Result<DeadLetterState> {
     let edited: Option<i64> = row.get(15)?;
     let unapproved: bool = row.get(16)?;
     Ok(match (taken, edited, unapproved) {
-        (Some(operation), ..) => DeadLetterState::Taken(OperationId(operation)),
+        (Some(operation), ..) => DeadLetterState::Taken(OperationId::from_number(operation)),
         (_, Some(_), _) => DeadLetterState::Edited,
         (_, _, true) => DeadLetterState::Unapproved,
         _ => DeadLetterState::Open,
@@ -153,7 +153,7 @@ pub(crate) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<Queue
 
 /// Says what the cause of a dead letter will be that is not grouped yet.
 fn group(connection: &Connection, entry: &mut DeadLetterSummary) -> rusqlite::Result<()> {
-    let Some(dead) = record::dead_letter(connection, entry.id.0, record::NO_BODY)? else {
+    let Some(dead) = record::dead_letter(connection, entry.id.number(), record::NO_BODY)? else {
         return Ok(());
     };
     let print = Fingerprint::of(&dead.queue, &dead.message, &[], &dead.reason);

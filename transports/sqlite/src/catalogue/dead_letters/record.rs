@@ -61,14 +61,15 @@ pub(crate) fn record(
     connection: &Connection,
     id: DeadLetterId,
 ) -> rusqlite::Result<Result<DeadLetterRecord, CatalogueError>> {
-    let (entry, dead) = (entry(connection, id.0)?, dead_letter(connection, id.0, BODY)?);
+    let (entry, dead) =
+        (entry(connection, id.number())?, dead_letter(connection, id.number(), BODY)?);
     let (Some(entry), Some(mut dead)) = (entry, dead) else {
         return Ok(Err(gone(connection, id)?));
     };
-    dead.message.ledger.replay = sent_by(connection, dead.seq, id.0)?;
+    dead.message.ledger.replay = sent_by(connection, dead.seq, id.number())?;
     Ok(Ok(DeadLetterRecord {
-        versions: versions(connection, id.0)?,
-        earlier: earlier(connection, id.0)?,
+        versions: versions(connection, id.number())?,
+        earlier: earlier(connection, id.number())?,
         operations: operations(connection, dead.seq)?,
         entry,
         message: dead.message,
@@ -84,16 +85,16 @@ fn gone(connection: &Connection, id: DeadLetterId) -> rusqlite::Result<Catalogue
              WHERE dead = ?1 AND state IN ('in flight', 'completed', 'failed again')
              ORDER BY operation DESC LIMIT 1",
         )?
-        .query_row([id.0], |row| {
+        .query_row([id.number()], |row| {
             let cause = row::text(row, 3)?.and_then(|cause| CauseId::new(cause).ok());
             let state = match (row::text(row, 1)?, row.get(2)?, cause) {
                 (Some("failed again"), Some(again), Some(cause)) => {
-                    ItemState::Failed { again: DeadLetterId(again), cause }
+                    ItemState::Failed { again: DeadLetterId::from_number(again), cause }
                 }
                 (Some("completed"), ..) => ItemState::Completed,
                 _ => ItemState::InFlight,
             };
-            Ok((OperationId(row.get(0)?), state))
+            Ok((OperationId::from_number(row.get(0)?), state))
         })
         .optional()?;
     Ok(match replayed {
@@ -113,14 +114,14 @@ fn earlier(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterI
         found.extend(next);
     }
     found.reverse();
-    Ok(found.into_iter().map(DeadLetterId).collect())
+    Ok(found.into_iter().map(DeadLetterId::from_number).collect())
 }
 
 /// The replay that a dead letter came back from.
 fn sent_by(connection: &Connection, seq: i64, id: i64) -> rusqlite::Result<Option<OperationId>> {
     connection
         .prepare_cached("SELECT operation FROM bezoar_items WHERE seq = ?1 AND again = ?2")?
-        .query_row([seq, id], |row| row.get(0).map(OperationId))
+        .query_row([seq, id], |row| row.get(0).map(OperationId::from_number))
         .optional()
 }
 
@@ -129,7 +130,7 @@ fn versions(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetter
     let mut versions = follow(connection, "edited_from", id)?;
     versions.reverse();
     versions.extend(follow(connection, "edited_as", id)?);
-    Ok(versions.into_iter().map(DeadLetterId).collect())
+    Ok(versions.into_iter().map(DeadLetterId::from_number).collect())
 }
 
 fn follow(connection: &Connection, column: &str, id: i64) -> rusqlite::Result<Vec<i64>> {
@@ -155,7 +156,7 @@ fn operations(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<Operati
     while let Some(seq) = next.take().filter(|_| found.len() < CHAIN_LIMIT) {
         let mut rows = select.query([seq])?;
         while let Some(row) = rows.next()? {
-            found.push(OperationId(row.get(0)?));
+            found.push(OperationId::from_number(row.get(0)?));
             next = next.or(row.get(1)?);
         }
     }

@@ -45,7 +45,7 @@ fn recognize_id(
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM bezoar_taken WHERE queue = ?1 AND letter = ?2 AND digest = ?3)",
         )?
-        .query_row([queue, letter.id.0, letter.digest().cast_signed()], |row| row.get(0))?;
+        .query_row([queue, letter.id.number(), letter.digest().cast_signed()], |row| row.get(0))?;
     Ok(if is_known { Known::Yes } else { Known::No })
 }
 
@@ -55,7 +55,7 @@ fn recognize_content(
     queue: i64,
     (letter, feed): (&DeadLetter, i64),
 ) -> rusqlite::Result<Known> {
-    let (id, digest) = (letter.id.0, letter.digest().cast_signed());
+    let (id, digest) = (letter.id.number(), letter.digest().cast_signed());
     let is_known = connection
         .prepare_cached(
             "UPDATE bezoar_taken SET letter = ?4, session = ?3, at = ?5
@@ -100,7 +100,7 @@ pub(crate) fn remember(
             "INSERT INTO bezoar_taken (queue, letter, digest, at, session, dead)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![queue, letter.id.0, digest, session.now_millis(), feed, dead])?;
+        .execute(params![queue, letter.id.number(), digest, session.now_millis(), feed, dead])?;
     if let Some(original) = copy_of {
         connection
             .prepare_cached("UPDATE bezoar_dead SET copy_of = ?2 WHERE id = ?1")?
@@ -123,7 +123,7 @@ pub(crate) fn removing(
                 "UPDATE bezoar_taken SET removing = 1
                  WHERE queue = ?1 AND letter = ?2 AND session IS NOT NULL",
             )?
-            .execute([queue, id.0])?;
+            .execute([queue, id.number()])?;
         if noted == 0 {
             return Ok(Err(CatalogueError::TakenOver(*id)));
         }

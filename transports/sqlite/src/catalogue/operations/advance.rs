@@ -39,7 +39,7 @@ pub(crate) fn advance(
     };
     let done = do_next(session, connection, &before, allowed)?;
     session.write_counts(connection)?;
-    operations::end_if_done(connection, id.0, session.now_millis())?;
+    operations::end_if_done(connection, id.number(), session.now_millis())?;
     let after = operations::operation(connection, id)?;
     Ok(after.map(|operation| Advance { done, operation }))
 }
@@ -66,7 +66,7 @@ fn do_next(
     operation: &Operation,
     allowed: u64,
 ) -> rusqlite::Result<u32> {
-    let id = operation.id.0;
+    let id = operation.id.number();
     let (mut done, mut gone, mut copied_bytes, mut last) = (0_i64, 0_i64, 0, None);
     for (place, dead) in waiting(connection, id, allowed)? {
         if copied_bytes > COPY_LIMIT_BYTES {

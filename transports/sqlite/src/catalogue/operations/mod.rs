@@ -34,7 +34,7 @@ pub(crate) fn operation(connection: &Connection, id: OperationId) -> Found<Opera
         "SELECT {COLUMNS} FROM bezoar_operations
          WHERE id = ?1 AND state NOT IN ('freezing', 'void')"
     );
-    let found = connection.prepare_cached(&sql)?.query_row([id.0], read).optional()?;
+    let found = connection.prepare_cached(&sql)?.query_row([id.number()], read).optional()?;
     let Some(mut operation) = found else { return Ok(Err(CatalogueError::NoOperation(id))) };
     operation.queues = queues(connection, id)?;
     operation.held = held(connection, id)?;
@@ -64,28 +64,24 @@ fn some(connection: &Connection, which: &str, limit: u32) -> rusqlite::Result<Ve
     Ok(found)
 }
 
-fn queues(
-    connection: &Connection,
-    OperationId(id): OperationId,
-) -> rusqlite::Result<Vec<(QueueName, u64)>> {
+fn queues(connection: &Connection, id: OperationId) -> rusqlite::Result<Vec<(QueueName, u64)>> {
     connection
         .prepare_cached(
             "SELECT q.name, n.count FROM bezoar_operation_queues AS n JOIN bezoar_queues AS q ON q.id = n.queue
              WHERE n.operation = ?1 ORDER BY q.name",
         )?
-        .query_map([id], |row| Ok((queue_name(row, 0)?, number(row, 1)?)))?
+        .query_map([id.number()], |row| Ok((queue_name(row, 0)?, number(row, 1)?)))?
         .collect()
 }
 
-fn held(
-    connection: &Connection,
-    OperationId(id): OperationId,
-) -> rusqlite::Result<Vec<(OperationId, u64)>> {
+fn held(connection: &Connection, id: OperationId) -> rusqlite::Result<Vec<(OperationId, u64)>> {
     connection
         .prepare_cached(
             "SELECT holder, count FROM bezoar_operation_held WHERE operation = ?1 ORDER BY holder",
         )?
-        .query_map([id], |row| Ok((OperationId(row.get(0)?), number(row, 1)?)))?
+        .query_map([id.number()], |row| {
+            Ok((OperationId::from_number(row.get(0)?), number(row, 1)?))
+        })?
         .collect()
 }
 
@@ -106,7 +102,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
     };
     let state = row::text(row, 6)?.unwrap_or_default();
     Ok(Operation {
-        id: OperationId(row.get(0)?),
+        id: OperationId::from_number(row.get(0)?),
         kind,
         state: OperationState::ALL
             .iter()
@@ -161,7 +157,11 @@ pub(crate) fn items(
              WHERE i.operation = ?1 AND i.place > ?2 ORDER BY i.place LIMIT ?3",
         )?
         .query_map(
-            params![id.0, i64::try_from(after).unwrap_or(i64::MAX), limit.clamp(1, PAGE_LIMIT)],
+            params![
+                id.number(),
+                i64::try_from(after).unwrap_or(i64::MAX),
+                limit.clamp(1, PAGE_LIMIT)
+            ],
             |row| item(row, &waiting),
         )?
         .collect::<rusqlite::Result<_>>()
@@ -175,12 +175,12 @@ fn item(row: &Row<'_>, waiting: &ItemState) -> rusqlite::Result<OperationItem> {
     let damaged = |_| MessageId::new(format!("dead-{dead}")).expect("a short word");
     Ok(OperationItem {
         place: number(row, 0)?,
-        dead_letter: DeadLetterId(dead),
+        dead_letter: DeadLetterId::from_number(dead),
         message_id: MessageId::new(row::text(row, 2)?.unwrap_or_default()).unwrap_or_else(damaged),
         queue: queue_name(row, 3)?,
         state: match (row::text(row, 4)?, again, cause) {
             (Some("failed again"), Some(again), Some(cause)) => {
-                ItemState::Failed { again: DeadLetterId(again), cause }
+                ItemState::Failed { again: DeadLetterId::from_number(again), cause }
             }
             (Some("in flight"), ..) => ItemState::InFlight,
             (Some("completed"), ..) => ItemState::Completed,
@@ -217,7 +217,7 @@ pub(crate) fn command(
                  state = ?2, ended_at = ?3
              WHERE id = ?1",
         )?
-        .execute(params![id.0, state.as_str(), ended])?;
+        .execute(params![id.number(), state.as_str(), ended])?;
     audit::append(session, connection, action)?;
     operation(connection, id)
 }
@@ -229,6 +229,6 @@ pub(crate) fn stop(connection: &Connection, id: OperationId, why: &str) -> Found
             "UPDATE bezoar_operations SET state = 'stopped', stopped = ?2
              WHERE id = ?1 AND state = 'running'",
         )?
-        .execute(params![id.0, why])?;
+        .execute(params![id.number(), why])?;
     operation(connection, id)
 }

@@ -113,7 +113,7 @@ impl Drop for Freezing {
         if self.is_done {
             return;
         }
-        let OperationId(id) = self.operation;
+        let id = self.operation.number();
         // If there is no room for this, it is void when it has not been touched for a while.
         self.writer.submit("plan", move |_, connection| {
             let sql =
@@ -146,12 +146,12 @@ fn take_step(
         .prepare_cached(
             "UPDATE bezoar_operations SET touched_at = ?2 WHERE id = ?1 AND state = 'freezing'",
         )?
-        .execute([id.0, session.now_millis()])?;
+        .execute([id.number(), session.now_millis()])?;
     if goes_on == 0 {
         let why = "planning was interrupted for too long; plan again".to_owned();
         return Ok(Err(CatalogueError::Conflict(why)));
     }
-    if let Err(refusal) = take(connection, id.0, &step.ids, (plan, asked.missing))? {
+    if let Err(refusal) = take(connection, id.number(), &step.ids, (plan, asked.missing))? {
         return Ok(Err(refusal));
     }
     if step.is_last {
@@ -194,7 +194,7 @@ fn begin(
     for (holder, count) in &asked.held {
         hold(connection, id, *holder, *count)?;
     }
-    Ok(OperationId(id))
+    Ok(OperationId::from_number(id))
 }
 
 /// Remembers that another operation holds some of the selected dead letters.
@@ -238,7 +238,7 @@ fn take(
             let message_id = ToSqlOutput::Borrowed(row.get_ref(1)?);
             insert.execute(params![operation, place, id, seq, message_id, queue])?;
         } else if matches!(missing, Missing::IsAnError) && !exists(connection, id)? {
-            return Ok(Err(CatalogueError::NoDeadLetter(DeadLetterId(id))));
+            return Ok(Err(CatalogueError::NoDeadLetter(DeadLetterId::from_number(id))));
         } else {
             refused += 1;
             // Named ones were counted when they were chosen, unless somebody took them since.
@@ -292,7 +292,7 @@ fn finish(
                  ended_at = CASE total WHEN 0 THEN ?2 END, planned_at = ?2
              WHERE id = ?1 RETURNING total",
         )?
-        .query_row([id.0, session.now_millis()], |row| row.get(0))?;
+        .query_row([id.number(), session.now_millis()], |row| row.get(0))?;
     let found = total.unsigned_abs();
     if let Err(unexpected) = plan.check_expected(found) {
         return Ok(Err(unexpected));

@@ -60,8 +60,8 @@ impl ReplayCounts {
             .prepare_cached(&format!(
                 "UPDATE bezoar_items SET state = 'completed', away = NULL {ONE_AWAY}"
             ))?
-            .execute(params![operation.0, message.as_str(), queue])?;
-        self.outcomes.entry(operation.0).or_default().0 += done as i64;
+            .execute(params![operation.number(), message.as_str(), queue])?;
+        self.outcomes.entry(operation.number()).or_default().0 += done as i64;
         Ok(())
     }
 
@@ -77,12 +77,13 @@ impl ReplayCounts {
                 "UPDATE bezoar_items SET state = 'failed again', away = NULL, again = ?4, cause = ?5
                  {ONE_AWAY} RETURNING dead"
             ))?
-            .query_row(params![operation.0, message.as_str(), queue, dead, cause.as_str()], |row| {
-                row.get(0)
-            })
+            .query_row(
+                params![operation.number(), message.as_str(), queue, dead, cause.as_str()],
+                |row| row.get(0),
+            )
             .optional()?;
         if let Some(before) = before {
-            self.outcomes.entry(operation.0).or_default().1 += 1;
+            self.outcomes.entry(operation.number()).or_default().1 += 1;
             edit::carry_on(connection, before, dead)?;
         }
         Ok(())
@@ -134,6 +135,6 @@ pub(crate) fn replay_of(
         .prepare_cached(
             "SELECT operation FROM bezoar_items WHERE seq = ?1 AND state = 'in flight'",
         )?
-        .query_row([seq], |row| row.get(0).map(OperationId))
+        .query_row([seq], |row| row.get(0).map(OperationId::from_number))
         .optional()
 }

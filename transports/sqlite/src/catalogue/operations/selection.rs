@@ -62,12 +62,13 @@ pub(crate) fn choose(connection: &Connection, plan: &OperationPlan) -> Found<Cho
 }
 
 pub(crate) fn held_error(held: &BTreeMap<i64, u64>) -> CatalogueError {
-    let held = held.iter().map(|(holder, count)| (OperationId(*holder), *count)).collect();
+    let held =
+        held.iter().map(|(holder, count)| (OperationId::from_number(*holder), *count)).collect();
     CatalogueError::Held { held }
 }
 
 fn named(connection: &Connection, ids: &[DeadLetterId]) -> rusqlite::Result<Chosen> {
-    let mut ids: Vec<_> = ids.iter().map(|DeadLetterId(id)| *id).collect();
+    let mut ids: Vec<_> = ids.iter().map(|id| id.number()).collect();
     ids.sort_unstable();
     ids.dedup();
     let mut held = BTreeMap::new();

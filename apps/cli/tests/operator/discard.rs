@@ -68,7 +68,7 @@ fn a_wrong_number_discards_nothing() {
     assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
 }
 
-/// Refuses to discard what replay 5 holds, unless that is left out.
+/// Refuses to discard what a replay holds, unless that is left out.
 fn gateway_with_held() -> Gateway {
     Gateway::start(|_, asked: &Asked| {
         let mut held = discard("running", 0);
@@ -78,7 +78,7 @@ fn gateway_with_held() -> Gateway {
             "/v1/discards" if asked.json()["skip_held"] == json!(false) => problem(
                 409,
                 "held",
-                "2 of the selected dead letters are held by other operations (operation 5: 2)",
+                "2 of the selected dead letters are held by other operations (operation op_y0ppfhjp: 2)",
             ),
             "/v1/discards" if asked.json()["expect"] == json!(1) => Answer::Json(202, held),
             "/v1/discards" => Answer::Json(
@@ -96,24 +96,25 @@ fn gateway_with_held() -> Gateway {
     })
 }
 
-const HELD: [&str; 7] = ["dead", "discard", "4", "5", "6", "--reason", "test data"];
+const IDS: [&str; 3] = ["dl_g4jmah4z", "dl_ddbhm0jv", "dl_wfxggda2"];
+const HELD: [&str; 4] = ["dead", "discard", "--reason", "test data"];
 
 #[test]
 fn dead_letters_that_another_operation_holds_can_be_left_out() {
     let gateway = gateway_with_held();
     let sure = ["--yes", "--expect", "1"];
-    let ended = run(bezoar(&gateway).args(HELD).args(sure));
+    let ended = run(bezoar(&gateway).args(HELD).args(IDS).args(sure));
     assert_eq!(ended.code, 1);
-    let words = "bezoar: 2 of the selected dead letters are held by other operations (operation 5: 2); \
+    let words = "bezoar: 2 of the selected dead letters are held by other operations (operation op_y0ppfhjp: 2); \
                  to leave them out, pass --skip-held\n";
     assert_eq!(ended.words, words);
 
-    let ended = run(bezoar(&gateway).args(HELD).args(sure).arg("--skip-held"));
+    let ended = run(bezoar(&gateway).args(HELD).args(IDS).args(sure).arg("--skip-held"));
     let words = "2 dead letters are not included: held by operation op_y0ppfhjp\n\
-                 discard 8 ended: 1 of 1 discarded\n";
+                 discard op_p560nmcj ended: 1 of 1 discarded\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let expected = json!({
-        "ids": [4, 5, 6], "reason": "test data", "expect": 1, "skip_held": true,
+        "ids": IDS, "reason": "test data", "expect": 1, "skip_held": true,
     });
     assert_eq!(gateway.asked()[1].json(), expected);
 }
@@ -121,7 +122,8 @@ fn dead_letters_that_another_operation_holds_can_be_left_out() {
 #[test]
 fn at_a_terminal_only_those_that_nobody_holds_are_typed() {
     let gateway = gateway_with_held();
-    let mut terminal = Terminal::start(&gateway, "dead discard 4 5 6 --skip-held --reason r");
+    let command = format!("dead discard {} --skip-held --reason r", IDS.join(" "));
+    let mut terminal = Terminal::start(&gateway, &command);
     terminal.wait_for("Type 1 to discard them:");
     terminal.press("1\n");
     let (code, screen) = terminal.end();

@@ -43,6 +43,7 @@ drain = "2m"
 [store]
 url = "sqlite:/var/lib/bezoar/bezoar.db"
 max_size = "10GiB"
+max_log = "2GiB"
 
 [transports.hospital]
 url = "amqps://one:5671,two:5671/lab"

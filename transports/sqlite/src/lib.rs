@@ -24,6 +24,7 @@ mod checksum;
 mod database;
 mod database_files;
 mod error;
+mod job;
 mod lease;
 mod monotonic_clock;
 mod options;

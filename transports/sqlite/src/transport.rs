@@ -17,12 +17,13 @@ use crate::{
     Options, database,
     database_files::{BLOCKED_LOG, DatabaseFiles},
     error::{TRANSPORT, error, may_be_of_one, no_queue},
+    job::Reply,
     lease::{self, Lease},
     monotonic_clock::MonotonicClock,
     queue_signals::QueueSignals,
     readers::Readers,
     session::{Claimed, Session},
-    writer::{Reply, Writer},
+    writer::Writer,
 };
 
 /// How many messages of a batch are stored in one transaction at most.

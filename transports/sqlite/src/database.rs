@@ -1,9 +1,7 @@
 //! Opening the file: settings, checks and migrations.
 
 use std::{
-    fs::OpenOptions,
     io,
-    os::unix::fs::OpenOptionsExt,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -19,6 +17,7 @@ use crate::{
     Options, Synchronous,
     database_files::beside,
     error::{breaks_the_connection, error, from_io, from_sqlite, is_busy},
+    platform::{create_private, sync_folder},
     wal,
 };
 
@@ -145,18 +144,11 @@ fn check_writable(connection: &Connection) -> rusqlite::Result<()> {
 /// Makes an empty file that only its owner can read, and makes its name durable: SQLite syncs the file
 /// and not the folder that it is in.
 fn create(path: &Path) -> io::Result<()> {
-    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    match created {
+    match create_private(path) {
         Ok(_) => sync_folder(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// Makes the names of the files beside `path` durable. SQLite tries, and ignores it if that fails.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    OpenOptions::new().read(true).open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Brings the schema up to date; `Some` is the version of a database newer than this program.

@@ -8,14 +8,16 @@
 use std::{
     ffi::OsString,
     fs, io,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use bezoar_core::{ErrorKind, TransportError};
 
-use crate::error::error;
+use crate::{
+    error::error,
+    platform::{FileIdentity, identity},
+};
 
 /// The files of an open database.
 #[derive(Debug)]
@@ -90,12 +92,12 @@ impl DatabaseFiles {
 #[derive(Debug)]
 pub(crate) struct WatchedFile {
     pub(crate) path: PathBuf,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
 impl WatchedFile {
     fn at(path: PathBuf) -> io::Result<Self> {
-        let identity = Identity::of(&fs::metadata(&path)?);
+        let identity = identity(&fs::metadata(&path)?);
         Ok(Self { path, identity })
     }
 
@@ -109,7 +111,7 @@ impl WatchedFile {
     }
 
     pub(crate) fn is(&self, found: &fs::Metadata) -> bool {
-        Identity::of(found) == self.identity
+        identity(found) == self.identity
     }
 
     fn what_to_do(&self, database: &Self) -> String {
@@ -129,19 +131,6 @@ impl WatchedFile {
              without killing it, so that it writes what it still holds to {}; then {remove}start it again",
             database.path.display()
         )
-    }
-}
-
-/// Which file this is, whatever its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    fn of(file: &fs::Metadata) -> Self {
-        Self { device: file.dev(), inode: file.ino() }
     }
 }
 

@@ -29,6 +29,7 @@ mod lease;
 mod monotonic_clock;
 mod options;
 mod ordering;
+mod platform;
 mod queue_signals;
 mod readers;
 mod row;

@@ -17,7 +17,6 @@ use std::{
     fmt,
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
     path::Path,
     thread,
     time::Duration,
@@ -25,7 +24,11 @@ use std::{
 
 use rusqlite::Connection;
 
-use crate::{database_files::DatabaseFiles, error::is_busy};
+use crate::{
+    database_files::DatabaseFiles,
+    error::is_busy,
+    platform::{read_exact_at, write_all_at},
+};
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -148,8 +151,8 @@ impl LogWatch {
         }
         let mut header = [0; HEADER_BYTES];
         let mut frame = vec![0; FRAME_HEADER_BYTES + self.page_bytes as usize];
-        self.file.read_exact_at(&mut header, 0).ok()?;
-        self.file.read_exact_at(&mut frame, self.offset(number)).ok()?;
+        read_exact_at(&self.file, &mut header, 0).ok()?;
+        read_exact_at(&self.file, &mut frame, self.offset(number)).ok()?;
         let magic = u32::from_be_bytes(*header.first_chunk()?);
         let page_bytes = u32::from_be_bytes(*header[8..].first_chunk()?);
         let is_log = magic & !1 == MAGIC && u64::from(page_bytes) == self.page_bytes;
@@ -213,8 +216,8 @@ pub(crate) fn make_durable(log: &Path) -> io::Result<()> {
     let mut at = 0;
     while at < end {
         let length = chunk.len().min((end - at) as usize);
-        file.read_exact_at(&mut chunk[..length], at)?;
-        file.write_all_at(&chunk[..length], at)?;
+        read_exact_at(&file, &mut chunk[..length], at)?;
+        write_all_at(&file, &chunk[..length], at)?;
         at += length as u64;
     }
     file.sync_data()
@@ -227,12 +230,12 @@ fn end_of_frames(file: &File) -> io::Result<u64> {
     if length < HEADER_BYTES as u64 {
         return Ok(length);
     }
-    file.read_exact_at(&mut header, 0)?;
+    read_exact_at(file, &mut header, 0)?;
     let page_bytes = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     let frame_bytes = u64::from(page_bytes) + FRAME_HEADER_BYTES as u64;
     let (mut end, mut frame) = (HEADER_BYTES as u64, [0; FRAME_HEADER_BYTES]);
     while end + frame_bytes <= length {
-        file.read_exact_at(&mut frame, end)?;
+        read_exact_at(file, &mut frame, end)?;
         if frame[8..16] != header[16..24] {
             break;
         }

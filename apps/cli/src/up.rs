@@ -56,11 +56,13 @@ impl Configuration {
         loaded.map_err(|problems| BadConfiguration(problems.to_string()).into())
     }
 
-    /// The configuration of the gateway that was started in this folder, as far as it can be read.
-    pub(crate) fn of_this_folder() -> Config {
+    /// Where the gateway that was started in this folder listens and stores its messages.
+    pub(crate) fn of_this_folder() -> Result<Config> {
         let config = std::env::var_os("BEZOAR_CONFIG").map(PathBuf::from);
-        let file = Self { config, set: Vec::new() }.read_file().unwrap_or_default();
-        config::load_leniently(&Sources { file, environment: environment(), flags: Vec::new() })
+        let file = Self { config, set: Vec::new() }.read_file()?;
+        let sources = Sources { file, environment: environment(), flags: Vec::new() };
+        let found = config::load_to_find_gateway(&sources);
+        found.map_err(|problems| BadConfiguration(problems.to_string()).into())
     }
 
     fn read_file(&self) -> Result<Option<(PathBuf, String)>> {

@@ -48,7 +48,7 @@ pub enum Recognition {
 }
 
 impl DeadLetter {
-    /// A digest of what the sender made. Equal for copies of one letter, and for two letters that are alike.
+    /// A digest of what the sender made and of the replay that sent it last. Equal for copies of one letter, and for two letters that are alike.
     pub fn digest(&self) -> u64 {
         let message = &self.message;
         let mut hash = Sha256::new();
@@ -66,6 +66,8 @@ impl DeadLetter {
             field(value.reveal().as_bytes());
         }
         field(message.body.reveal());
+        // One that was replayed and died again is another letter.
+        field(&message.ledger.replay.map_or(0, |replay| replay.number()).to_be_bytes());
         let digest = hash.finalize();
         u64::from_be_bytes(std::array::from_fn(|place| digest[place]))
     }

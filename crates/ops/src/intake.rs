@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
     Code, DeadLetterFeed, Delivery, ErrorKind, Message, Pauses, QueueAdmin, QueueName, Reason,
-    Recognition, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
+    Settlement, SubscribeOptions, Subscription, Transport, TransportError,
     catalogue::{Catalogue, CatalogueError},
 };
 use bezoar_runtime::Shutdown;
@@ -96,12 +96,8 @@ impl Intake {
                 continue;
             }
             let ids: Vec<_> = letters.iter().map(|letter| letter.id).collect();
-            let without_id = letters.iter().filter(|letter| letter.recognition != Recognition::Id);
-            let without_id: Vec<_> = without_id.map(|letter| letter.id).collect();
             let new = self.catalogue.take_in(&self.queue, letters).await?;
-            if !without_id.is_empty() {
-                self.catalogue.removing(&self.queue, &without_id).await?;
-            }
+            self.catalogue.removing(&self.queue, &ids).await?;
             feed.remove(&ids).await?;
             tracing::debug!(queue = %self.queue, new, "fetched dead letters from the broker");
         }

@@ -204,7 +204,8 @@ impl Process {
         let mut ask = |policy: &dyn RetryStrategy| {
             let mut decision = policy.decide(&message.ledger, failure, &mut *random);
             if let Verdict::Retry { after } = &mut decision.verdict {
-                *after = (*after).min(policy.largest_delay().max(MAX_RETRY_AFTER));
+                let longest = policy.largest_delay().max(MAX_RETRY_AFTER).min(self.longest_delay);
+                *after = (*after).min(longest);
             }
             decision
         };

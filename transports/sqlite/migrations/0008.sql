@@ -1,6 +1,10 @@
 -- Lists of everything go by id where a dead letter died here, which is their order of death, so that dead-lettering
 -- pays for no index by time. Only those that arrived later than they died have one.
 DROP INDEX bezoar_dead_by_death;
+-- Arrivals have the order of ids, whichever clock of several processes they were written by.
+UPDATE bezoar_dead SET at = sorted.latest
+    FROM (SELECT id, max(at) OVER (ORDER BY id) AS latest FROM bezoar_dead) AS sorted
+    WHERE sorted.id = bezoar_dead.id AND at < sorted.latest;
 CREATE INDEX bezoar_dead_late_by_death ON bezoar_dead (died_at) WHERE died_at < at;
 
 -- Rejections are found by the ids that an operator has at hand, the newest first, without reading the others.
@@ -16,7 +20,10 @@ CREATE INDEX bezoar_announced_by_correlation ON bezoar_announced (correlation_id
 ALTER TABLE bezoar_taken ADD COLUMN session INTEGER;
 ALTER TABLE bezoar_taken ADD COLUMN removing INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE bezoar_taken ADD COLUMN dead INTEGER;
-CREATE INDEX bezoar_taken_by_content ON bezoar_taken (queue, digest) WHERE session IS NOT NULL;
+CREATE INDEX bezoar_taken_by_content ON bezoar_taken (queue, digest, removing, session) WHERE session IS NOT NULL;
+
+-- Checksums did not cover these two columns: what was stored with them is not compared.
+UPDATE bezoar_messages SET checksum = NULL WHERE expires_at IS NOT NULL OR ordering_key IS NOT NULL;
 
 -- The dead letter that this one may be a copy of.
 ALTER TABLE bezoar_dead ADD COLUMN copy_of INTEGER;

@@ -51,24 +51,29 @@ impl Connection {
         self.url.is_some()
     }
 
-    /// A client for it. Exits with the usage error code if the URL is invalid.
+    /// A client for it. Exits with the usage error code if the URL is invalid. The configuration in this folder is not
+    /// needed if URL and token are given.
     pub(crate) fn client(&self) -> Result<ApiClient> {
-        let local = Configuration::of_this_folder();
-        let url = self.url.clone().unwrap_or_else(|| address_of(local.server.listen));
+        let local = match Configuration::of_this_folder() {
+            Err(problem) if self.url.is_none() => return Err(problem),
+            found => found.ok(),
+        };
+        let listen = local.as_ref().map(|local| address_of(local.server.listen));
+        let url = self.url.clone().or(listen).unwrap_or_default();
         let url: Url = url.parse().unwrap_or_else(|problem| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
-        let folder = local.store.path().parent().unwrap_or(Path::new(""));
+        let folder = local.as_ref().and_then(|local| local.store.path().parent());
         let token = self.token(&url, folder)?.map(|token| bearer(&token)).transpose()?;
         ApiClient::new(url, token)
     }
 
     /// The given token, or the one that the gateway of this folder keeps beside its database.
-    fn token(&self, url: &Url, folder: &Path) -> Result<Option<SecretString>> {
-        match &self.token {
-            Some(token) if !token.expose_secret().trim().is_empty() => Ok(Some(token.clone())),
+    fn token(&self, url: &Url, folder: Option<&Path>) -> Result<Option<SecretString>> {
+        match (&self.token, folder) {
+            (Some(token), _) if !token.expose_secret().trim().is_empty() => Ok(Some(token.clone())),
             // Never send a local gateway's token to another machine.
-            _ if self.url.is_none() || url.is_loopback() => token::find(folder),
+            (_, Some(folder)) if url.is_loopback() => token::find(folder),
             _ => Ok(None),
         }
     }
@@ -136,7 +141,8 @@ mod tests {
         std::fs::write(&path, "bzr_found").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         let shown = |given, url: &str| {
-            let token = connection(given).token(&url.parse().unwrap(), folder.path()).unwrap();
+            let token =
+                connection(given).token(&url.parse().unwrap(), Some(folder.path())).unwrap();
             token.map(|token| token.expose_secret().to_owned())
         };
         assert_eq!(shown(None, "http://localhost:8420").as_deref(), Some("bzr_found"));

@@ -120,6 +120,25 @@ fn address_and_token_are_those_of_the_configuration_in_this_folder() {
 }
 
 #[test]
+fn a_configuration_that_does_not_say_where_the_gateway_is_is_an_error() {
+    let gateway = Gateway::answering(json!([]));
+    let folder = tempfile::tempdir().unwrap();
+    for broken in ["server.listen = \"nowhere\"", "server = [", "store.url = \"lab.db\""] {
+        std::fs::write(folder.path().join("bezoar.toml"), broken).unwrap();
+        let ended = run(alone().current_dir(&folder).arg("queues"));
+        assert_eq!((ended.code, ended.words.contains("bezoar.toml")), (78, true), "{ended:?}");
+        let told = run(alone().current_dir(&folder).args(["queues", "--url", &gateway.url()]));
+        assert_eq!(told.code, 0, "{told:?}");
+    }
+    let elsewhere = "server.listen = \"192.0.2.1:8420\"\nstore.url = \"sqlite:lab.db\"";
+    std::fs::write(folder.path().join("bezoar.toml"), elsewhere).unwrap();
+    std::fs::write(folder.path().join("token"), "bzr_lab\n").unwrap();
+    run(alone().current_dir(&folder).args(["queues", "--url", &gateway.url()]));
+    let shown = |asked: &crate::fake::Asked| asked.header("authorization") == "Bearer bzr_lab";
+    assert!(!gateway.asked().iter().any(shown), "no gateway listens there with a token of its own");
+}
+
+#[test]
 fn an_invalid_url_is_a_usage_error_and_not_repeated() {
     for url in ["localhost:8420", "http://ada:CANARY@localhost", ""] {
         let ended = run(alone().args(["queues", "--url", url]));

@@ -89,6 +89,7 @@ fn paths() -> Value {
         "/v1/replays": { "get": get("Lists replays and discards, newest first."), "post": send(
             "Replays dead letters; 202, or 200 if only planned.",
             json!({ "reason": "string", "ids": "ids of dead letters: a list of strings such as dl_g4jmah4z", "filter": "or a filter", "expect": "the expected number",
+                    "skip_held": "boolean: leave out dead letters that other operations hold, instead of refusing",
                     "canary": "replay this many first; continue only if all succeed", "rate": "messages per second", "stop_after": "stop after this many failures",
                     "new_ids": "boolean", "plan": "boolean: plan only" })) },
         "/v1/replays/{id}": { "parameters": [operation], "get": get("Returns a replay or discard and its progress."), "post": send(
@@ -97,7 +98,8 @@ fn paths() -> Value {
         "/v1/replays/{id}/messages": { "parameters": [operation], "get": get("Lists the outcome of each message; ?after=.") },
         "/v1/discards": { "post": send(
             "Discards dead letters for good; the expected number is required.",
-            json!({ "reason": "string", "ids": "ids of dead letters: a list of strings such as dl_g4jmah4z", "filter": "or a filter", "expect": "the expected number" })) },
+            json!({ "reason": "string", "ids": "ids of dead letters: a list of strings such as dl_g4jmah4z", "filter": "or a filter", "expect": "the expected number",
+                    "skip_held": "boolean: leave out dead letters that other operations hold, instead of refusing" })) },
         "/v1/exports": { "post": send("Exports dead letters as NDJSON, bodies included.",
             json!({ "reason": "string", "filter": "a filter; all if absent" })) },
         "/v1/imports": { "post": post("Imports dead letters from NDJSON as written by an export; ?reason=. All or nothing.") },

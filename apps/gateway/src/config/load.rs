@@ -69,11 +69,20 @@ pub fn load(sources: &Sources, resolve: &Resolve<'_>) -> Result<Loaded, ConfigPr
     ConfigProblems::new(problems).map_or(Ok(loaded), Err)
 }
 
-/// Loads a configuration as far as it is valid, with defaults for the rest, and looks up no secret.
+/// Loads a configuration to find the gateway that runs with it, and looks up no secret. Only `[server]` and `[store]` are
+/// certain to be as configured.
 ///
-/// For a program that only has to find a gateway on the same machine: the gateway itself reports the problems.
-pub fn load_leniently(sources: &Sources) -> Config {
-    read(sources, &|_| Err("is not looked up here".to_owned())).0.config
+/// # Errors
+///
+/// What is wrong with the syntax, or with `[server]` or `[store]`.
+pub fn load_to_find_gateway(sources: &Sources) -> Result<Config, ConfigProblems> {
+    let (loaded, problems) = read(sources, &|_| Err("is not looked up here".to_owned()));
+    let matters = |problem: &ConfigProblem| {
+        let section = problem.key.split('.').next().unwrap_or_default();
+        matches!(section, "" | "server" | "store")
+    };
+    let problems = problems.into_iter().filter(matters).collect();
+    ConfigProblems::new(problems).map_or(Ok(loaded.config), Err)
 }
 
 /// The configuration with defaults for whatever is invalid, and everything that is wrong with it.

@@ -64,7 +64,7 @@ pub use contradictions::contradictions;
 pub use invalid_value::InvalidValue;
 pub use keys::{Applies, Key, keys};
 pub use kind::Kind;
-pub use load::{Loaded, Sources, load, load_leniently};
+pub use load::{Loaded, Sources, load, load_to_find_gateway};
 pub use model::Config;
 pub use names::Name;
 pub use origin::Origin;

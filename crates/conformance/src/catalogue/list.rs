@@ -225,6 +225,10 @@ macro_rules! for_each_catalogue_case {
             another_letter_is_not_taken_for_one_that_is_known,
             a_letter_that_another_session_took_over_stays_on_the_broker,
             letters_with_an_id_and_without_one_are_not_compared,
+            a_letter_that_comes_twice_in_one_session_is_kept_and_marked,
+            a_letter_whose_dead_letter_is_gone_is_kept_and_marked,
+            a_letter_that_was_replayed_and_died_again_is_another_one,
+            a_possible_copy_has_the_reason_of_its_original,
         }
         audit_log {
             every_action_is_in_the_log_once_and_in_order,

@@ -17,21 +17,22 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
 
     /// Adds dead letters of an adopted queue; returns how many were new. One that was taken in within the last 30
     /// days is recognized and ignored: by its id and content, or, where it has no lasting id, as described at
-    /// [`removing`](Self::removing). One that a replay of this catalogue had sent has failed again. Each keeps the time of its death; one in the future counts as now. A store that has reached its size
-    /// limit takes nothing in and says [`Full`](crate::ErrorKind::Full), so that the letters stay on the broker.
+    /// [`removing`](Self::removing). One that a replay of this catalogue had sent has failed again. Each keeps the time
+    /// of its death; one in the future counts as now. A store that has reached its size limit takes nothing in and says
+    /// [`Full`](crate::ErrorKind::Full), so that the letters stay on the broker.
     async fn take_in(
         &self,
         queue: &QueueName,
         letters: Vec<DeadLetter>,
     ) -> Result<u64, CatalogueError>;
 
-    /// Says that letters which were taken in are about to be removed from their broker. To be called before that for
-    /// letters that are [recognized by their content](crate::Recognition::Content).
+    /// Says that letters which were taken in are about to be removed from their broker. Call it before removing them.
     ///
-    /// Until then the broker certainly has them. So each one that is redelivered in another session and is equal to
-    /// one of them is that one, and ignored; one equal letter more is another letter. After it the broker may or may
-    /// not have them: an equal letter that is redelivered is kept, and marked as a
-    /// [possible copy](super::DeadLetterSummary::possible_copy_of).
+    /// It matters for letters that are [recognized by their content](crate::Recognition::Content). Until then the
+    /// broker should have them. So each one that is redelivered in another session, and is equal to one whose dead
+    /// letter is still here, is that one, and is ignored; one equal letter more is another letter. In doubt an equal
+    /// letter is kept and marked as a [possible copy](super::DeadLetterSummary::possible_copy_of): after this call, if
+    /// the dead letter is gone, or if it is redelivered in the same session.
     ///
     /// # Errors
     ///

@@ -2,7 +2,9 @@
 
 use bezoar_core::{
     CorrelationId, FailureKind, QueueAdmin, Settlement,
-    catalogue::{BrokerIntake as _, Count, Filter, RejectionFilter},
+    catalogue::{
+        BrokerIntake as _, Count, DeadLetterCatalogue as _, Filter, ListRequest, RejectionFilter,
+    },
 };
 
 use super::{census, ward::*};
@@ -69,18 +71,12 @@ async fn dead_letters_that_are_not_grouped_yet_can_be_worked_with() {
     census::check(&ward);
 }
 
-#[tokio::test]
-async fn rejections_from_before_there_was_an_index_are_found_by_their_correlation_id() {
+/// A database of schema 7 with these rows in it.
+async fn schema_7(rows: &str) -> Ward {
     let folder = tempfile::tempdir().unwrap();
     let old = connection(&folder.path().join("ward.db"));
     let meta = "CREATE TABLE bezoar_meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
                 INSERT INTO bezoar_meta VALUES ('schema', 7);";
-    let rows = "INSERT INTO bezoar_queues (id, name, remote) VALUES (1, 'broker/results', 1);
-                INSERT INTO bezoar_messages (seq, id, type, correlation_id, time, body) VALUES
-                    (1, 'a', 'blood', 'of a', 1, x''), (2, 'b', 'blood', NULL, 1, x'');
-                INSERT INTO bezoar_announced VALUES
-                    (1, 'a', 1, 1000000000000, 'exhausted', 'retries exhausted', 1, 1, 0, 0, 0),
-                    (1, 'b', 2, 1000000000000, 'exhausted', 'retries exhausted', 1, 1, 0, 0, 0);";
     for script in [
         meta,
         include_str!("../../migrations/0001.sql"),
@@ -95,7 +91,51 @@ async fn rejections_from_before_there_was_an_index_are_found_by_their_correlatio
         old.execute_batch(script).unwrap();
     }
     drop(old);
-    let ward = Ward::in_folder(folder).await;
+    Ward::in_folder(folder).await
+}
+
+#[tokio::test]
+async fn a_message_whose_checksum_did_not_cover_its_expiry_is_delivered() {
+    let ward = schema_7(
+        "INSERT INTO bezoar_queues (id, name, waiting) VALUES (1, 'lab', 1);
+         INSERT INTO bezoar_messages (seq, id, type, time, body, checksum, expires_at) VALUES
+             (1, 'a', 'blood', 1, x'', 7, 99999999999999);
+         INSERT INTO bezoar_waiting VALUES (1, 1000, 1, NULL, 0, 0, 0, 0, 0);",
+    )
+    .await;
+    assert_eq!(ward.receive("lab", 9).await.len(), 1);
+}
+
+#[tokio::test]
+async fn dead_letters_whose_arrivals_went_backwards_are_all_listed() {
+    let ward = schema_7(
+        "INSERT INTO bezoar_queues (id, name, dead) VALUES (1, 'lab', 3);
+         INSERT INTO bezoar_messages (seq, id, type, time, body) VALUES
+             (1, 'a', 'blood', 1, x''), (2, 'b', 'blood', 1, x''), (3, 'c', 'blood', 1, x'');
+         INSERT INTO bezoar_dead (id, queue, seq, reason_code, reason, at, acquired, failed, released, replayed, died_at)
+             VALUES (1, 1, 1, 'x', 'x', 50, 1, 1, 0, 0, 50), (2, 1, 2, 'x', 'x', 100, 1, 1, 0, 0, 100),
+                    (3, 1, 3, 'x', 'x', 60, 1, 1, 0, 0, 60);",
+    )
+    .await;
+    let (mut page, mut found) = (ListRequest { after: None, limit: 1 }, Vec::new());
+    while let Some(row) = ward.store.list(&Filter::default(), &page).await.unwrap().pop() {
+        found.push(row.id.number());
+        page.after = Some(row.position());
+    }
+    assert_eq!(found, [2, 3, 1]);
+}
+
+#[tokio::test]
+async fn rejections_from_before_there_was_an_index_are_found_by_their_correlation_id() {
+    let ward = schema_7(
+        "INSERT INTO bezoar_queues (id, name, remote) VALUES (1, 'broker/results', 1);
+         INSERT INTO bezoar_messages (seq, id, type, correlation_id, time, body) VALUES
+             (1, 'a', 'blood', 'of a', 1, x''), (2, 'b', 'blood', NULL, 1, x'');
+         INSERT INTO bezoar_announced VALUES
+             (1, 'a', 1, 1000000000000, 'exhausted', 'retries exhausted', 1, 1, 0, 0, 0),
+             (1, 'b', 2, 1000000000000, 'exhausted', 'retries exhausted', 1, 1, 0, 0, 0);",
+    )
+    .await;
     let correlation_id = CorrelationId::new("of a").ok();
     let filter = RejectionFilter { correlation_id, ..RejectionFilter::default() };
     let found = ward.store.rejections(&filter, 9).await.unwrap();

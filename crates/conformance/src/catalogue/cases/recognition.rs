@@ -3,8 +3,8 @@
 //! Each number is the id that a letter gets when it is handed out; `A` and `B` are sessions of the broker.
 
 use bezoar_core::{
-    DeadLetter, DeadLetterId, Message, Recognition,
-    catalogue::{CatalogueError, Filter},
+    DeadLetter, DeadLetterId, Message, Reason, Recognition,
+    catalogue::{CatalogueError, Filter, OperationKind, Selection},
 };
 
 use crate::catalogue::store::*;
@@ -61,7 +61,51 @@ pub(crate) async fn as_many_equal_letters_are_recognized_as_were_taken_in(store:
     assert_eq!(store.take_in(all).await, 1, "two are known, the third is new");
     let all = (6..9).map(|id| again(id, C, message("a"))).collect();
     assert_eq!(store.take_in(all).await, 0, "now there are three");
+}
+
+pub(crate) async fn a_letter_that_comes_twice_in_one_session_is_kept_and_marked(store: Store) {
+    store.take_in(vec![first(1, A, message("a"))]).await;
+    let original = store.only().await.id;
+    assert_eq!(store.take_in(vec![again(2, A, message("a"))]).await, 1, "a node was unreachable");
+    let doubts = doubts(&store).await;
+    assert_eq!((doubts.len(), doubts[0].1), (1, original));
+    removing(&store, &[1, 2]).await.expect("both are accounted for");
+}
+
+pub(crate) async fn a_letter_whose_dead_letter_is_gone_is_kept_and_marked(store: Store) {
+    store.take_in(vec![first(1, A, message("a"))]).await;
+    let original = store.only().await.id;
+    // Another program removed it from the broker, and somebody discarded it here.
+    store.run(OperationKind::Discard, Selection::Ids(vec![original])).await;
+    assert_eq!(store.take_in(vec![again(2, B, message("a"))]).await, 1, "it may be another");
+    assert_eq!(doubts(&store).await, [(store.only().await.id, original)]);
+}
+
+pub(crate) async fn a_letter_that_was_replayed_and_died_again_is_another_one(store: Store) {
+    store.take_in(vec![first(1, A, message("a"))]).await;
+    removing(&store, &[1]).await.expect("it was taken in");
+    let id = store.run(replay(), everything()).await.id;
+    let given = store.give_to_broker(RESULTS).await.remove(0);
+    assert_eq!(store.take_in(vec![again(2, B, given)]).await, 1);
+    assert_eq!(store.outcomes(id).await, (0, 0, 1), "it failed again");
     assert_eq!(doubts(&store).await, []);
+}
+
+pub(crate) async fn a_possible_copy_has_the_reason_of_its_original(store: Store) {
+    let told = letter(0, message("a")).message;
+    let announced = vec![(told.clone(), reason())];
+    store.catalogue().announce(&queue(RESULTS), announced).await.expect("announced");
+    let by_broker = |letter: DeadLetter| DeadLetter {
+        reason: Reason::new(Reason::REJECTED, "set aside by the broker"),
+        message: message("a"),
+        ..letter
+    };
+    store.take_in(vec![by_broker(first(1, A, message("a")))]).await;
+    removing(&store, &[1]).await.expect("it was taken in");
+    store.take_in(vec![by_broker(again(2, B, message("a")))]).await;
+    let (copy, _) = doubts(&store).await.remove(0);
+    let record = store.record(copy).await;
+    assert_eq!((record.reason, record.message.ledger), (reason(), told.ledger));
 }
 
 pub(crate) async fn a_letter_that_may_have_been_removed_is_kept_and_marked(mut store: Store) {

@@ -40,7 +40,7 @@ impl Session {
     ) -> rusqlite::Result<(i64, CauseId)> {
         let Dying { place: (name, queue, seq), message, reason, counts, tries, died_at } = dying;
         let print = Fingerprint::of(name, message, tries, reason);
-        let now = self.arrival_time(connection)?;
+        let (now, at) = (self.now_millis(), self.arrival_time(connection)?);
         let died_at = died_at.map_or(now, |died_at| died_at.min(now)); // another clock may be ahead
         let (number, cause) = self.causes.cause(connection, *queue, &print, died_at)?;
         let id = connection
@@ -55,7 +55,7 @@ impl Session {
                 seq,
                 reason.code().as_str(),
                 reason.to_string(),
-                now,
+                at,
                 counts.acquired,
                 counts.failed,
                 counts.released,

@@ -3,7 +3,7 @@
 //! Queue, type, kind, code and cause are attributes of causes, of which there are few: the causes that fit are
 //! chosen first. Then the shortest way to their dead letters is walked, newest death first, and what is left of the
 //! filter is asked of each row. Every index has the time of death and then the id, so that no way sorts. No index
-//! has all dead letters: those that died here are in the order of their ids, and the few others have an index.
+//! has all dead letters: those that died here are in the order of their ids, and only the others have an index.
 
 use std::{
     collections::{BinaryHeap, HashMap, HashSet},
@@ -239,8 +239,8 @@ fn walk_index(
     Ok(())
 }
 
-/// Walks everything: those that died where they are, whose ids grow with the time of death, and those that arrived
-/// later than they died.
+/// Walks everything by id, which is the order of arrival, and merges those that arrived later than they died. A row
+/// that arrived at some time is followed only by deaths up to that time, so what died later can be shown before it.
 fn walk_all(
     connection: &Connection,
     (since, before): (i64, Position),
@@ -248,30 +248,32 @@ fn walk_all(
 ) -> rusqlite::Result<()> {
     let same_time = before.1.min(first_since(connection, before.0.saturating_add(1))?);
     let end = same_time.max(first_since(connection, before.0)?);
-    let mut here = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM bezoar_dead NOT INDEXED
-         WHERE id >= ?1 AND id < ?2 AND died_at = at ORDER BY id DESC"
+    let mut arrived = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM bezoar_dead NOT INDEXED WHERE id >= ?1 AND id < ?2 ORDER BY id DESC"
     ))?;
     let mut late = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM bezoar_dead INDEXED BY bezoar_dead_late_by_death
          WHERE died_at < at AND died_at >= ?1 AND (died_at, id) < (?2, ?3)
          ORDER BY died_at DESC, id DESC"
     ))?;
-    let mut here = here.query([first_since(connection, since)?, end])?;
+    let mut arrived = arrived.query([first_since(connection, since)?, end])?;
     let mut late = late.query([since, before.0, before.1])?;
-    let (mut next_here, mut next_late) = (next(&mut here)?, next(&mut late)?);
+    let (mut next_arrived, mut next_late) = (next(&mut arrived)?, next(&mut late)?);
     loop {
-        let position = |glance: &Option<Glance>| glance.as_ref().map(Glance::position);
-        let (rows, head) = if position(&next_here) > position(&next_late) {
-            (&mut here, &mut next_here)
+        let bound = next_arrived.as_ref().map(|glance| (glance.at, glance.id));
+        let shown = if next_late.as_ref().map(Glance::position) > bound {
+            std::mem::replace(&mut next_late, next(&mut late)?)
         } else {
-            (&mut late, &mut next_late)
+            let glance = std::mem::replace(&mut next_arrived, next(&mut arrived)?);
+            match glance {
+                None => return Ok(()),
+                Some(glance) if glance.died_at < glance.at => continue, // one of the late ones
+                ordinary => ordinary,
+            }
         };
-        let Some(glance) = head.take() else { return Ok(()) };
-        if visit(&glance).is_break() {
+        if shown.is_some_and(|glance| visit(&glance).is_break()) {
             return Ok(());
         }
-        *head = next(rows)?;
     }
 }
 

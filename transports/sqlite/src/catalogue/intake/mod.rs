@@ -19,7 +19,7 @@ use crate::{
         dead_letters::{
             arrival::{Arrival, Dying},
             edit::counts,
-            import,
+            import, record,
         },
     },
     database::used_bytes,
@@ -68,7 +68,15 @@ pub(crate) fn take_in(
             return Ok(Err(full));
         }
         let mut explained = letter.clone();
-        if *letter.reason.code() == Reason::REJECTED {
+        let original = match copy_of {
+            Some(dead) => record::dead_letter(connection, dead, record::NO_BODY)?,
+            None => None,
+        };
+        if let Some(original) = original {
+            // What was announced was said of the first.
+            (explained.reason, explained.message.ledger) =
+                (original.reason, original.message.ledger);
+        } else if *letter.reason.code() == Reason::REJECTED {
             announced::complete(connection, queue, &mut explained)?;
         }
         let dead = add(session, connection, (name, queue), &explained)?;

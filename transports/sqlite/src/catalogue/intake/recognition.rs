@@ -1,13 +1,14 @@
 //! Recognizes dead letters that a broker delivers again.
 //!
 //! A letter with a lasting id is recognized by it. One without is recognized by its content, but only if the broker
-//! says that it was delivered before, and only while it is known that the broker still has the one that was taken in:
-//! then as many equal letters come again as were taken in, and each stands for one of them. As soon as the broker was
-//! told to remove a letter, an equal one may be the same or another: it is kept and marked. Each row of
+//! says that it was delivered before, and only while the broker should still have the one that was taken in: then as
+//! many equal letters come again as were taken in, and each stands for one of them. An equal letter may be the same or
+//! another as soon as the broker was told to remove the first, if the dead letter that it became is gone, and if it
+//! comes twice in one session, as after a node of a cluster was unreachable: then it is kept and marked. Each row of
 //! `bezoar_taken` stands for one letter of the broker, so that of two equal letters neither is lost.
 
 use bezoar_core::{DeadLetter, DeadLetterId, QueueName, Recognition, catalogue::CatalogueError};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{catalogue::Found, session::Session};
 
@@ -56,30 +57,66 @@ fn recognize_content(
     (letter, feed): (&DeadLetter, i64),
 ) -> rusqlite::Result<Known> {
     let (id, digest) = (letter.id.number(), letter.digest().cast_signed());
-    let is_known = connection
-        .prepare_cached(
-            "UPDATE bezoar_taken SET letter = ?4, session = ?3, at = ?5
-             WHERE (queue, letter, digest) =
-                 (SELECT queue, letter, digest FROM bezoar_taken INDEXED BY bezoar_taken_by_content
-                  WHERE queue = ?1 AND digest = ?2 AND session IS NOT NULL AND session <> ?3 AND removing = 0
-                  LIMIT 1)",
-        )?
-        .execute([queue, digest, feed, id, session.now_millis()])?;
-    if is_known > 0 {
+    if let Some(known) = equal(connection, STORED, [queue, digest, feed])? {
+        connection
+            .prepare_cached(
+                "UPDATE bezoar_taken SET letter = ?4, session = ?5, at = ?6
+                 WHERE queue = ?1 AND letter = ?2 AND digest = ?3",
+            )?
+            .execute([queue, known.letter, digest, id, feed, session.now_millis()])?;
         return Ok(Known::Yes);
     }
-    // A doubt is raised once: its row is removed.
-    let perhaps: Option<Option<i64>> = connection
-        .prepare_cached(
-            "DELETE FROM bezoar_taken WHERE (queue, letter, digest) =
-                 (SELECT queue, letter, digest FROM bezoar_taken INDEXED BY bezoar_taken_by_content
-                  WHERE queue = ?1 AND digest = ?2 AND session IS NOT NULL AND session <> ?3 AND removing = 1
-                  ORDER BY at DESC LIMIT 1)
-             RETURNING dead",
-        )?
-        .query_row([queue, digest, feed], |row| row.get(0))
-        .optional()?;
-    Ok(perhaps.flatten().map_or(Known::No, Known::Perhaps))
+    let Some(perhaps) = equal(connection, ANY, [queue, digest, feed])? else {
+        return Ok(Known::No);
+    };
+    if perhaps.session != feed {
+        // A doubt is raised once.
+        connection
+            .prepare_cached(
+                "DELETE FROM bezoar_taken WHERE queue = ?1 AND letter = ?2 AND digest = ?3",
+            )?
+            .execute([queue, perhaps.letter, digest])?;
+    }
+    Ok(Known::Perhaps(perhaps.dead))
+}
+
+/// A letter with the same content.
+struct Equal {
+    letter: i64,
+    session: i64,
+    dead: i64,
+}
+
+/// Finds one that another session took in, that the broker was not told to remove, and whose dead letter is here.
+const STORED: &str = "SELECT letter, session, dead
+    FROM bezoar_taken INDEXED BY bezoar_taken_by_content
+    WHERE queue = ?1 AND digest = ?2 AND removing = 0 AND session IS NOT NULL AND session <> ?3
+      AND EXISTS (SELECT 1 FROM bezoar_dead WHERE id = dead)
+    LIMIT 1";
+
+/// Finds any, those of other sessions first. Each part seeks one row: a sender may repeat itself for weeks.
+const ANY: &str = "SELECT * FROM (SELECT letter, session, dead
+        FROM bezoar_taken INDEXED BY bezoar_taken_by_content
+        WHERE queue = ?1 AND digest = ?2 AND removing = 0 AND session IS NOT NULL AND session <> ?3 LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT letter, session, dead
+        FROM bezoar_taken INDEXED BY bezoar_taken_by_content
+        WHERE queue = ?1 AND digest = ?2 AND removing = 1 AND session < ?3 LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT letter, session, dead
+        FROM bezoar_taken INDEXED BY bezoar_taken_by_content
+        WHERE queue = ?1 AND digest = ?2 AND removing = 1 AND session > ?3 LIMIT 1)
+    UNION ALL SELECT * FROM (SELECT letter, session, dead
+        FROM bezoar_taken INDEXED BY bezoar_taken_by_content
+        WHERE queue = ?1 AND digest = ?2 AND removing IN (0, 1) AND session = ?3 LIMIT 1)
+    LIMIT 1";
+
+fn equal(
+    connection: &Connection,
+    sql: &'static str,
+    content: [i64; 3],
+) -> rusqlite::Result<Option<Equal>> {
+    let read =
+        |row: &Row<'_>| Ok(Equal { letter: row.get(0)?, session: row.get(1)?, dead: row.get(2)? });
+    connection.prepare_cached(sql)?.query_row(content, read).optional()
 }
 
 /// Remembers that a letter was taken in as a dead letter, and marks that one if it may be a copy.
@@ -109,7 +146,7 @@ pub(crate) fn remember(
     Ok(())
 }
 
-/// Notes that the broker is told to remove letters.
+/// Notes that the broker is told to remove letters. Those with a lasting id need no note.
 pub(crate) fn removing(
     session: &mut Session,
     connection: &Connection,
@@ -118,15 +155,48 @@ pub(crate) fn removing(
 ) -> Found<()> {
     let queue = session.queue(connection, queue)?.unwrap_or(i64::MIN);
     for id in letters {
+        let place = [queue, id.number()];
         let noted = connection
             .prepare_cached(
                 "UPDATE bezoar_taken SET removing = 1
                  WHERE queue = ?1 AND letter = ?2 AND session IS NOT NULL",
             )?
-            .execute([queue, id.number()])?;
-        if noted == 0 {
+            .execute(place)?;
+        let is_known = noted > 0
+            || connection
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM bezoar_taken WHERE queue = ?1 AND letter = ?2)",
+                )?
+                .query_row(place, |row| row.get(0))?;
+        if !is_known {
             return Ok(Err(CatalogueError::TakenOver(*id)));
         }
     }
     Ok(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reading all letters of a sender that repeats itself would keep everybody else waiting.
+    #[test]
+    fn equal_letters_are_found_by_an_index() {
+        let connection = Connection::open_in_memory().unwrap();
+        let meta = "CREATE TABLE bezoar_meta (name TEXT PRIMARY KEY, value ANY)";
+        for script in [meta].iter().chain(&crate::database::MIGRATIONS) {
+            connection.execute_batch(script).unwrap();
+        }
+        for sql in [STORED, ANY] {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps: Vec<String> =
+                plan.query_map([1, 2, 3], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+            let reads: Vec<_> = steps.iter().filter(|step| step.contains("bezoar_taken")).collect();
+            assert!(!reads.is_empty());
+            for step in reads {
+                assert!(step.contains("(queue=? AND digest=? AND removing=?"), "{steps:?}");
+            }
+            assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{steps:?}");
+        }
+    }
 }

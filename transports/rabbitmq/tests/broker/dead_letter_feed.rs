@@ -101,8 +101,9 @@ async fn a_letter_of_the_brokers_own_comes_again_equal_and_flagged() {
             Recognition::Content { session, redelivered } => (session, redelivered),
             other => panic!("{other:?}"),
         };
-        let ((first, before), (second, redelivered)) = (seen(&taken), seen(&again));
-        assert!(first != second && !before && redelivered);
+        // RabbitMQ 4 flags a letter that was rejected already when it is delivered for the first time.
+        let ((first, _), (second, redelivered)) = (seen(&taken), seen(&again));
+        assert!(first != second && redelivered, "{queue_type:?}");
         last.remove(&[again.id]).await.unwrap();
         drop(last);
         wait_for_dead(&place, 0).await;

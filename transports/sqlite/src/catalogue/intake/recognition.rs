@@ -1,10 +1,10 @@
 //! Recognizes dead letters that a broker delivers again.
 //!
-//! A letter with a lasting id is recognized by it. One without is recognized by its content, but only if the broker
-//! says that it was delivered before, and only while it is known that the broker still has the one that was taken in:
-//! then as many equal letters come again as were taken in, and each stands for one of them. As soon as the broker was
-//! told to remove a letter, an equal one may be the same or another: it is kept and marked. Each row of
-//! `bezoar_taken` stands for one letter of the broker, so that of two equal letters neither is lost.
+//! A letter with a lasting id is recognized by it. A letter without one is recognized by its content, but only if the
+//! broker says that it was delivered before, and only while the broker certainly still has the letter that was taken
+//! in. Then as many equal letters are redelivered as were taken in, and each stands for one of them. Once the broker
+//! was told to remove a letter, an equal one may be the same or another: it is kept and marked. Each row of
+//! `bezoar_taken` stands for one letter of the broker, so that neither of two equal letters is lost.
 
 use bezoar_core::{DeadLetter, DeadLetterId, QueueName, Recognition, catalogue::CatalogueError};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -15,12 +15,12 @@ use crate::{catalogue::Found, session::Session};
 pub(crate) enum Known {
     No,
     Yes,
-    /// It may be the one that became this dead letter.
+    /// It may be the letter that became this dead letter.
     Perhaps(i64),
 }
 
-/// Looks whether a letter was taken in before. One that is recognized by its content is from now on the one that this
-/// session took in.
+/// Checks whether a letter was taken in before. A letter that is recognized by its content belongs to this session
+/// from now on.
 pub(crate) fn recognize(
     session: &Session,
     connection: &Connection,
@@ -68,7 +68,7 @@ fn recognize_content(
     if is_known > 0 {
         return Ok(Known::Yes);
     }
-    // A doubt is raised once: its row is removed.
+    // A possible copy is reported once: its row is removed.
     let perhaps: Option<Option<i64>> = connection
         .prepare_cached(
             "DELETE FROM bezoar_taken WHERE (queue, letter, digest) =
@@ -82,7 +82,8 @@ fn recognize_content(
     Ok(perhaps.flatten().map_or(Known::No, Known::Perhaps))
 }
 
-/// Remembers that a letter was taken in as a dead letter, and marks that one if it may be a copy.
+/// Remembers that a letter was taken in as a dead letter, and marks the dead letter if it may be a
+/// copy.
 pub(crate) fn remember(
     session: &Session,
     connection: &Connection,
@@ -109,7 +110,7 @@ pub(crate) fn remember(
     Ok(())
 }
 
-/// Notes that the broker is told to remove letters.
+/// Records that the broker is about to be told to remove letters.
 pub(crate) fn removing(
     session: &mut Session,
     connection: &Connection,

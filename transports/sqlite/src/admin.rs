@@ -206,17 +206,17 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
         )?
         .query_row([queue], |row| row.get(0))?;
     let mut depth = Depth::default();
-    depth.ready = Some(at_least_none(waiting - hidden));
-    depth.delayed = Some(at_least_none(hidden - leased) + at_least_none(blocked));
-    depth.leased = Some(at_least_none(leased));
-    depth.dead = Some(at_least_none(dead));
+    depth.ready = Some(at_least_zero(waiting - hidden));
+    depth.delayed = Some(at_least_zero(hidden - leased) + at_least_zero(blocked));
+    depth.leased = Some(at_least_zero(leased));
+    depth.dead = Some(at_least_zero(dead));
     depth.oldest_ready = oldest.map(millis);
     depth.oldest_dead = oldest_dead.map(millis);
     Ok(depth)
 }
 
 /// A counter that somebody changed by hand may give a negative difference: that is 0.
-fn at_least_none(count: i64) -> u64 {
+fn at_least_zero(count: i64) -> u64 {
     count.max(0).unsigned_abs()
 }
 

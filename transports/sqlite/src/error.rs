@@ -85,7 +85,7 @@ pub(crate) fn is_busy(source: &rusqlite::Error) -> bool {
 
 /// Whether a single job of a group may have caused this error, so that the others succeed without it. No job
 /// causes a lock or a missing file, and a transaction that may have been committed must not be repeated.
-pub(crate) fn may_be_of_one(failed: &TransportError) -> bool {
+pub(crate) fn may_be_caused_by_one_job(failed: &TransportError) -> bool {
     matches!(failed.kind, ErrorKind::Other | ErrorKind::Full)
 }
 

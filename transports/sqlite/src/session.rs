@@ -297,7 +297,7 @@ impl Session {
         self.lease(connection, queue, &claimed, until, token)?;
         for (visible_at, seq, message, reason) in &undeliverable {
             let place = (queue, *visible_at, *seq);
-            self.bury(connection, name, place, message, reason)?;
+            self.dead_letter_row(connection, name, place, message, reason)?;
         }
         Ok((claimed, undeliverable.len()))
     }

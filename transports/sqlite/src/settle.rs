@@ -223,7 +223,7 @@ impl Session {
     }
 
     /// Dead-letters a row that is not leased.
-    pub(crate) fn bury(
+    pub(crate) fn dead_letter_row(
         &mut self,
         connection: &Connection,
         name: &QueueName,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::{
     Options, database,
     database_files::{BLOCKED_LOG, DatabaseFiles},
-    error::{TRANSPORT, error, may_be_of_one, no_queue},
+    error::{TRANSPORT, error, may_be_caused_by_one_job, no_queue},
     lease::{self, Lease},
     monotonic_clock::MonotonicClock,
     queue_signals::QueueSignals,
@@ -343,7 +343,7 @@ impl Subscription for SqliteSubscription {
         let batch = Arc::new(batch);
         match self.settle_together(&batch).await {
             Ok(done) => done.into_iter().map(settled).collect(),
-            Err(failed) if batch.len() > 1 && may_be_of_one(&failed) => {
+            Err(failed) if batch.len() > 1 && may_be_caused_by_one_job(&failed) => {
                 self.settle_apart(&batch).await
             }
             Err(failed) => batch.iter().map(|_| Err(failed.again())).collect(),

@@ -104,7 +104,11 @@ pub(crate) fn approve(
 
 /// Keeps the link between an original and its version, if the version was replayed and failed again
 /// under a new id.
-pub(crate) fn carry_on(connection: &Connection, before: i64, now: i64) -> rusqlite::Result<()> {
+pub(crate) fn keep_version_link(
+    connection: &Connection,
+    before: i64,
+    now: i64,
+) -> rusqlite::Result<()> {
     let original: Option<i64> = connection
         .prepare_cached("UPDATE bezoar_dead SET edited_as = ?2 WHERE edited_as = ?1 RETURNING id")?
         .query_row([before, now], |row| row.get(0))

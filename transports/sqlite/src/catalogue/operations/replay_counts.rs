@@ -85,7 +85,7 @@ impl ReplayCounts {
             .optional()?;
         if let Some(before) = before {
             self.outcomes.entry(operation.number()).or_default().1 += 1;
-            edit::carry_on(connection, before, dead)?;
+            edit::keep_version_link(connection, before, dead)?;
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl ReplayCounts {
             .optional()?;
         if let Some((operation, before)) = item {
             self.outcomes.entry(operation).or_default().1 += 1;
-            edit::carry_on(connection, before, dead)?;
+            edit::keep_version_link(connection, before, dead)?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::{
 /// The maximum wait of one receive, where the transport or its server can wait.
 const LOOK: Duration = Duration::from_secs(20);
 /// How long the last settlements may take during an immediate stop.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const FINAL_SETTLEMENTS: Duration = Duration::from_secs(5);
 /// The maximum time for which messages are gathered.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -238,7 +238,7 @@ impl Consumer {
         };
         if !in_time {
             shutdown.abort();
-            let _ = timeout(LAST_WORDS, all(&mut tasks, &mut settler)).await;
+            let _ = timeout(FINAL_SETTLEMENTS, all(&mut tasks, &mut settler)).await;
         }
         // Aborted tasks must have ended before the subscription can be closed.
         let ended = async {
@@ -246,10 +246,10 @@ impl Consumer {
                 set.shutdown().await;
             }
         };
-        let _ = timeout(LAST_WORDS, ended).await;
+        let _ = timeout(FINAL_SETTLEMENTS, ended).await;
         drop(process);
         if let Some(keeper) = Arc::into_inner(keeper) {
-            let _ = timeout(LAST_WORDS, keeper.into_subscription().close()).await;
+            let _ = timeout(FINAL_SETTLEMENTS, keeper.into_subscription().close()).await;
         }
     }
 }

@@ -67,7 +67,7 @@ async fn a_message_of_another_client_keeps_its_properties_through_everything() {
         let (_connection, channel) = foreign_channel().await;
         let name = place.queue.as_str();
         let got = channel.basic_get(name.into(), BasicGetOptions::default()).await.unwrap();
-        let got = got.expect("it was sent back").delivery;
+        let got = got.expect("the message was replayed").delivery;
         let (sent, got, body) = (properties(), got.properties, got.data);
         assert_eq!(body, b"\xffplain");
         assert_eq!(got.content_encoding(), sent.content_encoding());
@@ -79,7 +79,7 @@ async fn a_message_of_another_client_keeps_its_properties_through_everything() {
         let headers = got.headers().as_ref().unwrap().inner();
         assert_eq!(headers["count"], AMQPValue::LongInt(-7));
         assert_eq!(headers["x-own"], AMQPValue::Boolean(true));
-        assert!(!headers.contains_key("x-death"), "nothing that looks like a cycle");
+        assert!(!headers.contains_key("x-death"), "no header that looks like a cycle");
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_rejected_message_is_dead_lettered_by_the_broker_and_gets_a_lasting_id
         }
         assert_eq!(place.dead().await[0].reason.code().as_str(), "rejected");
         let second = place.dead().await;
-        assert_eq!(place.dead().await, second, "what may have been taken keeps its id");
+        assert_eq!(place.dead().await, second, "a letter that may have been taken keeps its id");
         assert_eq!(place.replay_all().await, 1);
         assert_eq!(one(&*worker).await.message.ledger.replayed, 1);
     }

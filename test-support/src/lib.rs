@@ -1,4 +1,4 @@
-//! What tests start beside the program. Nothing here is part of a release.
+//! Servers and proxies that tests start. Nothing here is part of a release.
 //!
 //! | module | what it has |
 //! | --- | --- |

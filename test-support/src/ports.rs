@@ -1,4 +1,5 @@
-//! Free TCP ports. Below 32768: above it a client's own connection may take a port while its server restarts.
+//! Free TCP ports below 32768. Above that, a client's own connection may take a port while its server
+//! restarts.
 
 use std::{net::TcpListener, ops::Range, sync::Mutex};
 
@@ -6,7 +7,7 @@ use anyhow::{Context, Result};
 
 const RANGE: Range<u16> = 21_000..32_000;
 
-/// The next port to try. Starts at a place that depends on the process, so that two processes rarely want the same.
+/// The next port to try. The start depends on the process, so that two processes rarely try the same port.
 static NEXT: Mutex<Option<u16>> = Mutex::new(None);
 
 /// `N` different ports that nobody uses at this moment. Another process may take one before it is used.
@@ -24,7 +25,7 @@ pub fn free<const N: usize>() -> Result<[u16; N]> {
     found.try_into().ok().with_context(|| format!("no {N} free ports in {RANGE:?}"))
 }
 
-/// Tests that run side by side have process ids next to each other: far from each other in the range.
+/// Tests that run in parallel have consecutive process ids, which this spreads over the range.
 fn spread(process: u32, span: usize) -> u16 {
     let scattered = (process as usize).wrapping_mul(7_919) % span;
     u16::try_from(scattered).unwrap_or_default()

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::ports;
 
-/// Not the one on the PATH: that wrapper changes to another user.
+/// Not the program on the PATH, which is a wrapper that changes to another user.
 const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
 /// How long a broker may take to start on a busy machine.
@@ -59,7 +59,8 @@ impl BrokerSetup {
         }
     }
 
-    /// A program of that system. Its `/proc` is mounted for it alone: nothing stays mounted.
+    /// A program of that system. Its `/proc` is mounted only for the program, so nothing stays
+    /// mounted.
     fn command(&self, program: &str) -> Command {
         if self.system == Path::new("/") {
             return Command::new(program);
@@ -76,7 +77,7 @@ impl BrokerSetup {
 pub struct RabbitMq {
     setup: BrokerSetup,
     ports: Ports,
-    /// Erlang's port mapper, which the server needs to the end.
+    /// Erlang's port mapper, which the server needs until it ends.
     mapper: Option<Child>,
     server: Option<Child>,
     keep_folder: bool,
@@ -87,7 +88,7 @@ struct Ports {
     amqp: u16,
     tls: u16,
     management: u16,
-    /// For other nodes and `rabbitmqctl`.
+    /// The port for other nodes and `rabbitmqctl`.
     distribution: u16,
     mapper: u16,
 }
@@ -118,7 +119,7 @@ impl RabbitMq {
                 }
             }
         }
-        bail!("no try to start RabbitMQ is left")
+        bail!("RabbitMQ could not be started")
     }
 
     /// The AMQP URL.

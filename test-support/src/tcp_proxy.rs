@@ -1,7 +1,7 @@
 //! A TCP proxy whose connections fail on demand.
 //!
-//! Every connection has a thread for each direction. What is to happen to a connection is decided when it is accepted,
-//! by the caller's function; in addition all connections can be cut at once.
+//! Every connection has a thread for each direction. When a connection is accepted, the caller's function decides how
+//! it fails. In addition, all connections can be cut at once.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ pub enum Direction {
 pub enum Fault {
     /// Both sides see the connection end.
     Cut,
-    /// No byte passes any more, and neither side is told.
+    /// No more bytes pass, and neither side notices.
     Stall,
     /// One direction ends, the other continues.
     HalfClose,
@@ -46,7 +46,7 @@ pub struct FaultPlan {
     pub direction: Direction,
     /// How many bytes pass before the fault.
     pub after_bytes: usize,
-    /// What happens then.
+    /// The fault that then happens.
     pub fault: Fault,
 }
 
@@ -90,7 +90,7 @@ impl TcpProxy {
     ///
     /// # Errors
     ///
-    /// If no port can be opened, as of all constructors.
+    /// If no port can be opened.
     pub fn to(server: impl Into<String>) -> io::Result<Self> {
         Self::start(server.into(), Box::new(|| None), Box::new(|_, _| ()))
     }
@@ -99,7 +99,7 @@ impl TcpProxy {
     ///
     /// # Errors
     ///
-    /// As of [`to`](Self::to).
+    /// Same as [`to`](Self::to).
     pub fn with_faults(
         server: impl Into<String>,
         planner: impl FnMut() -> Option<FaultPlan> + Send + 'static,
@@ -111,7 +111,7 @@ impl TcpProxy {
     ///
     /// # Errors
     ///
-    /// As of [`to`](Self::to).
+    /// Same as [`to`](Self::to).
     pub fn with_upload_filter(
         server: impl Into<String>,
         filter: impl FnMut(u32, &mut [u8]) + Send + 'static,
@@ -163,7 +163,7 @@ impl Drop for TcpProxy {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.cut();
-        // Wakes the accepting thread, which then sees that it is over.
+        // Wakes the accepting thread, which then ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -262,7 +262,7 @@ impl ProxiedConnection {
 mod tests {
     use super::*;
 
-    /// A server that sends back what it gets.
+    /// An echo server.
     fn echo() -> io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();

@@ -10,7 +10,7 @@ use crate::{
     servers::{Installation, RabbitMq},
 };
 
-/// The one benchmark that needs a broker, which lives as long as the run.
+/// The only benchmark that needs a broker, which runs as long as the benchmark.
 const WITH_BROKER: &str = "rabbitmq";
 
 /// Builds the benchmark for release and runs it with `arguments`.
@@ -18,7 +18,7 @@ pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
     ensure_known(name, &known(&root.join("bench"))?)?;
     let package = format!("bench-{name}");
     let mut build = cargo(root);
-    // Before the broker is started, so that the two do not get in each other's way.
+    // Built before the broker is started, so that the two do not compete for the machine.
     run_command(build.args(["build", "--release", "--package", &package]))?;
     let mut command = cargo(root);
     command.args(["run", "--release", "--package", &package, "--"]).args(arguments);

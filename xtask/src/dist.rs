@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: what a package holds, in the folder `dist` of cargo's target folder.
+//! `cargo xtask dist`: writes the contents of a package to the folder `dist` in cargo's target
+//! folder.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use crate::{
     say::say,
 };
 
-/// Shells, and what they want their completions to be called.
+/// Shells, and the file names that they expect for completions.
 const COMPLETIONS: [(&str, &str); 4] = [
     ("bash", "bezoar.bash"),
     ("zsh", "_bezoar"),
@@ -58,7 +59,7 @@ fn complete(bezoar: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let metadata = output(cargo(root).args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;

@@ -9,7 +9,7 @@ use crate::{
     say::say,
 };
 
-/// A program, and the Debian packages that bring it.
+/// A program, and the Debian packages that contain it.
 struct Need {
     program: &'static str,
     packages: &'static [&'static str],
@@ -40,7 +40,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Installs what is missing, or fails with a list of what to install if it may not.
+/// Installs missing programs, or fails with a list of them if it is not allowed to install.
 pub(crate) fn run() -> Result<()> {
     let lacking = missing(NEEDS, on_path);
     if lacking.is_empty() {

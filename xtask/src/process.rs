@@ -11,14 +11,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::say::say;
 
-/// The cargo that started us, so that a task uses the same toolchain; run in `root`.
+/// The cargo that started this program, so that a task uses the same toolchain; runs in `root`.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
-/// Shows and runs a command on our terminal.
+/// Prints a command and runs it on this terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = shown(command);
     say(format_args!("$ {line}"));
@@ -27,7 +27,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command that answers on its standard output.
+/// Runs a command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = shown(command);
     let output = command
@@ -53,7 +53,7 @@ fn is_in(program: &str, path: &OsStr) -> bool {
     env::split_paths(path).any(|folder| folder.join(program).is_file())
 }
 
-/// The command without folders and environment: what a person would type.
+/// The command without folders and environment, as a person would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());

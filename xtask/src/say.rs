@@ -1,4 +1,4 @@
-//! The one place that speaks to the person at the terminal.
+//! The only place that prints to the terminal.
 
 use std::{
     fmt::Display,

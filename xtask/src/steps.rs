@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::say::{complain, say};
 
-/// What ran so far and how long it took.
+/// The steps so far, with their times.
 #[derive(Default)]
 pub(crate) struct Steps {
     finished: Vec<(&'static str, Duration)>,
@@ -16,7 +16,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Announces a step and does its work; the error of a failing one says its name.
+    /// Announces and runs a step. An error names the step.
     pub(crate) fn run<T>(
         &mut self,
         name: &'static str,

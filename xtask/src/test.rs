@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold, on a fresh machine too.
+//! `cargo xtask test`: runs all checks and tests, also on a fresh machine.
 
 use std::path::Path;
 
@@ -21,7 +21,8 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
     outcome
 }
 
-/// A server lives while the suite that needs it runs. Suites run one after the other: each has the machine to itself.
+/// A server runs only during the suite that needs it. Suites run one after the other, so that each has the machine to
+/// itself.
 fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.run("install", install::run)?;
     steps.check("tidy", || tidy::run(root));
@@ -96,7 +97,7 @@ struct Suite {
 }
 
 impl Suite {
-    /// Filters go behind `--`, where all runners accept more than one.
+    /// Filters are passed after `--`, where all runners accept more than one.
     fn run(
         &self,
         root: &Path,
@@ -107,7 +108,7 @@ impl Suite {
         command.args(self.arguments).envs(environment.iter().cloned());
         if !filters.is_empty() {
             if self.arguments.contains(&"nextest") {
-                command.arg("--no-tests=pass"); // they may fit only tests of another suite
+                command.arg("--no-tests=pass"); // the filters may match only tests of another suite
             }
             let dashes = (!self.arguments.contains(&"--")).then_some("--");
             command.args(dashes).args(filters);
@@ -117,8 +118,8 @@ impl Suite {
 }
 
 /// The ignored tests of the targets that need a broker; other targets have tests that are ignored for other reasons.
-/// Built as a part of the whole workspace: for single packages the dependencies would have other features, and be built
-/// once more.
+/// Built as part of the whole workspace, because for single packages the dependencies would have other features and be
+/// built again.
 fn rabbitmq_suite(runner: Runner) -> Suite {
     let arguments: &[&str] = match runner {
         // They spend most of their time waiting: for delays, and for the broker.

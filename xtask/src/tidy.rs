@@ -1,7 +1,6 @@
-//! `cargo xtask tidy`: what the compiler cannot see.
+//! `cargo xtask tidy`: checks that the compiler cannot make.
 //!
-//! Each check is a function from what was read to the problems in it; only `tree.rs` and
-//! `workspace.rs` read.
+//! Each check is a function from data to problems; only `tree.rs` and `workspace.rs` read files.
 
 mod anatomy;
 mod architecture;
@@ -23,7 +22,7 @@ use anyhow::{Result, ensure};
 use self::{problem::Problem, tree::Tree, workspace::Workspace};
 use crate::say::say;
 
-/// Reports every problem of the repository at once, and fails if there is one.
+/// Reports all problems of the repository at once, and fails if there are any.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let problems = problems(&Tree::read(root)?, &Workspace::read(root)?);
     for problem in &problems {

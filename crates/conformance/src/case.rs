@@ -1,4 +1,5 @@
-//! What a case is given: a fresh transport with one empty queue, and the steps that cases are made of.
+//! What each case gets: a fresh transport with one empty queue, and the steps that cases are built
+//! from.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -15,13 +16,13 @@ use crate::{
     worker::Worker,
 };
 
-/// For how many ticks the workers of a case hold a delivery.
+/// The lease of the workers of a case, in ticks.
 pub(crate) const LEASE: u32 = 4;
 
-/// The most ticks that a case asks for.
+/// The longest delay or lease that a case uses, in ticks.
 pub(crate) const LONG: u32 = 100;
 
-/// The most dead letters that a case reads.
+/// The maximum number of dead letters that a case reads.
 const MOST: usize = 10_000;
 
 pub(crate) struct Case {
@@ -37,13 +38,17 @@ impl Case {
         case
     }
 
-    /// No case asks for less than a tick of a lease, nor for more than a hundred of a lease or a delay.
+    /// Checks that the transport accepts the leases (1 to 100 ticks) and delays (up to 100 ticks) that
+    /// cases use.
     fn check_tick(&self) {
         let (can, most) = (self.can(), self.ticks(LONG));
         let leases = [self.ticks(1), most].map(|lease| can.check_lease(lease));
-        leases.into_iter().collect::<Result<(), _>>().expect("leases of 1 to 100 ticks");
+        leases
+            .into_iter()
+            .collect::<Result<(), _>>()
+            .expect("leases of 1 to 100 ticks are accepted");
         let delay = can.scheduled.map_or(Ok(()), |_| can.check_delay("delay", most));
-        delay.expect("delays of up to 100 ticks");
+        delay.expect("delays of up to 100 ticks are accepted");
     }
 
     pub(crate) fn transport(&self) -> Arc<dyn Transport> {
@@ -76,7 +81,7 @@ impl Case {
         self.harness.elapse(self.ticks(1) / 8).await;
     }
 
-    /// Lets every lease run out.
+    /// Waits until every lease has expired.
     pub(crate) async fn outlast_leases(&self) {
         self.elapse(LEASE + 1).await;
     }
@@ -85,14 +90,14 @@ impl Case {
         self.harness.restart().await;
     }
 
-    /// One more queue.
+    /// Provisions another queue.
     pub(crate) async fn other_queue(&self) -> QueueName {
         let queue = unique("other");
         self.admin().provision(&queue).await.expect("a queue can be provisioned");
         queue
     }
 
-    /// The name of a queue that is not there.
+    /// The name of a queue that does not exist.
     pub(crate) fn unknown_queue(&self) -> QueueName {
         unique("unknown")
     }
@@ -114,10 +119,10 @@ impl Case {
         results
     }
 
-    /// Why this message is not accepted.
+    /// The error with which this message is refused.
     pub(crate) async fn refusal(&self, outgoing: impl Into<Outgoing>) -> TransportError {
         let result = self.try_send(&[outgoing.into()]).await.pop().expect("there is one");
-        result.expect_err("what does not fit is refused")
+        result.expect_err("this message must be refused")
     }
 
     pub(crate) async fn worker(&self) -> Worker {
@@ -138,8 +143,8 @@ impl Case {
         SubscribeOptions::default().with_lease(self.ticks(LEASE))
     }
 
-    /// How many bytes of headers or history a message may have here: a part of what the transport keeps of one, so that
-    /// they fit whatever its encoding adds.
+    /// How many bytes of headers or history a message may have: a fraction of the transport's limit, so that they fit
+    /// whatever its encoding adds.
     pub(crate) fn room_bytes(&self) -> usize {
         self.can().max_encoded_bytes.map_or(usize::MAX, |most| most / 4)
     }
@@ -149,10 +154,10 @@ impl Case {
     }
 
     pub(crate) async fn depth(&self) -> Depth {
-        self.admin().depth(&self.queue).await.expect("a queue tells its depth")
+        self.admin().depth(&self.queue).await.expect("the depth of a queue can be read")
     }
 
-    /// So many messages are ready, delayed, leased and dead.
+    /// Asserts how many messages are ready, delayed, leased and dead.
     pub(crate) async fn assert_depth(&self, expected: [u64; 4], when: &str) {
         let until = Instant::now() + self.lag();
         let mut depth = self.depth().await;
@@ -175,12 +180,12 @@ impl Case {
         })
     }
 
-    /// An age is missing, which is right only if the capabilities say so.
+    /// Asserts that a missing age is allowed: only if the capabilities do not promise ages.
     pub(crate) fn cannot_tell_ages(&self) {
-        assert!(!self.can().knows_ages, "a queue with a ready message tells its age");
+        assert!(!self.can().knows_ages, "a queue with a ready message has an age");
     }
 
-    /// All dead letters, in the order of their ids.
+    /// All dead letters, sorted by id.
     pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
         if self.can().dead_letter_access { self.listed().await } else { self.fed().await }
     }
@@ -198,7 +203,7 @@ impl Case {
         dead
     }
 
-    /// All dead letters as a feed hands them out; they stay.
+    /// All dead letters as a feed hands them out. None is removed.
     async fn fed(&self) -> Vec<DeadLetter> {
         let waiting = self.depth().await.dead.unwrap_or(0);
         let feed = self.feed().await;
@@ -230,7 +235,7 @@ impl Case {
         last: Option<&DeadLetter>,
         limit: u32,
     ) -> Vec<DeadLetter> {
-        let limit = NonZeroU32::new(limit).expect("a page is asked for");
+        let limit = NonZeroU32::new(limit).expect("the limit is not 0");
         let page = DeadLetterPage { after: last.map(|dead| dead.id), limit };
         self.page(&self.queue, page).await.expect("dead letters can be listed")
     }
@@ -244,7 +249,7 @@ impl Case {
         access(&*admin).dead_letters(queue, page).await
     }
 
-    /// Sends `count` messages and sets them aside.
+    /// Sends `count` messages and dead-letters them.
     pub(crate) async fn kill(&self, count: usize) -> Vec<DeadLetter> {
         self.kill_these(messages(count)).await
     }
@@ -257,13 +262,13 @@ impl Case {
             left -= some.len();
             let batch = some.into_iter().map(|held| (held, dead_letter())).collect();
             for result in worker.subscription.settle(batch).await {
-                result.expect("a held delivery can be set aside");
+                result.expect("a leased delivery can be dead-lettered");
             }
         }
         self.dead().await
     }
 
-    /// Replays dead letters; all of them also where they can only be taken in turn.
+    /// Replays dead letters. Where there is only a feed, all of them.
     pub(crate) async fn replay(&self, ids: DeadLetterIds) -> u64 {
         let replayed = if self.can().dead_letter_access {
             self.replay_of(&self.queue, &ids).await
@@ -283,7 +288,7 @@ impl Case {
         access(&*admin).replay(queue, ids).await
     }
 
-    /// Discards dead letters; all of them also where they can only be taken in turn.
+    /// Discards dead letters. Where there is only a feed, all of them.
     pub(crate) async fn discard(&self, ids: DeadLetterIds) -> u64 {
         let discarded = if self.can().dead_letter_access {
             self.discard_of(&self.queue, &ids).await
@@ -304,7 +309,11 @@ impl Case {
     }
 
     async fn all_dead(&self, ids: &DeadLetterIds) -> u64 {
-        assert_eq!(*ids, DeadLetterIds::All, "a case that chooses needs access to dead letters");
+        assert_eq!(
+            *ids,
+            DeadLetterIds::All,
+            "a case that selects dead letters needs access to them"
+        );
         self.dead().await.len() as u64
     }
 }
@@ -313,15 +322,15 @@ fn access(admin: &dyn QueueAdmin) -> &dyn DeadLetterAccess {
     admin.dead_letter_access().expect("there is access where the capabilities say so")
 }
 
-/// The error says which queue is not there.
+/// Asserts that the error names the missing queue.
 #[track_caller]
 pub(crate) fn assert_not_found<T>(result: Result<T, TransportError>, queue: &QueueName) {
     let kind = result.err().expect("an unknown queue is an error").kind;
-    assert_eq!(kind, ErrorKind::QueueNotFound(queue.clone()), "an unknown queue is named");
+    assert_eq!(kind, ErrorKind::QueueNotFound(queue.clone()), "the error names the unknown queue");
 }
 
-/// Fit for every broker: short, of small letters, digits and hyphens.
+/// A name that is valid on every broker: short, with lowercase letters, digits and hyphens.
 fn unique(name: &str) -> QueueName {
     let start = &name[..name.len().min(40)].replace('_', "-");
-    QueueName::new(format!("{start}-{:08x}", rand::random::<u32>())).expect("it is short")
+    QueueName::new(format!("{start}-{:08x}", rand::random::<u32>())).expect("valid name")
 }

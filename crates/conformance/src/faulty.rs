@@ -14,21 +14,21 @@ use bezoar_core::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// Decides what goes wrong with the next operation.
+/// Decides which fault to inject into the next operation.
 pub type Plan = Arc<dyn Fn(Operation) -> Fault + Send + Sync>;
 
-/// An operation that is about to begin.
+/// An operation of a transport that is about to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
+    /// The method that is called.
     pub step: Step,
-    /// With which queue, or topic.
+    /// The queue or topic.
     pub queue: QueueName,
 }
 
-/// What can be done with a transport.
+/// A method of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names of the contract's own methods")]
+#[expect(missing_docs, reason = "named after the methods of the contract")]
 #[non_exhaustive]
 pub enum Step {
     Send,
@@ -52,21 +52,22 @@ impl Step {
     }
 }
 
-/// What goes wrong with an operation.
+/// The fault that is injected into an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It is not done: `Unavailable`.
+    /// The operation is not executed and fails with `Unavailable`.
     Before,
-    /// It is done, and the answer is lost: `OutcomeUnknown`.
+    /// The operation is executed but its response is lost: `OutcomeUnknown`.
     After,
-    /// It is done, later.
+    /// The operation is executed after a delay.
     Delay(Duration),
 }
 
-/// A plan by which about `rate` of all operations fail, the same ones for the same seed and order.
+/// A plan that makes about `rate` of all operations fail. The same seed and order give the same
+/// faults.
 pub fn seeded(seed: u64, rate: f64) -> Plan {
     let random = Mutex::new(StdRng::seed_from_u64(seed));
     Arc::new(move |_| {
@@ -82,7 +83,8 @@ pub fn seeded(seed: u64, rate: f64) -> Plan {
     })
 }
 
-/// A transport whose operations go wrong as a plan says. Without faults it is the one inside.
+/// A transport that injects the faults of a plan. Without faults it behaves like the inner
+/// transport.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Transport>,
@@ -95,7 +97,7 @@ impl Faulty {
         Self { inner, plan }
     }
 
-    /// Does `work` with the fault that is planned for it; a batch fails as a whole.
+    /// Runs `work` with the planned fault. A batch fails as a whole.
     async fn with_fault<T>(
         &self,
         step: Step,
@@ -118,7 +120,7 @@ impl Faulty {
         TransportError::new(kind, self.inner.capabilities().transport, step.name())
     }
 
-    /// The same failure for each of `count`.
+    /// Returns the same failure `count` times.
     fn all_failed<T>(
         &self,
         kind: ErrorKind,

@@ -1,26 +1,27 @@
-//! What a transport brings along to be tested.
+//! What a transport provides to be tested.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{QueueAdmin, Transport};
 
-/// A fresh transport that shares nothing with that of another case, and a hold on its time.
+/// A fresh transport that shares nothing with other cases, and control over its time.
 ///
-/// A store with a clock of ours gives a `ManualClock` and moves it; a broker really waits.
+/// A store that takes a clock uses a `ManualClock` and advances it; for a broker, time really
+/// passes.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// The transport. All calls give the same queues, until [`restart`](Self::restart).
+    /// The transport. All calls return the same queues, until [`restart`](Self::restart).
     fn transport(&self) -> Arc<dyn Transport>;
 
-    /// The operator's side of the same queues.
+    /// The administration of the same queues.
     fn admin(&self) -> Arc<dyn QueueAdmin>;
 
     /// Lets time pass.
     async fn elapse(&self, by: Duration);
 
-    /// Ends the transport as a crash of the process would, and opens it again on what it stored. Called
-    /// only where the capabilities say that messages are durable.
+    /// Ends the transport as a crash of the process would, and opens it again with the data that it
+    /// stored. Called only where the capabilities say that messages are durable.
     async fn restart(&mut self) {
         panic!("a durable transport's harness must be able to restart it");
     }

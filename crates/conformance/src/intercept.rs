@@ -8,13 +8,13 @@ use bezoar_core::{
     Subscription, Transport, TransportError,
 };
 
-/// What a test does with the operations of a transport. Each is passed on unless it says otherwise.
+/// Overrides operations of a transport in a test. By default each one calls the inner transport.
 #[async_trait]
 pub trait Intercept: Clone + Debug + Send + Sync + 'static {
     /// The transport that does the work.
     fn inner(&self) -> &dyn Transport;
 
-    /// What it claims to be capable of.
+    /// The capabilities that it declares.
     fn capabilities(&self) -> Capabilities {
         self.inner().capabilities()
     }
@@ -57,7 +57,7 @@ pub trait Intercept: Clone + Debug + Send + Sync + 'static {
     fn closing(&self) {}
 }
 
-/// The transport that an [`Intercept`] makes.
+/// A transport with the overrides of an [`Intercept`].
 #[derive(Debug, Clone)]
 pub struct Intercepted<T>(pub T);
 

@@ -1,20 +1,21 @@
-//! The contract as tests: one list of cases for every transport.
+//! The contract as tests: one list of cases that every transport must pass.
 //!
-//! A transport brings a [`Harness`] and one line. Each case becomes a test of its own, named by the
-//! promise that it checks. A promise that the transport's capabilities do not make is skipped, and
-//! says so on stderr. [`Faulty`] is a transport that fails on purpose, for testing what is built on one.
+//! A transport provides a [`Harness`] and one line of code. Each case becomes a test named after the
+//! promise that it checks. Cases for promises that the transport's capabilities do not make are skipped,
+//! with a line on stderr. [`Faulty`] is a transport that fails on purpose, for testing code that uses a
+//! transport.
 //!
 //! | where | what |
 //! | --- | --- |
-//! | `list.rs` | the one list: which cases there are, and which capability each needs |
-//! | `cases/` | the cases, a file for each subject |
+//! | `list.rs` | the list of all cases, and the capability that each needs |
+//! | `cases/` | the cases, one file per subject |
 //! | `case.rs`, `worker.rs`, `samples.rs` | what the cases are written with |
-//! | `harness.rs`, `run.rs` | what a transport brings along, and how a case is run with it |
-//! | `catalogue/` | the same for stores that have a catalogue of dead letters: `catalogue_suite!` |
+//! | `harness.rs`, `run.rs` | what a transport provides, and how a case is run with it |
+//! | `catalogue/` | the cases for stores with a catalogue of dead letters: `catalogue_suite!` |
 //! | `faulty.rs` | the wrapper that injects faults |
 //! | `intercept.rs` | a wrapper for tests that change one operation |
 //!
-//! Not for testing what handlers or policies do: those belong to the worker.
+//! It does not test handlers or policies, which belong to the worker.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};

@@ -1,5 +1,5 @@
-//! The one list of cases. Tests, controls and functions cannot drift apart: a case that is missing here
-//! is dead code, and one that is missing there does not compile.
+//! The only list of cases, so that tests, controls and functions cannot drift apart: a function that is
+//! missing here is dead code, and a listed case without a function does not compile.
 
 use std::{fmt, pin::Pin};
 
@@ -7,9 +7,9 @@ use crate::{case::Case, cases, needs, needs::Need};
 
 /// A case of the list.
 pub struct Listed {
-    /// What it is about.
+    /// The subject of the case.
     pub subject: &'static str,
-    /// The promise that it checks.
+    /// The name of the case: the promise that it checks.
     pub name: &'static str,
     pub(crate) needs: &'static [Need],
     pub(crate) case: fn(Case) -> Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -36,13 +36,13 @@ pub fn all() -> Vec<Listed> {
     crate::for_each_case!([listed])
 }
 
-/// Makes a test of every case, in a module for each subject.
+/// Generates a test for every case, in one module per subject.
 ///
-/// Takes what makes a fresh [`Harness`](crate::Harness): an async function without arguments. Attributes
-/// before it are put on every test, such as `#[ignore = "needs a broker"]`.
+/// Takes an async function without arguments that creates a fresh [`Harness`](crate::Harness).
+/// Attributes before it, such as `#[ignore = "needs a broker"]`, are added to every test.
 #[macro_export]
 macro_rules! suite {
-    // A path, not an expression: that could begin with an attribute of its own.
+    // A path, because an expression could begin with an attribute of its own.
     ($(#[$attribute:meta])* $harness:path) => {
         $crate::for_each_case!([$crate::suite_modules] { [$(#[$attribute])*] $harness });
     };
@@ -75,7 +75,7 @@ macro_rules! suite_case {
     };
 }
 
-/// Hands the list to the macro named in brackets, after whatever else is to go there first.
+/// Passes the list to the macro named in brackets, after the other arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! for_each_case {

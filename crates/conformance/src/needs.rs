@@ -1,4 +1,4 @@
-//! What a case needs a transport to be capable of. Each gives the reason to skip it, or none.
+//! The capabilities that cases need. Each function returns the reason to skip a case, or `None`.
 
 use bezoar_core::{Capabilities, Counting, Leases};
 
@@ -17,7 +17,7 @@ pub(crate) fn scheduled(can: &Capabilities) -> Option<&'static str> {
 }
 
 pub(crate) fn expiry(can: &Capabilities) -> Option<&'static str> {
-    (can.leases != Leases::Expire).then_some("its leases do not end by time")
+    (can.leases != Leases::Expire).then_some("its leases do not expire")
 }
 
 pub(crate) fn fencing(can: &Capabilities) -> Option<&'static str> {
@@ -41,15 +41,15 @@ pub(crate) fn wakes(can: &Capabilities) -> Option<&'static str> {
 }
 
 pub(crate) fn durable(can: &Capabilities) -> Option<&'static str> {
-    (!can.durable).then_some("it does not survive the end of the process")
+    (!can.durable).then_some("its messages do not survive the end of the process")
 }
 
 pub(crate) fn deduplication(can: &Capabilities) -> Option<&'static str> {
-    (!can.deduplication).then_some("it does not recognise repetitions")
+    (!can.deduplication).then_some("it does not deduplicate")
 }
 
 pub(crate) fn access(can: &Capabilities) -> Option<&'static str> {
-    (!can.dead_letter_access).then_some("its dead letters can only be taken in turn")
+    (!can.dead_letter_access).then_some("its dead letters can only be taken in order")
 }
 
 pub(crate) fn feed(can: &Capabilities) -> Option<&'static str> {
@@ -57,7 +57,7 @@ pub(crate) fn feed(can: &Capabilities) -> Option<&'static str> {
 }
 
 pub(crate) fn ordering_keys(can: &Capabilities) -> Option<&'static str> {
-    (!can.ordering_keys).then_some("it keeps no ordering keys")
+    (!can.ordering_keys).then_some("it does not support ordering keys")
 }
 
 pub(crate) fn time_to_live(can: &Capabilities) -> Option<&'static str> {

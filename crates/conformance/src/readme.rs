@@ -6,7 +6,7 @@ use bezoar_core::Capabilities;
 ///
 /// # Panics
 ///
-/// With every row that is missing or says something else.
+/// If a row is missing or has another value. The message lists these rows.
 pub fn assert_documented(readme: &str, capabilities: &Capabilities) {
     let missing: Vec<_> = capabilities
         .rows()

@@ -6,7 +6,7 @@ use tokio::{runtime::Builder, time::timeout};
 
 use crate::{Harness, Listed, all, case::Case};
 
-/// How a case ended that did not fail. Closed: it ran, or it did not.
+/// The outcome of a case that did not fail. Exhaustive: a case either passes or is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The promise was kept.
@@ -35,7 +35,7 @@ impl Listed {
     }
 }
 
-/// Runs the case `subject::name` as a test, with a fresh harness. What [`suite!`](crate::suite) calls.
+/// Runs the case `subject::name` as a test, with a fresh harness. Called by [`suite!`](crate::suite).
 ///
 /// # Panics
 ///
@@ -46,13 +46,13 @@ pub fn check<H: Harness + 'static, F: Future<Output = H>>(
     harness: impl FnOnce() -> F,
 ) {
     let case = all().into_iter().find(|case| case.subject == subject && case.name == name);
-    let case = case.expect("the suite is made from the same list");
-    // Two threads, so that what can go wrong only in parallel has a chance to.
+    let case = case.expect("the suite is generated from the same list");
+    // Two threads, so that faults that need parallelism can occur.
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("a test can have threads");
+    let runtime = runtime.expect("the runtime can start");
     let outcome = runtime.block_on(async { case.run(Box::new(harness().await)).await });
     if let Outcome::Skipped(reason) = outcome {
-        // Past the capture of test output: what was not tested is never quiet.
+        // Bypasses the capture of test output, so that skipped cases are always visible.
         let line = format!("skipped {subject}::{name}: {reason}\n");
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

@@ -7,13 +7,13 @@ use bezoar_core::{
     MessageType, Outgoing, Reason, Settlement, millis,
 };
 
-/// A plain message, its id for a body.
+/// A plain message with its id as the body.
 pub(crate) fn message(id: &str) -> Message {
-    let message_type = MessageType::new("sample").expect("it is short");
+    let message_type = MessageType::new("sample").expect("valid name");
     Message::new(message_id(id), message_type, millis(1_700_000_000_123), id.to_owned())
 }
 
-/// Plain messages with numbers for ids, of equal length so that they sort.
+/// Plain messages with numbered ids of equal length, so that they sort.
 pub(crate) fn messages(count: usize) -> Vec<Message> {
     (0..count).map(|number| message(&format!("m-{number:04}"))).collect()
 }
@@ -24,7 +24,7 @@ pub(crate) fn full_message(id: &str) -> Message {
         .caused_by(&message("cause of it"))
         .with_content_type(ContentType::new("application/json; charset=utf-8").expect("short"))
         .with_body(b"{\"value\": \xff\x00}".to_vec())
-        .with_correlation_id(CorrelationId::new("c-7").expect("it is short"))
+        .with_correlation_id(CorrelationId::new("c-7").expect("valid name"))
         .with_header("tenant", "St. Mary's")
         .with_header("empty", "")
 }
@@ -33,16 +33,16 @@ pub(crate) fn message_id(id: &str) -> MessageId {
     MessageId::new(id).expect("ids of samples are short")
 }
 
-/// The same message, to be delivered after `delay`.
+/// A message that is delivered after `delay`.
 pub(crate) fn after(delay: Duration, message: Message) -> Outgoing {
     Outgoing::from(message).after(delay)
 }
 
-/// A failed run; each number gives another.
+/// A failed try; different numbers give different tries.
 pub(crate) fn failed_try(number: i64) -> FailedTry {
     let kind = FailureKind::ALL[number.unsigned_abs() as usize % FailureKind::ALL.len()];
     let detail = Detail::truncated(format!("no room\n\"{number}\" in ward é\0\t🏥"));
-    let code = Code::new(format!("code-{number}")).expect("it is a word");
+    let code = Code::new(format!("code-{number}")).expect("a valid code");
     let failure = Failure::with_detail(kind, detail).with_code(code);
     let duration = Duration::from_millis(number.unsigned_abs() * 7 + 1);
     FailedTry::new(millis(1_700_000_000_000 + number * 1_001), duration, &failure)
@@ -71,9 +71,12 @@ pub(crate) fn ids<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Me
     ids
 }
 
-/// Everything but the ledger is as the sender made it.
+/// Asserts that everything except the ledger is as it was sent.
 #[track_caller]
 pub(crate) fn assert_as_sent(received: &Message, sent: &Message) {
     let received = received.clone().with_ledger(sent.ledger.clone());
-    assert_eq!(&received, sent, "bytes and fields come out as they went in, nothing is made up");
+    assert_eq!(
+        &received, sent,
+        "body and fields arrive as they were sent, and no field is invented"
+    );
 }

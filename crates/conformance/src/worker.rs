@@ -1,4 +1,5 @@
-//! A worker as the cases see one: an open queue, with the promises that every step relies on.
+//! The worker that cases use: an open queue, with assertions for the promises that every step
+//! relies on.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -16,7 +17,7 @@ use crate::samples;
 /// How long a worker waits for a message that must be there.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The pause between two looks at a queue whose transport does not wake who waits.
+/// How often to poll a queue whose transport does not wake a waiting receive.
 const POLL: Duration = Duration::from_millis(10);
 
 pub(crate) struct Worker {
@@ -30,7 +31,7 @@ impl Worker {
         Self { subscription, lag: can.lag, wakes: can.wakes }
     }
 
-    /// Receives, and polls where a receive may end before its wait.
+    /// Receives messages. Polls where a receive may return before its wait is over.
     pub(crate) async fn receive(&self, max: u32, wait: Duration) -> Vec<Delivery> {
         let max = NonZeroU32::new(max).expect("a case asks for at least one");
         let started = Instant::now();
@@ -56,23 +57,23 @@ impl Worker {
             assert!(!more.is_empty(), "got {} of {count} messages that must be there", taken.len());
             taken.extend(more);
         }
-        assert_eq!(taken.len(), count, "never more are received than asked for");
+        assert_eq!(taken.len(), count, "a receive never returns more than requested");
         taken
     }
 
-    /// Takes and completes the next `count` messages, which must be there.
+    /// Receives and completes the next `count` messages, which must be there.
     pub(crate) async fn consume(&self, count: usize) -> Vec<Message> {
         let mut consumed = Vec::new();
         while consumed.len() < count {
             let some = self.take((count - consumed.len()).min(16)).await;
             consumed.extend(some.iter().map(|delivery| (*delivery.message).clone()));
-            yield_now().await; // a handler at work, while others receive
+            yield_now().await; // lets others receive while this handler runs
             self.complete(some).await;
         }
         consumed
     }
 
-    /// Takes and completes whatever there is.
+    /// Receives and completes every message that is ready.
     pub(crate) async fn consume_all(&self) -> Vec<Message> {
         const MOST: usize = 10_000;
         let mut consumed = Vec::new();
@@ -87,7 +88,7 @@ impl Worker {
         consumed
     }
 
-    /// There is no message to receive, because of this promise.
+    /// Asserts that there is no message to receive, because of this promise.
     pub(crate) async fn none(&self, promise: &str) {
         let received = self.receive(16, self.lag).await;
         let ids = samples::ids(received.iter().map(|delivery| &*delivery.message));
@@ -97,13 +98,13 @@ impl Worker {
     pub(crate) async fn complete(&self, deliveries: Vec<Delivery>) {
         let batch = deliveries.into_iter().map(|delivery| (delivery, Settlement::Complete));
         for result in self.subscription.settle(batch.collect()).await {
-            result.expect("a held delivery can be completed");
+            result.expect("a leased delivery can be completed");
         }
     }
 
-    /// Settles a delivery whose lease is held.
+    /// Settles a delivery whose lease is valid.
     pub(crate) async fn settle(&self, delivery: Delivery, settlement: Settlement) {
-        self.try_settle(delivery, settlement).await.expect("a held delivery can be settled");
+        self.try_settle(delivery, settlement).await.expect("a leased delivery can be settled");
     }
 
     pub(crate) async fn try_settle(
@@ -116,7 +117,7 @@ impl Worker {
         results.pop().expect("there is one")
     }
 
-    /// Settling with this delivery is refused, because its lease was lost.
+    /// Asserts that settling this delivery is refused because its lease was lost.
     pub(crate) async fn refused(&self, delivery: Delivery, settlement: Settlement) {
         assert_lease_lost(self.try_settle(delivery, settlement).await);
     }
@@ -132,9 +133,9 @@ impl Worker {
         results.pop().expect("there is one")
     }
 
-    /// Renews the lease of a delivery that is held.
+    /// Renews a lease that is valid.
     pub(crate) async fn extend(&self, delivery: &mut Delivery, lease: Duration) {
-        self.try_extend(delivery, lease).await.expect("a held delivery can be extended");
+        self.try_extend(delivery, lease).await.expect("a leased delivery can be extended");
     }
 
     pub(crate) async fn close(self) {
@@ -142,7 +143,7 @@ impl Worker {
     }
 }
 
-/// A stale receipt is refused as one.
+/// Asserts that a stale receipt is refused as a lost lease.
 #[track_caller]
 pub(crate) fn assert_lease_lost(result: Result<(), TransportError>) {
     let kind = result.expect_err("a stale receipt is refused").kind;

@@ -1,6 +1,6 @@
-//! The list for catalogues catches what it should: catalogues with one defect each, around SQLite's.
+//! Negative controls of the suite for catalogues: SQLite's catalogue with one defect each.
 
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod broken_catalogues {
     pub(crate) mod broken;

@@ -1,6 +1,7 @@
-//! The fault-injecting wrapper: without faults it is the transport inside, with them it fails as told.
+//! The fault-injecting wrapper: without faults it behaves like the inner transport, with faults it
+//! fails as planned.
 
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -59,7 +60,7 @@ async fn with_fault(step: Step, fault: Fault) -> (MemoryTransport, Faulty) {
     let memory = MemoryTransport::default();
     memory.provision(&queue()).await.unwrap();
     let plan = move |operation: Operation| {
-        assert_eq!(operation.queue, queue(), "the plan is told which queue");
+        assert_eq!(operation.queue, queue(), "the plan gets the queue");
         if operation.step == step { fault } else { Fault::None }
     };
     (memory.clone(), Faulty::new(Arc::new(memory), Arc::new(plan)))
@@ -115,7 +116,7 @@ async fn every_step_can_fail() {
     }
 }
 
-/// Does one of each, up to the first that fails.
+/// Calls each method once, until one fails.
 async fn work_with(faulty: &Faulty) -> Result<(), TransportError> {
     let options = SubscribeOptions::default();
     let opened = faulty.subscribe(&queue(), options).await?;
@@ -134,5 +135,5 @@ fn a_seed_gives_the_same_faults_again() {
     assert_eq!(faults(7), faults(7));
     assert_ne!(faults(7), faults(8));
     let failing = faults(7).iter().filter(|fault| **fault != Fault::None).count();
-    assert!((30..70).contains(&failing), "about half of them fail, got {failing}");
+    assert!((30..70).contains(&failing), "about half must fail, got {failing}");
 }

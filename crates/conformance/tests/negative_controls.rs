@@ -1,6 +1,6 @@
-//! The suite catches what it should: transports with one defect each, and the cases that must fail.
+//! Negative controls of the suite: transports with one defect each, and the cases that must fail.
 
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 
@@ -31,7 +31,10 @@ fn every_case_catches_some_defect() {
         .map(|case| format!("{case:?}"))
         .filter(|case| !named.contains(case.as_str()))
         .collect();
-    assert!(idle.is_empty(), "a test that cannot fail is deleted: {idle:#?}");
+    assert!(
+        idle.is_empty(),
+        "no defect makes these cases fail; add one, or delete the case: {idle:#?}"
+    );
 }
 
 #[test]

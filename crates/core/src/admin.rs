@@ -1,4 +1,4 @@
-//! The operator's side of the contract.
+//! The part of the contract that operators use.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use crate::{DeadLetterAccess, DeadLetterFeed, QueueName, TransportError};
 /// What operators can do with queues.
 #[async_trait]
 pub trait QueueAdmin: Debug + Send + Sync + 'static {
-    /// Creates whatever the queue needs and lacks. Repeating it changes nothing.
+    /// Creates everything the queue needs that is missing. Calling it again changes nothing.
     async fn provision(&self, queue: &QueueName) -> Result<(), TransportError>;
 
     /// Reports what is wrong with the queue and what to do about it. Changes nothing.
@@ -22,14 +22,14 @@ pub trait QueueAdmin: Debug + Send + Sync + 'static {
     /// Counts the messages of a queue by state.
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError>;
 
-    /// Access to single dead letters; `None` where they can only be taken in turn. Present exactly where
-    /// [`Capabilities::dead_letter_access`](crate::Capabilities::dead_letter_access) says so.
+    /// Access to single dead letters; `None` where they can only be taken in order. Present exactly
+    /// where [`Capabilities::dead_letter_access`](crate::Capabilities::dead_letter_access) says so.
     fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
         None
     }
 
-    /// Opens a queue's dead letters to be taken elsewhere, or replayed in turn; `None` where there is no
-    /// feed. Present exactly where
+    /// Opens a feed of a queue's dead letters, to move them elsewhere or replay them in order; `None`
+    /// where there is no feed. Present exactly where
     /// [`Capabilities::dead_letter_feed`](crate::Capabilities::dead_letter_feed) says so.
     async fn dead_letter_feed(
         &self,
@@ -39,19 +39,20 @@ pub trait QueueAdmin: Debug + Send + Sync + 'static {
     }
 }
 
-/// The messages of a queue by state. A count that a transport cannot tell is unknown, never 0.
+/// The messages of a queue by state. A count that the transport does not know is `None`, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Depth {
     /// Messages that could be delivered now.
     pub ready: Option<u64>,
-    /// Messages that wait for their time, or for an earlier message of their ordering key.
+    /// Messages that wait for a delay to pass, or for an earlier message with the same ordering
+    /// key.
     pub delayed: Option<u64>,
     /// Messages leased to a worker.
     pub leased: Option<u64>,
     /// Dead letters.
     pub dead: Option<u64>,
-    /// Since when the oldest ready message could have been delivered.
+    /// The time at which the oldest ready message became ready.
     pub oldest_ready: Option<Timestamp>,
     /// When the oldest dead letter was dead-lettered.
     pub oldest_dead: Option<Timestamp>,
@@ -61,7 +62,7 @@ pub struct Depth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The severity.
+    /// How serious the problem is.
     pub severity: Severity,
     /// What is wrong.
     pub problem: String,
@@ -70,7 +71,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A problem, and what to do about it.
+    /// A finding with its problem and remedy.
     pub fn new(severity: Severity, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { severity, problem: problem.into(), remedy: remedy.into() }
     }
@@ -80,16 +81,16 @@ impl Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Works, and is worth knowing.
+    /// The queue works; this is for information.
     Note,
-    /// Works, but may stop working.
+    /// The queue works, but may stop working.
     Warning,
-    /// Does not work, or loses messages.
+    /// The queue does not work, or loses messages.
     Error,
 }
 
 impl Severity {
-    /// Its name.
+    /// The name of the severity.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",

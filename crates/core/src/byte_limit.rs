@@ -1,6 +1,7 @@
-//! How many bytes of messages are handled at once.
+//! Limits how many bytes of messages are handled at once.
 
-/// Limits the bytes of one result or batch. The first message may be of any size, so that a large one is never stuck.
+/// Limits the bytes of one result or batch. The first message may be of any size, so that a large message never gets
+/// stuck.
 #[derive(Debug, Clone, Copy)]
 pub struct ByteLimit {
     max_bytes: usize,
@@ -9,12 +10,13 @@ pub struct ByteLimit {
 }
 
 impl ByteLimit {
-    /// At most `max_bytes`, or a single message.
+    /// A limit of `max_bytes`, or a single message of any size.
     pub const fn new(max_bytes: usize) -> Self {
         Self { max_bytes, bytes: 0, empty: true }
     }
 
-    /// Whether one more message of this size may be taken. It counts, also if it is not taken: none follows it.
+    /// Whether one more message of this size may be taken. Its size counts even if it is not taken, so no later
+    /// message is admitted either.
     pub fn admits(&mut self, bytes: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         std::mem::take(&mut self.empty) || self.bytes <= self.max_bytes

@@ -1,4 +1,5 @@
-//! What a transport can do. Differences between transports are declared here, never surprises.
+//! What a transport can do. Transports declare here how they differ, so that nobody finds out at
+//! run time.
 
 use std::{fmt, time::Duration};
 
@@ -10,12 +11,12 @@ type Results = Vec<Result<(), TransportError>>;
 
 /// What a transport can do.
 ///
-/// A transport starts with [`Capabilities::new`], which promises nothing, and sets what it offers. Every
-/// field is a promise that conformance cases check, or the reason to skip some.
+/// A transport starts with [`Capabilities::new`], which promises nothing, and sets the fields for what
+/// it offers. Every field is a promise that conformance cases check, or decides which cases are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// The transport's name, as in errors.
+    /// The transport's name, as errors show it.
     pub transport: &'static str,
     /// Messages can be sent to a topic or exchange.
     pub topics: bool,
@@ -28,14 +29,14 @@ pub struct Capabilities {
     /// Messages of one [ordering key](crate::Message::ordering_key) are delivered one at a time, in the
     /// order of sending. Where this is `false`, a message with a key is refused.
     pub ordering_keys: bool,
-    /// The longest delay of a message or a retry; `None` if there are no delays. A longer one is refused: by `send`, when a
-    /// worker starts, and as a failed attempt when a handler [snoozes](Code::SNOOZE_LIMIT) a message. A worker never asks
-    /// for a longer one when it settles.
+    /// The longest delay of a message or a retry; `None` if there are no delays. A longer delay is refused: by `send`,
+    /// when a worker starts, and as a failed attempt when a handler [snoozes](Code::SNOOZE_LIMIT) a message. A worker
+    /// never asks for a longer delay when it settles.
     pub scheduled: Option<Duration>,
-    /// Messages carry the time at which they [expire](crate::Message::expires_at). Where this is `false`, a
-    /// message with one is refused.
+    /// Messages can carry a time at which they [expire](crate::Message::expires_at). Where this is `false`,
+    /// a message with such a time is refused.
     pub time_to_live: bool,
-    /// Several messages travel in one operation.
+    /// One call to the server can carry several messages.
     pub batching: bool,
     /// Messages can be sent in the caller's own database transaction.
     pub transactions: bool,
@@ -43,20 +44,20 @@ pub struct Capabilities {
     pub native_dead_letters: bool,
     /// Messages can overtake others by priority.
     pub priority: bool,
-    /// The largest body that is accepted, in bytes as the sender has it: what the transport's encoding adds
-    /// is already subtracted.
+    /// The largest accepted body, in bytes before encoding: what the transport's encoding adds is already
+    /// subtracted.
     pub max_message_bytes: usize,
-    /// The most that body, headers and ledger may take together once they are encoded, where the transport
-    /// limits that; `None` where only the body is limited. Such a transport drops history and details of a
-    /// ledger to fit, see [`Ledger::fit`](crate::Ledger::fit).
+    /// The maximum size of body, headers and ledger together once encoded; `None` where only the body is
+    /// limited. A transport with this limit drops history and details of a ledger to fit, see
+    /// [`Ledger::fit`](crate::Ledger::fit).
     pub max_encoded_bytes: Option<usize>,
     /// Messages survive the end of the process.
     pub durable: bool,
     /// How leases end.
     pub leases: Leases,
-    /// The shortest lease that can be asked for, where leases expire.
+    /// The shortest lease that can be requested, where leases expire.
     pub shortest_lease: Duration,
-    /// The longest lease that can be asked for, where leases expire.
+    /// The longest lease that can be requested, where leases expire.
     pub longest_lease: Duration,
     /// A stale receipt never changes anything.
     pub fencing: bool,
@@ -66,15 +67,15 @@ pub struct Capabilities {
     pub acquired: Counting,
     /// A message is never seen in two places at once, not even after a crash.
     pub single_copy: bool,
-    /// An id can be accepted once within a time, see [`Outgoing::once`]. Where this is `false`, a message that
-    /// asks for it is refused.
+    /// A message id can be accepted only once within a window, see [`Outgoing::once`]. Where this is `false`,
+    /// a message that sets `once` is refused.
     pub deduplication: bool,
     /// A waiting `receive` returns as soon as a message is sent through the same transport.
     pub wakes: bool,
     /// The longest that one `receive` waits at the server for a message; `None` if the server does not wait,
     /// and a queue that stays empty must be polled.
     pub server_wait: Option<Duration>,
-    /// How long it may take until `receive` and `depth` show what was answered before.
+    /// How long it may take until `receive` and `depth` reflect calls that already returned.
     pub lag: Duration,
     /// Every count of a [`Depth`](crate::Depth) is known.
     pub knows_depth: bool,
@@ -83,14 +84,14 @@ pub struct Capabilities {
     /// Dead letters can be listed, replayed and discarded one by one, see
     /// [`QueueAdmin::dead_letter_access`](crate::QueueAdmin::dead_letter_access).
     pub dead_letter_access: bool,
-    /// Dead letters can be taken in turn, see
+    /// Dead letters can be taken in order, see
     /// [`QueueAdmin::dead_letter_feed`](crate::QueueAdmin::dead_letter_feed).
     pub dead_letter_feed: bool,
 }
 
 impl Capabilities {
-    /// A transport that promises nothing beyond the contract itself. Its leases expire, from no length at
-    /// all up to a week.
+    /// A transport that promises nothing beyond the contract itself. Its leases expire and may last from
+    /// nothing to a week.
     pub const fn new(transport: &'static str, max_message_bytes: usize) -> Self {
         Self {
             transport,
@@ -126,19 +127,21 @@ impl Capabilities {
         }
     }
 
-    /// Whether this transport can keep what is asked of a message. Every transport begins `send` with it.
+    /// Checks that this transport supports everything the message asks for. Every transport calls this
+    /// first in `send`.
     ///
     /// # Errors
     ///
-    /// `TooLarge` for a body beyond the limit; `Invalid` for headers or a delay beyond theirs; `Unsupported`
-    /// for a delay, an expiry, an ordering key or `once` where they are not kept.
+    /// `TooLarge` for a body above the limit; `Invalid` for headers or a delay above their limits;
+    /// `Unsupported` for a delay, an expiry, an ordering key or `once` where the transport does not support
+    /// it.
     pub fn check(&self, outgoing: &Outgoing) -> Result<(), TransportError> {
         self.refusal(outgoing)
             .map_or(Ok(()), |kind| Err(TransportError::new(kind, self.transport, "send")))
     }
 
-    /// The queue that a batch goes to, and for each message whether it can be kept: what a transport without topics
-    /// begins `send` with.
+    /// Returns the queue that a batch goes to and the result of [`check`](Self::check) for each message. A
+    /// transport without topics calls this first in `send`.
     ///
     /// # Errors
     ///
@@ -178,7 +181,8 @@ impl Capabilities {
         Some(ErrorKind::Unsupported(what))
     }
 
-    /// Whether a message can wait this long. `field` names the setting that asks for it.
+    /// Checks that a message can be delayed by this long. `field` names the setting that asks for
+    /// it.
     ///
     /// # Errors
     ///
@@ -194,11 +198,11 @@ impl Capabilities {
         Err(Invalid::new(field, problem))
     }
 
-    /// Whether a message can be leased for this long.
+    /// Checks that a message can be leased for this long.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] for a lease that is shorter or longer than those that expire can be.
+    /// [`Invalid`] for a lease outside the transport's range, where leases expire.
     pub fn check_lease(&self, lease: Duration) -> Result<(), Invalid> {
         let range = self.shortest_lease..=self.longest_lease;
         if self.leases != Leases::Expire || range.contains(&lease) {
@@ -266,7 +270,7 @@ impl fmt::Display for Capabilities {
 pub enum Leases {
     /// A lease that is not renewed expires.
     Expire,
-    /// A lease holds as long as the connection does.
+    /// A lease lasts as long as the connection.
     HeldByConnection,
 }
 
@@ -283,9 +287,10 @@ impl fmt::Display for Leases {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettlementDurability {
-    /// It is stored.
+    /// The settlement is stored.
     Durable,
-    /// It is sent; it may be lost with the connection, and the message is then delivered again.
+    /// The settlement is sent. It may be lost with the connection; the message is then delivered
+    /// again.
     Submitted,
 }
 
@@ -302,11 +307,11 @@ impl fmt::Display for SettlementDurability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Counting {
-    /// Stored before the handler runs.
+    /// The count is stored before the handler runs.
     Exact,
-    /// It may be too high: a delivery can be counted that reached no consumer.
+    /// The count may be too high: it can include deliveries that reached no consumer.
     AtLeast,
-    /// Not counted.
+    /// Nothing is counted.
     Unknown,
 }
 

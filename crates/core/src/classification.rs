@@ -1,40 +1,40 @@
-//! What a typed error means: decided by rules, looked up by the error's type.
+//! Rules that decide what a typed error means, looked up by the error's type.
 //!
-//! `?` turns any error into a [`Failure`], by one conversion for all of them, so the type of the error is not known
-//! there. The failure keeps the error, and a [`Classifier`] recognizes it later, through however many errors it was
-//! wrapped in. ADR 0008 has the alternatives.
+//! `?` turns every error into a [`Failure`] by the same conversion, which does not know the error's type. The
+//! failure keeps the error, and a [`Classifier`] recognizes it later, however many errors it is wrapped in. ADR
+//! 0008 lists the alternatives.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use crate::{Code, Failure, FailureError, FailureKind};
 
-/// What a rule of a [`Classifier`] says about an error: its kind, and optionally a code and the least wait.
+/// What a rule of a [`Classifier`] says about an error: its kind, and optionally a code and a minimum wait.
 ///
-/// A [`FailureKind`] alone is one; so is a kind with a [`Code`].
+/// A [`FailureKind`] converts into one, and so does a kind with a [`Code`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Classification {
     /// Decides whether the message is retried. *Unknown* leaves the decision to the next error in the chain.
     pub kind: FailureKind,
-    /// The code by which causes are grouped, where the rule names one.
+    /// The code by which causes are grouped, if the rule names one.
     pub code: Option<Code>,
-    /// How long to wait at least, where the error says so.
+    /// The minimum wait, if the error names one.
     pub retry_after: Option<Duration>,
 }
 
 impl Classification {
-    /// A failure of this kind.
+    /// A classification with this kind and nothing else.
     pub const fn new(kind: FailureKind) -> Self {
         Self { kind, code: None, retry_after: None }
     }
 
-    /// The same with a code.
+    /// Sets the code.
     pub fn with_code(mut self, code: Code) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// The same with the least time to wait.
+    /// Sets the minimum wait.
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
@@ -80,8 +80,9 @@ impl Classifier {
         self.rules.push(Arc::new(move |error| Some(rule(error.downcast_ref::<E>()?).into())));
     }
 
-    /// Decides the kind of a failure that `?` made. The first error in its chain, from the outermost inward, for
-    /// which a rule says another kind than *unknown* decides. A failure whose kind was given is left as it is.
+    /// Decides the kind of a failure that `?` created. The rules are applied to each error in its chain, from
+    /// the outermost inward; the first result other than *unknown* decides. A failure whose kind was given
+    /// explicitly does not change.
     pub fn classify(&self, failure: &mut Failure) {
         if failure.kind != FailureKind::Unknown {
             return;

@@ -13,17 +13,18 @@ use jiff::Timestamp;
 
 /// Tells the time, to the millisecond.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The time now, cut to milliseconds, so that a stored time compares equal to the one in memory.
+    /// The current time, cut to milliseconds, so that a stored time compares equal to the one in
+    /// memory.
     fn now(&self) -> Timestamp;
 
-    /// Time that has passed since some moment, unaffected by changes of the time of day. A clock that is
-    /// never set may leave this as it is.
+    /// The time that has passed since some fixed moment, unaffected by changes of the system time. A
+    /// clock that nobody adjusts can use this default.
     fn steady(&self) -> Duration {
         Duration::from_millis(self.now().as_millisecond().max(0).unsigned_abs())
     }
 }
 
-/// The clock of the machine.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -40,7 +41,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved, for tests.
+/// A clock for tests that stands still until it is advanced.
 #[derive(Debug)]
 pub struct ManualClock(AtomicI64);
 
@@ -69,7 +70,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The time `millis` after the epoch, held within what a timestamp can show.
+/// The time `millis` after the epoch, clamped to the range of a timestamp.
 pub fn millis(millis: i64) -> Timestamp {
     let (min, max) = (Timestamp::MIN.as_second() * 1_000, Timestamp::MAX.as_second() * 1_000);
     Timestamp::from_millisecond(millis.clamp(min, max)).expect("clamped to the representable range")

@@ -1,4 +1,4 @@
-//! A message set aside, with its reason.
+//! A dead letter: a message that was set aside, with the reason.
 
 use std::fmt;
 
@@ -11,36 +11,38 @@ use crate::{
 };
 
 public_id!(
-    /// The identity of a dead letter, stamped by us; message ids may repeat, these do not within a queue's transport.
+    /// The identity of a dead letter, assigned by Bezoar. Message ids may repeat; these are unique within a
+    /// transport.
     DeadLetterId, DEAD_LETTER
 );
 
 /// A message that was set aside, with everything that is known about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Its own identity.
+    /// The identity of the dead letter, which is not the message's id.
     pub id: DeadLetterId,
-    /// The queue that it was set aside from.
+    /// The queue in which it was dead-lettered.
     pub queue: QueueName,
-    /// The message, its body as it came, and its ledger.
+    /// The message with its unchanged body and its ledger.
     pub message: Message,
-    /// Why.
+    /// Why the message was dead-lettered.
     pub reason: Reason,
-    /// When.
+    /// When the message was dead-lettered.
     pub at: Timestamp,
-    /// How it is recognized if it is handed out again.
+    /// How it is recognized if the transport hands it out again.
     pub recognition: Recognition,
 }
 
-/// How a dead letter is recognized that a transport hands out again.
+/// How to recognize a dead letter that a transport hands out again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Recognition {
     /// By its id, which it keeps.
     Id,
-    /// By its content: it has no lasting id, and gets another one each time.
+    /// By its content: it has no lasting id and gets a new one each time.
     Content {
-        /// Which session of the transport handed it out. Two letters of one session are two letters, however alike.
+        /// The session of the transport that handed it out. Two letters from one session are never the same letter,
+        /// however similar.
         session: u64,
         /// Whether the transport may have handed it out before, in another session.
         redelivered: bool,
@@ -48,7 +50,8 @@ pub enum Recognition {
 }
 
 impl DeadLetter {
-    /// A digest of what the sender made and of the replay that sent it last. Equal for copies of one letter, and for two letters that are alike.
+    /// A digest of everything the sender set, and of the replay that sent it last. It is equal for copies of one letter,
+    /// and for two letters with the same content.
     pub fn digest(&self) -> u64 {
         let message = &self.message;
         let mut hash = Sha256::new();
@@ -73,7 +76,7 @@ impl DeadLetter {
     }
 }
 
-/// Why something was decided: a code to group by, and words for a person. Both are safe to show.
+/// Why something was decided: a code to group by, and a text for people. Both are safe to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     code: Code,
@@ -96,12 +99,13 @@ impl Reason {
     /// The code of a message that a broker set aside because somebody rejected it.
     pub const REJECTED: Code = Code::from_static("rejected");
 
-    /// The code of a message that its store returned changed.
+    /// The code of a message that was damaged in its store.
     pub const DAMAGED: Code = Code::from_static("damaged");
     /// The code of a message that expired before it was handled.
     pub const EXPIRED: Code = Code::from_static("expired");
 
-    /// A reason in words that are safe to show: numbers, names from configuration, never an error's text.
+    /// A reason with a text that is safe to show: numbers and names from configuration, never an error's
+    /// text.
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
@@ -127,7 +131,7 @@ impl Reason {
         Self::new(Self::DAMAGED, "stored message does not match its checksum")
     }
 
-    /// The word to group by.
+    /// The code to group by.
     pub fn code(&self) -> &Code {
         &self.code
     }

@@ -1,4 +1,4 @@
-//! Dead letters that can be addressed one by one: listed, replayed, discarded.
+//! Access to single dead letters by id: list, replay, discard.
 
 use std::{fmt::Debug, num::NonZeroU32};
 
@@ -10,45 +10,46 @@ use crate::{DeadLetter, DeadLetterId, QueueName, TransportError};
 /// them from the front of a queue offers a [`DeadLetterFeed`](crate::DeadLetterFeed) instead.
 #[async_trait]
 pub trait DeadLetterAccess: Debug + Send + Sync {
-    /// Lists dead letters and changes nothing. Their order is the transport's own and stable: two letters
-    /// never change places, and whoever asks for one page after the other sees each letter that is there
-    /// all the while exactly once. A page may be shorter than its limit, to bound its bytes; only an empty
-    /// page is the end.
+    /// Lists dead letters and changes nothing. The transport chooses the order, which is stable: two
+    /// letters never change places, and reading page after page returns each letter that stays in the
+    /// queue exactly once. A page may be shorter than its limit, to bound its bytes; only an empty page is
+    /// the end.
     async fn dead_letters(
         &self,
         queue: &QueueName,
         page: DeadLetterPage,
     ) -> Result<Vec<DeadLetter>, TransportError>;
 
-    /// Sends dead letters back to their queue as a new generation, each once. Returns how many; ids that
-    /// are not there are ignored.
+    /// Replays dead letters to their queue as a new generation, each exactly once. Returns how many;
+    /// unknown ids are ignored.
     async fn replay(&self, queue: &QueueName, ids: &DeadLetterIds) -> Result<u64, TransportError>;
 
-    /// Removes dead letters for good. Returns how many; ids that are not there are ignored.
+    /// Removes dead letters for good. Returns how many; unknown ids are ignored.
     async fn discard(&self, queue: &QueueName, ids: &DeadLetterIds) -> Result<u64, TransportError>;
 }
 
-/// A part of a queue's dead letters.
+/// Which part of a queue's dead letters to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadLetterPage {
-    /// Only those that are listed after this one, which may be gone by now; from the start if `None`.
+    /// Start after this dead letter, which may be gone by now; from the beginning if `None`.
     pub after: Option<DeadLetterId>,
-    /// The most to list.
+    /// The maximum number to list.
     pub limit: NonZeroU32,
 }
 
 impl Default for DeadLetterPage {
-    /// The first 100.
+    /// The first 100 dead letters.
     fn default() -> Self {
         Self { after: None, limit: NonZeroU32::new(100).expect("100 is not 0") }
     }
 }
 
-/// Which of a queue's dead letters. Closed: a transport has to carry out every selection.
+/// A selection of a queue's dead letters. Exhaustive: a transport must support every
+/// selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeadLetterIds {
-    /// All that are there at this moment.
+    /// All that are in the queue at this moment.
     All,
-    /// Those with these ids.
+    /// The dead letters with these ids.
     Ids(Vec<DeadLetterId>),
 }

@@ -11,34 +11,36 @@ const BATCH: u32 = 200;
 
 /// The dead letters of one queue, in the order in which the transport hands them out.
 ///
-/// Letters stay where they are until they are removed. Those that were not removed are handed out again,
-/// at the latest by the next feed that is opened once this one is dropped. [`Recognition`](crate::Recognition) says how
-/// such a letter is recognized.
+/// Letters stay in the queue until they are removed. A letter that was not removed is handed out again, at the latest
+/// by the next feed that is opened after this one is dropped. [`Recognition`](crate::Recognition) says how to recognize
+/// such a letter.
 #[async_trait]
 pub trait DeadLetterFeed: Debug + Send + Sync {
-    /// Hands out up to `max` letters, waiting at most `wait` for the first. An empty result is no error.
-    /// Dropping the future loses nothing.
+    /// Hands out up to `max` letters, waiting at most `wait` for the first. An empty result is not an
+    /// error. Dropping the future loses nothing.
     async fn next(
         &self,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<DeadLetter>, TransportError>;
 
-    /// Removes letters that this feed handed out. One that could not be removed is handed out again.
+    /// Removes letters that this feed handed out. A letter that could not be removed is handed out
+    /// again.
     async fn remove(&self, letters: &[DeadLetterId]) -> Result<(), TransportError>;
 
-    /// Sends messages of letters that were handed out back to where they came from, with their ledgers;
-    /// one result each, in order. `Ok` means durable and routed. The letters themselves stay until they are
-    /// removed.
+    /// Sends the messages of letters that this feed handed out back to where they came from, with their
+    /// ledgers. One result each, in order. `Ok` means durable and routed. The letters themselves stay until
+    /// they are removed.
     async fn replay(&self, messages: &[Message]) -> Vec<Result<(), TransportError>>;
 }
 
 impl dyn DeadLetterFeed {
-    /// Replays up to `most` letters as a new generation, until none comes within `wait`. Returns how many
-    /// were replayed and removed.
+    /// Replays up to `most` letters as a new generation, until no letter arrives within `wait`. Returns
+    /// how many were replayed and removed.
     ///
-    /// `most` is how many there are now: a letter that dies again while this runs is not replayed twice.
-    /// A crash between replaying a letter and removing it leaves both.
+    /// Pass the current number of letters as `most`, so that a letter that is dead-lettered again
+    /// meanwhile is not replayed twice. After a crash between replaying a letter and removing it, both
+    /// the message and the letter exist.
     ///
     /// # Errors
     ///
@@ -61,7 +63,7 @@ impl dyn DeadLetterFeed {
         Ok(count)
     }
 
-    /// Removes up to `most` letters for good, until none comes within `wait`. Returns how many.
+    /// Discards up to `most` letters, until no letter arrives within `wait`. Returns how many.
     ///
     /// # Errors
     ///

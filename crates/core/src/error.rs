@@ -4,64 +4,67 @@ use std::{error::Error, fmt, time::Duration};
 
 use crate::{Invalid, MessageId, QueueName};
 
-/// The kind of an error, to decide by.
+/// The kind of an error, for code that must react to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The receipt is stale: the lease ran out, or the delivery was settled before. Nothing was changed.
+    /// The receipt is stale: the lease expired, or the delivery was already settled. Nothing was
+    /// changed.
     LeaseLost,
-    /// The operation may or may not have taken effect: wait for the redelivery, or ask; do not assume.
+    /// The call may or may not have taken effect. Wait for a redelivery or query the state; assume
+    /// neither.
     OutcomeUnknown,
     /// The message is too large.
     TooLarge {
-        /// Which message.
+        /// The id of the message.
         id: MessageId,
-        /// Its size as this transport counts.
+        /// The size of the message as this transport counts it.
         actual_bytes: usize,
         /// The largest size that this transport accepts.
         limit_bytes: usize,
     },
-    /// The other side asks to slow down.
+    /// The server asks to slow down.
     Throttled {
-        /// For how long, where it said so.
+        /// How long to wait, if the server said so.
         retry_after: Option<Duration>,
     },
     /// There is no space: a full disk, or a limit on the store.
     Full,
     /// Temporarily unavailable.
     Unavailable,
-    /// The credentials are missing or do not suffice.
+    /// The credentials are missing or insufficient.
     NotAuthorized,
-    /// Another message with the same id was accepted before; see [`Outgoing::once`](crate::Outgoing::once).
+    /// A different message with the same id was accepted before; see
+    /// [`Outgoing::once`](crate::Outgoing::once).
     Conflict(MessageId),
     /// There is no such queue.
     QueueNotFound(QueueName),
-    /// This transport cannot do that; its capabilities say so.
+    /// The transport does not support this, as its capabilities say.
     Unsupported(&'static str),
-    /// A value was refused before anything was tried.
+    /// A value was refused before anything was attempted.
     Invalid(Invalid),
     /// The stored data cannot be used: damaged, foreign, or from a newer version.
     Unusable,
-    /// Anything else. Never assumed to pass by itself.
+    /// Any other error. It is never treated as transient.
     Other,
 }
 
-/// An error of a transport: a kind to decide by, where it happened, and a source to read.
+/// An error of a transport: its kind, where it happened, and its source.
 ///
-/// Neither shows a body, a header value or a secret.
+/// It never shows a body, a header value or a secret.
 #[derive(Debug)]
 pub struct TransportError {
-    /// The kind of an error, to decide by.
+    /// The kind of an error, for code that must react to it.
     pub kind: ErrorKind,
-    /// Which transport: `sqlite`, `memory` …
+    /// The name of the transport: `sqlite`, `memory` …
     pub transport: &'static str,
-    /// What was being done: `send`, `receive` …
+    /// The method that failed: `send`, `receive` …
     pub operation: &'static str,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl ErrorKind {
-    /// How long the transport asks to be left alone, where it says so.
+    /// How long the server asked to wait, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Throttled { retry_after } => *retry_after,
@@ -71,18 +74,18 @@ impl ErrorKind {
 }
 
 impl TransportError {
-    /// An error without a deeper source.
+    /// An error without a source.
     pub fn new(kind: ErrorKind, transport: &'static str, operation: &'static str) -> Self {
         Self { kind, transport, operation, source: None }
     }
 
-    /// The same error with its cause; a plain text says what to do.
+    /// Sets the source of the error. A plain text as the source says what to do.
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The same error once more, for another message of the same batch.
+    /// A copy of this error, for another message of the same batch.
     pub fn again(&self) -> Self {
         let again = Self::new(self.kind.clone(), self.transport, self.operation);
         match &self.source {
@@ -91,7 +94,7 @@ impl TransportError {
         }
     }
 
-    /// Whether the error may pass by itself.
+    /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Throttled { .. })
     }

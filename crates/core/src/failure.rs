@@ -1,4 +1,4 @@
-//! Why a handler did not succeed.
+//! Why a handler failed.
 
 use std::{
     borrow::Cow, error::Error, fmt, iter::successors, str::FromStr, sync::Arc, time::Duration,
@@ -17,7 +17,7 @@ pub enum FailureKind {
     Transient,
     /// It will never succeed. Not retried.
     Permanent,
-    /// Something is missing, perhaps not there yet. Retried.
+    /// Something was not found, and may not exist yet. Retried.
     NotFound,
     /// Not allowed. Not retried.
     Unauthorized,
@@ -47,7 +47,7 @@ impl FailureKind {
         !matches!(self, Self::Permanent | Self::Unauthorized)
     }
 
-    /// The kind as people write it.
+    /// The name of the kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -79,15 +79,15 @@ impl FromStr for FailureKind {
 
 /// A short word for what happened, chosen by a developer and safe to show anywhere.
 ///
-/// From 1 to 64 of letters, digits and `. _ - : /`, so that no sentence with somebody's name in it
-/// passes for one.
+/// It has 1 to 64 letters, digits and `. _ - : /`, so that a sentence with somebody's name in it is
+/// not a valid code.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Code(Cow<'static, str>);
 
 impl Code {
-    /// The code of a failure that was not given one.
+    /// The code of a failure without a code of its own.
     pub const UNKNOWN: Self = Self::from_static("unknown");
-    /// The handler took longer than it may.
+    /// The handler timed out.
     pub const TIMEOUT: Self = Self::from_static("timeout");
     /// The handler panicked.
     pub const PANIC: Self = Self::from_static("panic");
@@ -96,26 +96,26 @@ impl Code {
     /// There is no handler for the message's type.
     pub const NO_HANDLER: Self = Self::from_static("no-handler");
 
-    /// The handler asked for the message again later.
+    /// The handler snoozed the message.
     pub const SNOOZED: Self = Self::from_static("snoozed");
-    /// The handler asked for the message again later, for longer than it may.
+    /// The handler snoozed the message for longer than is allowed.
     pub const SNOOZE_LIMIT: Self = Self::from_static("snooze-limit");
 
-    /// A code known when the program is written.
+    /// A code that is known at compile time.
     ///
     /// # Panics
     ///
-    /// If it is not a code; in a constant that is a compile error.
+    /// If the text is not a valid code. In a constant this is a compile error.
     pub const fn from_static(text: &'static str) -> Self {
         assert!(is_code(text), "a code is 1 to 64 of letters, digits and . _ - : /");
         Self(Cow::Borrowed(text))
     }
 
-    /// A code known only when the program runs.
+    /// A code that is known only at run time.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if it is empty, too long, or more than a word.
+    /// [`Invalid`] if it is empty, too long, or not a single word.
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
         if is_code(&text) {
@@ -156,25 +156,25 @@ impl fmt::Debug for Code {
     }
 }
 
-/// Why a handler did not succeed.
+/// Why a handler failed.
 ///
-/// `?` on any error, or on a plain text, makes one of kind *unknown*, which is retried;
-/// [`Failure::permanent`] is not retried. What is `Into<Box<dyn Error + Send + Sync>>` is an error here: so are
-/// `String`, `&'static str`, that box itself and `anyhow::Error`. Like `anyhow::Error` it is not an `Error` itself, which is
-/// what lets `?` work on all of them; [`FailureError`] is.
+/// `?` on any error or plain text creates a failure of kind *unknown*, which is retried; [`Failure::permanent`] is not
+/// retried. Everything that is `Into<Box<dyn Error + Send + Sync>>` counts as an error here: also `String`, `&'static
+/// str`, that box itself and `anyhow::Error`. `Failure` does not implement `Error`, so that `?` works on all of them;
+/// `anyhow::Error` does the same. [`FailureError`] implements it.
 ///
-/// For the same reason no other crate can write `impl From<MyError> for Failure`. A typed error decides its kind by a
-/// rule of the router instead, `Router::classify`: the failure keeps the error that it was made of, and the
-/// [`Classifier`](crate::Classifier) recognizes it by its type.
+/// For the same reason no other crate can write `impl From<MyError> for Failure`. To give a typed error a kind, add a
+/// rule with `Router::classify`: the failure keeps the original error, and the [`Classifier`](crate::Classifier)
+/// recognizes it by its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What went wrong; it decides whether the message is retried.
     pub kind: FailureKind,
-    /// A safe word for it.
+    /// A short code that is safe to log.
     pub code: Code,
-    /// What the error said; it may contain personal data.
+    /// The error's text. It may contain personal data.
     pub detail: Detail,
-    /// How long to wait at least, where the other side said so.
+    /// The minimum wait before the next attempt, if the failed service named one.
     pub retry_after: Option<Duration>,
     source: Source,
 }
@@ -187,35 +187,35 @@ impl Failure {
         Self { source: Source(Some(Arc::from(error))), ..failure }
     }
 
-    /// A failure of `kind` with this detail, where there is no error that says it.
+    /// A failure of `kind` with this detail, for cases without an error value.
     pub fn with_detail(kind: FailureKind, detail: Detail) -> Self {
         let (code, retry_after, source) = (Code::UNKNOWN, None, Source(None));
         Self { kind, code, detail, retry_after, source }
     }
 
-    /// It will never succeed: not retried.
+    /// A failure that will never succeed and is not retried.
     pub fn permanent(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FailureKind::Permanent, error)
     }
 
-    /// It is a temporary condition: retried.
+    /// A failure from a temporary condition, which is retried.
     pub fn transient(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FailureKind::Transient, error)
     }
 
-    /// The same failure with a safe code, by which causes are grouped.
+    /// Sets the code by which causes are grouped. It must be safe to show.
     pub fn with_code(mut self, code: Code) -> Self {
         self.code = code;
         self
     }
 
-    /// The same failure with the least time to wait.
+    /// Sets the minimum wait before the next attempt.
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// The error that it was made of, then that one's source, and so on. Their texts may contain personal data.
+    /// The original error, its source, the source of that, and so on. Their texts may contain personal data.
     pub fn errors(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
         let first = self.source.0.as_deref().map(|error| error as &(dyn Error + 'static));
         successors(first, |&error| error.source())
@@ -233,7 +233,8 @@ fn boxed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Box<dyn Error + Send
     error.into()
 }
 
-/// The usual conversion of an `anyhow::Error` hides the type of the error in it, which is needed to classify it.
+/// The standard conversion of an `anyhow::Error` hides the type of the wrapped error, which classification
+/// needs.
 #[cfg(feature = "anyhow")]
 fn boxed<E: Into<Box<dyn Error + Send + Sync>> + 'static>(
     error: E,
@@ -245,10 +246,11 @@ fn boxed<E: Into<Box<dyn Error + Send + Sync>> + 'static>(
         }
         None => error.map(Into::into),
     }
-    .expect("it is taken only once")
+    .expect("the error is taken only once")
 }
 
-/// The error that a failure was made of. It is not compared and not shown: its text may contain personal data.
+/// The original error of a failure. It is neither compared nor shown, because its text may contain personal
+/// data.
 #[derive(Clone)]
 struct Source(Option<Arc<dyn Error + Send + Sync>>);
 
@@ -266,9 +268,9 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A [`Failure`] as an error, so that any `tower` layer can pass it on.
+/// A [`Failure`] that implements `Error`, so that any `tower` layer can pass it on.
 ///
-/// It shows kind and code, never the detail.
+/// `Display` shows kind and code, never the detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureError(pub Failure);
 

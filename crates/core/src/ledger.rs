@@ -14,7 +14,7 @@ pub const HISTORY_LIMIT: usize = 32;
 pub struct FailedTry {
     /// How often the message had been replayed before this try.
     pub generation: u32,
-    /// The number of the attempt that it belongs to, from 1 within its generation, as the policy counts.
+    /// The number of its attempt, as the policy counts: from 1 in each generation.
     pub attempt: u32,
     /// Its number within the attempt, from 1. Only immediate retries raise it.
     pub try_number: u32,
@@ -51,21 +51,21 @@ impl FailedTry {
     }
 }
 
-/// The attempts of a message: what was counted, and a bounded history.
+/// The attempts of a message: counters and a bounded history.
 ///
-/// The counters are of the current generation, which begins when a message is sent or replayed.
+/// The counters cover the current generation, which begins when the message is sent or replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// How often it was handed to a worker.
+    /// How often it was delivered to a worker.
     pub acquired: u32,
     /// How many attempts failed.
     pub failed: u32,
-    /// How many acquisitions ended without a failed attempt: handed back, failed without being counted, or
+    /// How many acquisitions ended without a failed attempt: released, failed without being counted, or
     /// cleared by a later outcome.
     pub released: u32,
     /// How often it was replayed.
     pub replayed: u32,
-    /// The replay that sent it last, where the store knows.
+    /// The replay that last sent it, if the store knows.
     pub replay: Option<OperationId>,
     /// Failures of this generation that used up no retry.
     pub uncounted: Option<UncountedSummary>,
@@ -79,27 +79,27 @@ pub struct UncountedFailure {
     pub at: Timestamp,
     /// A code that is safe to log.
     pub code: Code,
-    /// Whether it speaks against the message, because other messages succeed.
+    /// Whether it is evidence against the message, because other messages succeed.
     pub suspected: bool,
-    /// How much of the time since the previous one counts towards the age limit: not the time in which no consumer
-    /// tried because the route was paused or its process was not running.
+    /// How much of the time since the previous failure counts towards the age limit. Time in which the route was
+    /// paused or its process was not running does not count, because no consumer tried.
     pub waited: Duration,
 }
 
-/// The failures that used up no retry, in one summary.
+/// A summary of the failures that used up no retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncountedSummary {
-    /// How many there were.
+    /// The number of failures.
     pub count: u32,
-    /// How many of them spoke against the message.
+    /// How many of them were evidence against the message.
     pub suspected: u32,
-    /// When the first happened.
+    /// When the first failure happened.
     pub first: Timestamp,
-    /// When the latest happened.
+    /// When the latest failure happened.
     pub last: Timestamp,
     /// For how long the message has failed this way; compared with the age limit.
     pub waited: Duration,
-    /// The code of the latest.
+    /// The code of the latest failure.
     pub code: Code,
 }
 
@@ -125,7 +125,7 @@ impl UncountedSummary {
 }
 
 fn whole_millis(duration: Duration) -> Duration {
-    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX); // the most that a store keeps
+    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX); // the maximum that a store keeps
     Duration::from_millis(millis.unsigned_abs())
 }
 
@@ -161,8 +161,9 @@ impl Ledger {
         self.acquired.saturating_sub(self.failed).saturating_sub(self.released)
     }
 
-    /// Whether a handler may have run on the message without leaving an outcome: it was delivered and then
-    /// neither failed nor was settled. A worker that stops at once hands back what it has begun.
+    /// Whether a handler may have run on the message without leaving an outcome: it has more deliveries
+    /// than failed attempts. Releases count too, because a worker that stops immediately releases messages
+    /// whose handlers have started.
     pub fn may_have_run(&self) -> bool {
         self.acquired > self.failed
     }
@@ -172,15 +173,16 @@ impl Ledger {
         self.acquired = self.acquired.saturating_add(1);
     }
 
-    /// Counts a hand-back without an attempt.
+    /// Counts a release without an attempt.
     pub fn release(&mut self) {
         self.released = self.released.saturating_add(1);
     }
 
-    /// Records the tries of one failed attempt; none means that no handler ran, and counts nothing.
+    /// Records the tries of one failed attempt. Without tries no handler ran, and nothing is
+    /// counted.
     ///
     /// A message with an outcome is no longer suspected of crashing its process: earlier acquisitions
-    /// without one are cleared.
+    /// without an outcome are cleared.
     pub fn fail(&mut self, tries: Vec<FailedTry>) {
         if tries.is_empty() {
             return;
@@ -196,8 +198,8 @@ impl Ledger {
         self.shorten(HISTORY_LIMIT);
     }
 
-    /// Records a failure that uses up no retry. It is an outcome: earlier acquisitions without one are
-    /// cleared.
+    /// Records a failure that uses up no retry. This is an outcome: earlier acquisitions without an
+    /// outcome are cleared.
     pub fn fail_uncounted(&mut self, failure: &UncountedFailure) {
         self.uncounted = Some(UncountedSummary::plus(self.uncounted.take(), failure));
         self.clear_acquisitions();
@@ -214,7 +216,7 @@ impl Ledger {
         counted.map(FailedTry::failed_at).max(uncounted)
     }
 
-    /// Begins a new generation: nothing counted, the history kept.
+    /// Begins a new generation: resets the counters and keeps the history.
     pub fn replay(&mut self) {
         self.acquired = 0;
         self.failed = 0;
@@ -223,11 +225,11 @@ impl Ledger {
         self.replayed = self.replayed.saturating_add(1);
     }
 
-    /// Makes a ledger small enough to be stored or sent: forgets tries, half of them at a time, then shortens
-    /// the detail of the last one, then forgets that try as well. Counters are never forgotten, so that a
-    /// retry or a dead letter never fails for its size.
+    /// Makes a ledger small enough to be stored or sent: drops tries, half of them at a time, then shortens
+    /// the detail of the last one, then drops that try too. The counters are always kept. A retry or a dead
+    /// letter therefore never fails because of its size.
     ///
-    /// `fits` says whether what is left of it is small enough. Returns whether that was reached.
+    /// `fits` says whether the shortened ledger is small enough. Returns whether it is at the end.
     pub fn fit(&mut self, fits: impl Fn(&Self) -> bool) -> bool {
         while !fits(self) {
             match self.history.as_mut_slice() {
@@ -243,7 +245,8 @@ impl Ledger {
         true
     }
 
-    /// Forgets all but `limit` tries: the first, and the latest of the others. The last one is always kept.
+    /// Drops all but `limit` tries: keeps the first, and the latest of the others. The last one is always
+    /// kept.
     pub fn shorten(&mut self, limit: usize) {
         let surplus = self.history.len().saturating_sub(limit.max(1));
         let kept_first = usize::from(limit > 1 && surplus > 0);
@@ -263,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// A stand-in for what a transport writes.
+    /// Stands in for the size that a transport writes.
     fn size(ledger: &Ledger) -> usize {
         ledger.history().iter().map(|it| 20 + it.detail.reveal().len()).sum()
     }
@@ -278,18 +281,18 @@ mod tests {
             });
             let mut ledger = Ledger::restored(7, 3, 1, 2, tries.collect());
             let before = ledger.clone();
-            prop_assert!(ledger.fit(|it| size(it) <= limit), "an empty history always fits");
+            prop_assert!(ledger.fit(|it| size(it) <= limit), "an empty history must fit");
             prop_assert!(size(&ledger) <= limit);
             prop_assert_eq!(
                 (ledger.acquired, ledger.failed, ledger.released, ledger.replayed), (7, 3, 1, 2)
             );
             if size(&before) <= limit {
-                prop_assert_eq!(&ledger, &before, "what fits is left alone");
+                prop_assert_eq!(&ledger, &before, "a ledger that fits must not change");
             } else if let Some(last) = ledger.last() {
                 let whole = before.last().unwrap().detail.reveal();
                 prop_assert!(whole.starts_with(last.detail.reveal()), "the latest try stays");
                 let all_whole = ledger.history().len() == 1 || last.detail.reveal() == whole;
-                prop_assert!(all_whole, "no detail is shortened while there is history to forget");
+                prop_assert!(all_whole, "a detail was shortened while there was history to drop");
             }
         }
     }
@@ -328,7 +331,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.fail(vec![took(90)]);
         assert_eq!(ledger.last_failure_at(), Some(millis(91_000)));
-        assert_eq!(took(u64::MAX).failed_at(), Timestamp::MAX, "however long it took");
+        assert_eq!(took(u64::MAX).failed_at(), Timestamp::MAX, "an overlong duration saturates");
     }
 
     #[test]
@@ -372,7 +375,7 @@ mod tests {
         let sum = ledger.uncounted.clone().unwrap();
         assert_eq!((sum.count, sum.suspected), (3, 2));
         assert_eq!((sum.first, sum.last), (millis(1_000), millis(5_000)));
-        assert_eq!(sum.waited, Duration::from_secs(4), "the first has nothing to wait since");
+        assert_eq!(sum.waited, Duration::from_secs(4), "nothing is added for the first failure");
         assert_eq!(ledger.last_failure_at(), Some(millis(5_000)));
         ledger.replay();
         assert_eq!((ledger.uncounted.clone(), ledger.last_failure_at()), (None, None));
@@ -383,7 +386,7 @@ mod tests {
         let lost_twice = || Ledger::restored(3, 0, 0, 0, vec![]);
         let mut ledger = lost_twice();
         ledger.release();
-        assert_eq!(ledger.without_outcome(), 2, "handing back is no outcome");
+        assert_eq!(ledger.without_outcome(), 2, "a release is not an outcome");
         let mut ledger = lost_twice();
         ledger.fail(vec![failed_try(1)]);
         assert_eq!((ledger.without_outcome(), ledger.acquired), (0, 3));

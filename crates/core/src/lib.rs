@@ -1,6 +1,6 @@
-//! Bezoar's contract and every pure decision.
+//! Bezoar's contract with transports and handlers, and all of its decisions as pure functions.
 //!
-//! What a message is, what became of it so far, why it failed, what to do next, and what a transport
+//! Defines what a message is, its history, why it failed, what to do next, and what a transport
 //! promises. Nothing here performs I/O, spawns a task or reads the clock: time and randomness are
 //! arguments, so that every rule can be tested as a plain function.
 //!

@@ -15,7 +15,7 @@ pub type Headers = BTreeMap<String, HeaderValue>;
 
 /// A message with its ledger.
 ///
-/// Everything but the ledger stays as the sender made it, through every retry and replay.
+/// Everything except the ledger stays as the sender set it, through every retry and replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
@@ -23,21 +23,21 @@ pub struct Message {
     pub id: MessageId,
     /// The type, by which a router picks the handler.
     pub message_type: MessageType,
-    /// Connects it with the other messages of one business event.
+    /// Links it to the other messages of one business event.
     pub correlation_id: Option<CorrelationId>,
     /// The message whose handling caused this one.
     pub causation_id: Option<MessageId>,
-    /// The media type of the body, where the sender named one.
+    /// The media type of the body, if the sender named one.
     pub content_type: Option<ContentType>,
     /// Values by name, for the handler and for middleware.
     pub headers: Headers,
-    /// When it was made, to the millisecond.
+    /// When it was created, to the millisecond.
     pub time: Timestamp,
-    /// When it expires, to the millisecond: from then on it is dead-lettered instead of handled. Kept where
-    /// [`Capabilities::time_to_live`](crate::Capabilities::time_to_live) says so.
+    /// When it expires, to the millisecond: from then on it is dead-lettered instead of handled. Only
+    /// supported where [`Capabilities::time_to_live`](crate::Capabilities::time_to_live) says so.
     pub expires_at: Option<Timestamp>,
-    /// What it must be handled in order with: it waits until every earlier message of the same key in its
-    /// queue is done or dead. Kept where
+    /// Messages with the same key are handled in order: each waits until every earlier one in its queue
+    /// is completed or dead-lettered. Only supported where
     /// [`Capabilities::ordering_keys`](crate::Capabilities::ordering_keys) says so.
     pub ordering_key: Option<OrderingKey>,
     /// The payload.
@@ -47,13 +47,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// A hash of the body: a message with a known id and another hash is another message.
+    /// A hash of the body. A message with a known id and another hash is a different message.
     pub fn body_digest(&self) -> u64 {
         let digest = Sha256::digest(self.body.reveal());
         u64::from_be_bytes(std::array::from_fn(|place| digest[place]))
     }
 
-    /// A message with neither headers nor history.
+    /// A message without headers and without history.
     pub fn new(
         id: MessageId,
         message_type: MessageType,
@@ -75,71 +75,72 @@ impl Message {
         }
     }
 
-    /// The same message with a correlation id.
+    /// Sets the correlation id.
     pub fn with_correlation_id(mut self, id: CorrelationId) -> Self {
         self.correlation_id = Some(id);
         self
     }
 
-    /// The same message as an effect of another: its cause, and the same correlation.
+    /// Marks this message as an effect of `cause`: sets the causation id and copies the correlation
+    /// id.
     pub fn caused_by(mut self, cause: &Self) -> Self {
         self.causation_id = Some(cause.id.clone());
         self.correlation_id = self.correlation_id.or_else(|| cause.correlation_id.clone());
         self
     }
 
-    /// The same message with a media type.
+    /// Sets the media type.
     pub fn with_content_type(mut self, content_type: ContentType) -> Self {
         self.content_type = Some(content_type);
         self
     }
 
-    /// The same message with another body.
+    /// Replaces the body.
     pub fn with_body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// The same message, made at another time.
+    /// Replaces the time of creation.
     pub fn with_time(mut self, time: Timestamp) -> Self {
         self.time = millis(time.as_millisecond());
         self
     }
 
-    /// The same message with another ledger.
+    /// Replaces the ledger.
     pub fn with_ledger(mut self, ledger: Ledger) -> Self {
         self.ledger = ledger;
         self
     }
 
-    /// The same message, dead-lettered instead of handled from `time` on.
+    /// Sets the time from which the message is dead-lettered instead of handled.
     pub fn with_expires_at(mut self, time: Timestamp) -> Self {
         self.expires_at = Some(millis(time.as_millisecond()));
         self
     }
 
-    /// The same message, handled in order with others of `key`.
+    /// Sets the key that orders this message with others.
     pub fn with_ordering_key(mut self, key: OrderingKey) -> Self {
         self.ordering_key = Some(key);
         self
     }
 
-    /// Whether it has expired at `now`.
+    /// Whether the message has expired at `now`.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// The same message with one header more; an earlier value of that name is replaced.
+    /// Adds a header; replaces an earlier value of the same name.
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<HeaderValue>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
 
-    /// Whether its headers stay within what every part of the product handles.
+    /// Checks that the headers stay within the limits that apply to every transport.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] beyond 64 KiB of headers in all, or for a header without a name.
+    /// [`Invalid`] for more than 64 KiB of headers in total, or for a header without a name.
     pub fn check_headers(&self) -> Result<(), Invalid> {
         const LIMIT_BYTES: usize = 64 * 1024;
         if self.headers.contains_key("") {

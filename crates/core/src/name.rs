@@ -1,27 +1,27 @@
-//! Short texts that name things, checked once where they enter.
+//! Names and ids: short texts that are validated once, when they are created.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use jiff::Timestamp;
 
-/// A value that was refused: which one, and why.
+/// An invalid value: which field, and why it was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct Invalid {
     /// The field or parameter that was refused.
     pub field: &'static str,
-    /// What is wrong with it and what is accepted, fit to follow the field's name.
+    /// What is wrong and what is accepted, worded to follow the field's name.
     pub problem: String,
 }
 
 impl Invalid {
-    /// Says that `field` has `problem`.
+    /// An error that says that `field` has `problem`.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self { field, problem: problem.into() }
     }
 }
 
-/// The longest name, in bytes: what AMQP's short strings hold.
+/// The longest name in bytes: the limit of AMQP's short strings.
 const NAME_LIMIT_BYTES: usize = 255;
 
 fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
@@ -49,11 +49,11 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks `text` and takes it as it is.
+            /// Checks `text` and keeps it unchanged.
             ///
             /// # Errors
             ///
-            /// [`Invalid`] if it is empty, longer than 255 bytes or holds a control character.
+            /// [`Invalid`] if it is empty, longer than 255 bytes or contains a control character.
             pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
                 let text = text.as_ref();
                 check($field, text)?;
@@ -107,15 +107,17 @@ name!(
     QueueName, "queue name"
 );
 name!(
-    /// The identity that a message keeps through retries and replays. A foreign one may repeat.
+    /// The identity that a message keeps through retries and replays. Ids that other systems
+    /// assigned may repeat.
     MessageId, "message id"
 );
 name!(
-    /// What connects the messages of one business event.
+    /// The id that links the messages of one business event.
     CorrelationId, "correlation id"
 );
 name!(
-    /// What messages must be handled in order with each other: a patient, an account, an order.
+    /// Messages with the same key are handled in order, such as those of one patient, account or
+    /// order.
     OrderingKey, "ordering key"
 );
 name!(

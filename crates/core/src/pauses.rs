@@ -1,8 +1,8 @@
-//! How long to wait before something that failed is tried again.
+//! How long to wait before trying again after a failure.
 
 use std::time::Duration;
 
-/// Pauses that double from failure to failure, up to a longest one.
+/// Pauses that double with each failure, up to a maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pauses {
     first: Duration,
@@ -24,7 +24,7 @@ impl Pauses {
         pause
     }
 
-    /// Begins with the first pause again, after a success.
+    /// Returns to the first pause after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

@@ -1,8 +1,8 @@
 //! The text of ids: `dl_` or `op_`, followed by a scrambled number in Crockford's base 32.
 //!
-//! Stores number their rows. A row number invites people to guess its neighbours, to read from it how much has failed,
-//! and to pass the id of a replay where that of a dead letter belongs. The text hides the number and names the kind. It
-//! is not a secret, because anybody can compute the number: roles decide what a caller may see, never ids.
+//! Stores number their rows. A plain row number lets people guess its neighbours, estimate how much has failed, and
+//! confuse the id of a replay with that of a dead letter. The text hides the number and names the kind. It is not a
+//! secret, because anybody can compute the number: roles decide what a caller may see, never ids.
 //!
 //! Numbers from 0 to 2^40 - 1 have 8 characters, all others 13. Each number has exactly one text. Texts are computed in
 //! both directions and never stored, and the mapping never changes: audit logs, exports and tickets contain them.
@@ -15,7 +15,8 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const SHORT: Width = Width { bits: 40, chars: 8 };
 const LONG: Width = Width { bits: 64, chars: 13 };
 
-/// A text that is not the id that was expected. It says what such an id looks like, and quotes nothing but ids.
+/// The text is not an id of the expected kind. The error says what such an id looks like, and quotes nothing
+/// but ids.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidId(String);
@@ -57,7 +58,7 @@ impl IdKind {
         (0..width.chars).rev().try_for_each(|place| fmt::Write::write_char(f, digit(place)))
     }
 
-    /// Reads the number of a text, also in upper case and with the letters that are mistaken for digits.
+    /// Reads the number from a text. Accepts upper case, and letters that are mistaken for digits.
     pub(crate) fn read(&self, text: &str) -> Result<i64, InvalidId> {
         self.number(text).ok_or_else(|| {
             match KINDS.into_iter().find(|other| other.number(text).is_some()) {
@@ -83,7 +84,7 @@ impl IdKind {
         // 13 characters have one bit more than a number.
         let scrambled = u64::try_from(scrambled).ok()?;
         let number = width.restore(scrambled, self).cast_signed();
-        // A short number has no second, long text.
+        // A number that fits the short text must not have a long one too.
         let is_ours = prefix.eq_ignore_ascii_case(self.prefix) && Width::of(number) == width;
         is_ours.then_some(number)
     }
@@ -141,8 +142,8 @@ impl Width {
     }
 }
 
-/// The number by which `odd` gives 1 modulo 2^64 and therefore modulo 2^40 (Newton's method: each step doubles the
-/// number of right bits, and `odd` itself has three).
+/// The multiplicative inverse of `odd` modulo 2^64, and therefore modulo 2^40 (Newton's method: each step doubles
+/// the number of correct bits, and `odd` itself has three).
 const fn inverse(odd: u64) -> u64 {
     let (mut inverse, mut step) = (odd, 0);
     while step < 5 {
@@ -152,7 +153,7 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// Defines the type of a kind of id.
+/// Defines the type for one kind of id.
 macro_rules! public_id {
     ($(#[$doc:meta])* $name:ident, $kind:expr) => {
         $(#[$doc])*
@@ -163,13 +164,13 @@ macro_rules! public_id {
         pub struct $name(i64);
 
         impl $name {
-            /// The id of a number. For stores and transports, which count or stamp numbers; everybody else reads the
-            /// text.
+            /// Creates an id from its number. For stores and transports, which assign the numbers; all others parse
+            /// the text.
             pub const fn from_number(number: i64) -> Self {
                 Self(number)
             }
 
-            /// The number of the id. For stores and transports; everybody else shows the text.
+            /// The number of the id. For stores and transports; all others show the text.
             pub const fn number(self) -> i64 {
                 self.0
             }
@@ -215,7 +216,8 @@ mod tests {
         one.bytes().zip(other.bytes()).filter(|(one, other)| one != other).count()
     }
 
-    /// They are in audit logs, exports and tickets: if this test fails, the code is wrong, not the test.
+    /// The texts are in audit logs, exports and tickets: if this test fails, the code is wrong, not the
+    /// test.
     #[test]
     fn texts_never_change() {
         for (kind, number, expected) in [

@@ -1,9 +1,9 @@
-//! What identifies a lease to its transport.
+//! The receipt: identifies a lease to its transport.
 
 use std::fmt;
 
-/// Identifies a lease to its transport. It means something only to the transport that made it; a transport
-/// that is given another's refuses it as a lost lease.
+/// Identifies a lease to its transport. Only the transport that created it can read it; any other
+/// transport refuses it as a lost lease.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt(Content);
 
@@ -13,19 +13,20 @@ enum Content {
     Text(Box<str>),
 }
 
-/// For transports only.
+/// Constructors and accessors for transports only.
 impl Receipt {
-    /// A receipt made of numbers, such as the message's key, the lease's token and the row's place.
+    /// Creates a receipt from numbers, such as the message's key, the lease's token and the row's
+    /// position.
     pub const fn from_numbers(numbers: [i64; 3]) -> Self {
         Self(Content::Numbers(numbers))
     }
 
-    /// A receipt made of text.
+    /// Creates a receipt from text.
     pub fn from_text(text: impl Into<Box<str>>) -> Self {
         Self(Content::Text(text.into()))
     }
 
-    /// The numbers of a receipt that was made of them.
+    /// The numbers of a receipt that was created from numbers.
     pub const fn numbers(&self) -> Option<[i64; 3]> {
         match &self.0 {
             Content::Numbers(numbers) => Some(*numbers),
@@ -33,7 +34,7 @@ impl Receipt {
         }
     }
 
-    /// The text of a receipt that was made of it.
+    /// The text of a receipt that was created from text.
     pub fn text(&self) -> Option<&str> {
         match &self.0 {
             Content::Numbers(_) => None,

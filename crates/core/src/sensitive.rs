@@ -7,7 +7,8 @@ use bytes::Bytes;
 /// A value that may hold personal data.
 ///
 /// It has no `Display`, no serde, and a `Debug` that shows only its size, so that a log line, a panic
-/// or a failed assertion never shows it. The one way in is [`reveal`](Self::reveal).
+/// or a failed assertion never shows it. Only [`reveal`](Self::reveal) and
+/// [`into_revealed`](Self::into_revealed) give access to it.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Sensitive<T>(T);
 
@@ -15,7 +16,7 @@ pub struct Sensitive<T>(T);
 pub type Body = Sensitive<Bytes>;
 /// The value of a message header.
 pub type HeaderValue = Sensitive<String>;
-/// What an error said. At most [`DETAIL_LIMIT_BYTES`] of it are kept.
+/// The text of an error. At most [`DETAIL_LIMIT_BYTES`] of it are kept.
 pub type Detail = Sensitive<String>;
 
 /// The longest error text that is kept with an attempt.
@@ -27,12 +28,12 @@ impl<T> Sensitive<T> {
         Self(value)
     }
 
-    /// The value itself. Whoever calls this answers for where it goes.
+    /// A reference to the value. The caller is responsible for where it ends up.
     pub const fn reveal(&self) -> &T {
         &self.0
     }
 
-    /// The value itself, by value.
+    /// The value itself. The caller is responsible for where it ends up.
     pub fn into_revealed(self) -> T {
         self.0
     }
@@ -44,7 +45,7 @@ impl<T: AsRef<[u8]>> Sensitive<T> {
         self.0.as_ref().len()
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

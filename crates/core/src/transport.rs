@@ -1,4 +1,4 @@
-//! The contract that every transport keeps: sending, receiving, settling. The operators' part is in `admin`.
+//! The contract that every transport keeps: send, receive, settle. The part for operators is in `admin`.
 
 use std::{fmt::Debug, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -30,31 +30,32 @@ pub trait Transport: Debug + Send + Sync + 'static {
 /// An open queue.
 #[async_trait]
 pub trait Subscription: Debug + Send + Sync {
-    /// Leases up to `max` messages, waiting at most `wait` for the first: at the server, for as long as
-    /// [`Capabilities::server_wait`] says it does. An empty result is not an error.
-    /// Takes no further message once the bodies of a result exceed [`SubscribeOptions::max_bytes`].
-    /// Dropping the future loses nothing.
+    /// Leases up to `max` messages, waiting at most `wait` for the first. The server itself waits for
+    /// up to [`Capabilities::server_wait`]. An empty result is not an error. Takes no further message
+    /// once the bodies of a result exceed [`SubscribeOptions::max_bytes`]. Dropping the future loses
+    /// nothing.
     async fn receive(
         &self,
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError>;
 
-    /// Settles deliveries; one result each, in order.
+    /// Settles deliveries. One result each, in order.
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>>;
 
-    /// Renews the leases of several deliveries: each is held for `lease` from now. One result each, in order.
+    /// Renews the leases of several deliveries: each then lasts for `lease` from now. One result each, in
+    /// order.
     ///
-    /// It takes the deliveries mutably, so that renewing and settling cannot race and a changed receipt is
-    /// kept. If the answer is lost, or the future is dropped, the leases may or may not have been renewed: either
-    /// way the deliveries can be settled and renewed again, until another consumer is given the message.
+    /// It takes the deliveries mutably, so that renewing and settling cannot race and a changed receipt is kept.
+    /// If the response is lost or the future is dropped, the leases may or may not have been renewed. Either way
+    /// the deliveries can be settled and renewed until another consumer leases the message.
     async fn extend(
         &self,
         deliveries: &mut [Delivery],
         lease: Duration,
     ) -> Vec<Result<(), TransportError>>;
 
-    /// Closes the queue; hands back messages that were fetched and not delivered yet.
+    /// Closes the queue and releases messages that were fetched but not delivered yet.
     async fn close(self: Box<Self>) -> Result<(), TransportError>;
 }
 
@@ -91,32 +92,33 @@ impl From<&QueueName> for Destination {
 pub struct Outgoing {
     /// The message. Its ledger is stored with it.
     pub message: Message,
-    /// The message is not delivered before this time has passed.
+    /// The minimum time before the message is delivered.
     pub delay: Duration,
-    /// If the same queue accepted this id within this time, this counts as the same message: `Ok`,
-    /// and not stored again. Only where [`Capabilities::deduplication`] says so.
+    /// If the same queue accepted this id within this time, the message counts as the same one: the
+    /// result is `Ok`, and it is not stored again. Only supported where
+    /// [`Capabilities::deduplication`] says so.
     pub once: Option<Duration>,
 }
 
 impl Outgoing {
-    /// The same message, not delivered before `delay` has passed.
+    /// Sets the delay: the message is not delivered before it has passed.
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The same message, accepted once within `window`.
+    /// Accepts the message only once within `window`.
     pub fn once(mut self, window: Duration) -> Self {
         self.once = Some(window);
         self
     }
 
-    /// Whether headers and delay stay within what every transport handles.
-    /// [`Capabilities::check`] adds the limits of one.
+    /// Checks that headers and delay stay within the limits that apply to every transport.
+    /// [`Capabilities::check`] adds the limits of one transport.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] as of [`Message::check_headers`], or for a delay above [`MAX_DELAY`].
+    /// [`Invalid`] as from [`Message::check_headers`], or for a delay above [`MAX_DELAY`].
     pub fn check(&self) -> Result<(), Invalid> {
         if self.delay > MAX_DELAY {
             let (asked, most) = (self.delay.as_secs(), MAX_DELAY.as_secs());
@@ -139,16 +141,17 @@ impl From<Message> for Outgoing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscribeOptions {
-    /// How long a delivery is held unless its lease is renewed, where leases expire.
+    /// How long a delivery is leased unless its lease is renewed, where leases expire.
     pub lease: Duration,
-    /// How many messages a transport that pushes may send ahead.
+    /// How many messages a transport that pushes may send before they are requested.
     pub prefetch: NonZeroU32,
-    /// One receive takes no further message beyond this many bytes of bodies; the first may be of any size.
+    /// A `receive` takes no further message once the bodies reach this many bytes; the first message may be
+    /// of any size.
     pub max_bytes: usize,
 }
 
 impl Default for SubscribeOptions {
-    /// 30 s, 16 messages ahead, and 64 MiB in one receive.
+    /// A lease of 30 s, a prefetch of 16 messages, and 64 MiB in one `receive`.
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(30),
@@ -159,19 +162,19 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// The same, holding each delivery for `lease`.
+    /// Sets the length of a lease.
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The same, with up to `prefetch` messages sent ahead.
+    /// Sets how many messages may be sent before they are requested.
     pub fn with_prefetch(mut self, prefetch: NonZeroU32) -> Self {
         self.prefetch = prefetch;
         self
     }
 
-    /// The same, ending a receive with `max_bytes` of bodies.
+    /// Sets the maximum bytes of bodies in one `receive`.
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
@@ -180,15 +183,15 @@ impl SubscribeOptions {
 
 /// A message leased to one worker.
 ///
-/// It is not `Clone`: a single owner renews and settles it.
+/// It is not `Clone`, because a single owner renews and settles it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The message, with its current delivery counted. Shared with its handler.
+    /// The message. Its ledger includes this delivery. Shared with the handler.
     pub message: Arc<Message>,
     /// Identifies the lease to the transport.
     pub receipt: Receipt,
-    /// When the lease expires by the transport's clock, where leases expire. For information; only the receipt decides.
+    /// When the lease expires by the transport's clock, where leases expire. For information only: the receipt decides.
     pub lease_until: Option<Timestamp>,
     /// Whether a handler may have run on this message before without leaving an outcome; see
     /// [`Ledger::may_have_run`](crate::Ledger::may_have_run).
@@ -196,14 +199,15 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Hands out a message: counts the acquisition, and notes whether a handler may have run on it before.
+    /// Creates a delivery: counts the acquisition and records whether a handler may have run on the
+    /// message before.
     pub fn new(mut message: Message, receipt: Receipt, lease_until: Option<Timestamp>) -> Self {
         let redelivered = message.ledger.may_have_run();
         message.ledger.acquire();
         Self { message: Arc::new(message), receipt, lease_until, redelivered }
     }
 
-    /// The delivery once more, for an owner that may have to settle again because the answer was lost.
+    /// A copy for an owner that may have to settle again because the response was lost.
     pub fn copy(&self) -> Self {
         Self {
             message: self.message.clone(),
@@ -214,44 +218,45 @@ impl Delivery {
     }
 }
 
-/// How a delivery is settled. A transport that does not know a settlement hands the message back at once. One that is
-/// asked for a longer delay than its [longest](Capabilities::scheduled) keeps the message for as long as it can.
+/// How a delivery is settled. A transport that does not know a settlement releases the message immediately. If the
+/// delay exceeds the transport's [longest](Capabilities::scheduled), it delays the message by its longest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
-    /// The message is done and removed.
+    /// The message is completed and removed.
     Complete,
     /// An attempt failed; the message returns after a delay.
     Retry {
-        /// The least time before the next delivery.
+        /// The minimum time before the next delivery.
         after: Duration,
         /// The failed runs of the handler, in order.
         tries: Vec<FailedTry>,
     },
     /// The message becomes a dead letter.
     DeadLetter {
-        /// Why.
+        /// Why the message is dead-lettered.
         reason: Reason,
         /// The failed runs of the handler, in order; empty if no handler ran.
         tries: Vec<FailedTry>,
     },
-    /// The message is handed back without an attempt: a shutdown, an open breaker, an error of a transport.
+    /// The message is released without an attempt, because of a shutdown, an open breaker or a transport
+    /// error.
     Release {
-        /// The least time before the next delivery.
+        /// The minimum time before the next delivery.
         after: Duration,
     },
     /// The handler ran and failed through no fault of the message: it uses up no retry, and the ledger
     /// keeps a summary of it.
     Uncounted {
-        /// The least time before the next delivery.
+        /// The minimum time before the next delivery.
         after: Duration,
-        /// What happened.
+        /// The failure that the ledger records.
         failure: UncountedFailure,
     },
 }
 
 impl Settlement {
-    /// The same, with a delay that a transport can keep.
+    /// Shortens the delay to `longest`, the longest that the transport supports.
     pub fn within(mut self, longest: Duration) -> Self {
         if let Self::Retry { after, .. } | Self::Release { after } | Self::Uncounted { after, .. } =
             &mut self

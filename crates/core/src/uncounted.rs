@@ -12,22 +12,23 @@ use crate::{
 
 /// How long and how often a message may fail through no fault of its own.
 ///
-/// The wait is 1 s, doubling, and any part of it by chance, so that messages which failed together do not
-/// return together.
+/// Waits double from 1 s, and a random part of each is used, so that messages that failed together are
+/// not delivered together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UncountedPolicy {
     /// The first wait; it doubles with each failure.
     pub first: Duration,
     /// The longest wait.
     pub longest: Duration,
-    /// How many failures may speak against a message before it is dead-lettered.
+    /// How many failures that are evidence against a message it may have before it is
+    /// dead-lettered.
     pub max_suspected: u32,
     /// For how long a message may fail this way before it is dead-lettered.
     pub max_age: Duration,
 }
 
 impl Default for UncountedPolicy {
-    /// From 1 s to 15 s, 10 suspicions, three days.
+    /// Waits from 1 s to 15 s, up to 10 suspected failures, for up to three days.
     fn default() -> Self {
         Self {
             first: Duration::from_secs(1),
@@ -38,23 +39,23 @@ impl Default for UncountedPolicy {
     }
 }
 
-/// What becomes of a message after a failure that uses up no retry.
+/// What happens to a message after a failure that uses up no retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UncountedDecision {
-    /// It returns.
+    /// The message is delivered again.
     Wait {
-        /// After this long.
+        /// The minimum time before the next delivery.
         after: Duration,
-        /// What its ledger is to remember.
+        /// The failure that the ledger records.
         failure: UncountedFailure,
     },
-    /// It is dead-lettered.
+    /// The message is dead-lettered.
     DeadLetter(Reason),
 }
 
 impl UncountedDecision {
-    /// How to settle the delivery. A dead letter keeps `last`, so that it says how it failed.
+    /// How to settle the delivery. A dead letter keeps `last`, which says how the message failed.
     pub fn settlement(self, last: FailedTry) -> Settlement {
         match self {
             Self::Wait { after, failure } => Settlement::Uncounted { after, failure },
@@ -64,7 +65,7 @@ impl UncountedDecision {
 }
 
 impl UncountedPolicy {
-    /// Whether the waits make sense.
+    /// Checks that the waits are valid.
     ///
     /// # Errors
     ///
@@ -76,9 +77,9 @@ impl UncountedPolicy {
         Ok(())
     }
 
-    /// What becomes of a message with this ledger after this failure, at `now`. `suspected` says whether
-    /// the failure speaks against the message. Time before `active_since` does not count towards the age:
-    /// nobody tried then. A `retry_after` of the failure lengthens the wait.
+    /// Decides what happens to a message with this ledger after this failure at `now`. `suspected` says
+    /// whether the failure is evidence against the message. Time before `active_since` does not count
+    /// towards the age, because no consumer tried then. The failure's `retry_after` lengthens the wait.
     pub fn decide(
         &self,
         ledger: &Ledger,
@@ -104,9 +105,8 @@ impl UncountedPolicy {
         UncountedDecision::Wait { after, failure }
     }
 
-    /// What the ledger is to remember of a handler that asks for its message again after `after`; `None` if the message
-    /// would then have waited for longer than [`max_age`](Self::max_age). Time is meant as in
-    /// [`decide`](Self::decide).
+    /// What the ledger records when a handler snoozes its message for `after`; `None` if the message would then have
+    /// waited for longer than [`max_age`](Self::max_age). The times mean the same as in [`decide`](Self::decide).
     pub fn snooze(
         &self,
         ledger: &Ledger,
@@ -120,7 +120,7 @@ impl UncountedPolicy {
     }
 }
 
-/// How much of the time since the last uncounted failure counts, and for how long the message has waited in all.
+/// How much of the time since the last uncounted failure counts, and how long the message has waited in total.
 fn waited_and_age(
     ledger: &Ledger,
     (now, active_since): (Timestamp, Timestamp),
@@ -211,7 +211,7 @@ mod tests {
         let paused_since = decide(&old, false, 9 * DAY_MS, 9 * DAY_MS - 500);
         assert_eq!(reason(&paused_since), "wait", "the route was paused meanwhile");
         let new = Ledger::default();
-        assert_eq!(reason(&decide(&new, false, 9 * DAY_MS, 0)), "wait", "its age begins now");
+        assert_eq!(reason(&decide(&new, false, 9 * DAY_MS, 0)), "wait", "its age starts now");
     }
 
     #[test]

@@ -19,21 +19,21 @@ use crate::pace::Pace;
 const STEP: u32 = 500;
 /// How often outcomes are checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to check for operations of other processes while there are none of ours.
+/// How often to check for operations of other processes while this process has none.
 const IDLE: Duration = Duration::from_secs(2);
 /// How long to wait after an error of the store.
 const TROUBLE: Duration = Duration::from_secs(2);
 /// How many operations run at a time; others wait.
 const AT_ONCE: u32 = 1_000;
 
-/// Runs every active operation. Its progress is in the store and nowhere else, so that an interrupted operation resumes
-/// where it stopped: nothing is done twice, nothing is left out.
+/// Runs every active operation. The progress is only in the store, so that an interrupted operation resumes where it
+/// stopped: nothing is done twice or left out.
 #[derive(Debug)]
 pub struct Conductor {
     catalogue: Arc<dyn Catalogue>,
     clock: Arc<dyn Clock>,
     woken: Notify,
-    /// Replays that wait for their canary, and since when on the steady clock.
+    /// Replays that wait for their canary, with the start of the wait on the steady clock.
     waiting: Mutex<HashMap<OperationId, Duration>>,
 }
 
@@ -49,8 +49,8 @@ impl Conductor {
         self.woken.notify_one();
     }
 
-    /// How long a replay has been waiting for its canary, if it does: its messages may be delayed because their endpoint
-    /// is down. Measured since this process started.
+    /// How long a replay has been waiting for its canary; `None` if it is not. Its messages may be delayed because
+    /// their endpoint is down. Measured since this process started.
     pub fn waiting_for_canary(&self, operation: OperationId) -> Option<Duration> {
         let now = self.clock.steady();
         self.waiting().get(&operation).map(|since| now.saturating_sub(*since))
@@ -60,7 +60,7 @@ impl Conductor {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers since when these wait, and forgets all others.
+    /// Remembers when these started to wait, and drops all others.
     fn note_waiting(&self, running: &[Operation]) {
         let waits = |operation: &&Operation| operation.next() == NextStep::AwaitCanary;
         let ids: Vec<_> = running.iter().filter(waits).map(|operation| operation.id).collect();
@@ -111,7 +111,7 @@ impl Conductor {
         Ok(pause)
     }
 
-    /// Runs what an operation may do now; returns how long to wait before it may do more.
+    /// Runs the next step of an operation; returns how long to wait before the one after.
     async fn step(
         &self,
         operation: &Operation,

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use self::{measure::written, patching::Patching};
 
-/// How many operations a patch may have.
+/// The maximum number of operations in a patch.
 const PATCH_LIMIT: usize = 1_000;
 
 /// The changes to make.
@@ -20,7 +20,7 @@ pub struct Edit {
     pub body: Option<Body>,
     /// A JSON patch (RFC 6902) of the body; applied after [`body`](Self::body) if both are given.
     pub patch: Option<Patch>,
-    /// Headers with their new values; `None` removes one.
+    /// Headers with their new values; `None` removes a header.
     pub headers: Vec<(String, Option<String>)>,
 }
 
@@ -49,7 +49,7 @@ pub enum EditError {
     /// The patch is too long.
     #[error("the patch is too long: at most {0} operations are allowed")]
     TooLong(usize),
-    /// The patch copies parts of the body, or shifts elements of its arrays, more often than its result is worth.
+    /// The patch copies parts of the body or shifts elements of its arrays too often.
     #[error(
         "the patch copies or shifts too much: stopped at operation {0}; replace the whole body instead"
     )]
@@ -78,7 +78,8 @@ pub enum EditError {
 impl Edit {
     /// Applies the edit; the new body may have at most `limit` bytes.
     ///
-    /// This takes time in proportion to body, patch and `limit`: in async code, call it where it may block.
+    /// The time is proportional to the sizes of body and patch and to `limit`. In async code, call it where
+    /// blocking is allowed.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Edit {
     }
 }
 
-/// Applies all of the patch or nothing.
+/// Applies the whole patch or nothing.
 fn patched(body: &Body, patch: &Patch, limit: usize) -> Result<Body, EditError> {
     let (value, bytes) = faithful(body)?;
     if patch.0.len() > PATCH_LIMIT {
@@ -121,8 +122,8 @@ fn patched(body: &Body, patch: &Patch, limit: usize) -> Result<Body, EditError> 
     Ok(written(&patching.into_value()).into())
 }
 
-/// The body as JSON, provided that writing it back changes nothing: a number with too many digits to represent, or a
-/// name that occurs twice, must not change because another part is patched. Also returns its size once it is written.
+/// Parses the body as JSON, if writing it back would change nothing: a number with too many digits, or a name that
+/// occurs twice, must not change because another part is patched. Also returns its size when written.
 fn faithful(body: &Body) -> Result<(Value, usize), EditError> {
     let text = std::str::from_utf8(body.reveal()).map_err(|_| EditError::NotJson)?;
     let value = serde_json::from_str(text).map_err(|_| EditError::NotJson)?;
@@ -134,7 +135,7 @@ fn faithful(body: &Body) -> Result<(Value, usize), EditError> {
     }
 }
 
-/// Everything outside of strings (numbers, literals) and one mark per string, sorted.
+/// Everything outside of strings (numbers, literals) and one marker per string, sorted.
 fn bare_words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -155,7 +156,7 @@ fn bare_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Where a quoted string ends.
+/// The end of a quoted string.
 fn text_end(text: &str) -> usize {
     let mut escaped = false;
     for (place, c) in text.char_indices().skip(1) {
@@ -183,7 +184,7 @@ fn summary(before: &Message, after: &Message) -> String {
     format!("body {old} to {new} bytes{headers}, sha256 {}", hash(before, after))
 }
 
-/// A hash of both versions: with both at hand, anyone can verify that this was the change.
+/// A hash of both versions: anyone who has both can verify that this was the change.
 fn hash(before: &Message, after: &Message) -> String {
     let mut hasher = Sha256::new();
     for message in [before, after] {

@@ -1,5 +1,5 @@
 //! Dead letters as JSON lines, and back. A line contains everything, including sensitive content: the caller must be
-//! authorized and has recorded the export in the audit log.
+//! authorized and must have recorded the export in the audit log.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ pub struct ExportError(#[source] serde_json::Error);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It is not JSON in this format.
+    /// The line is not JSON in this format.
     #[error("invalid export line at column {0}")]
     Form(usize),
-    /// It has another version.
+    /// The line has another format version.
     #[error("not an export line of this version: \"form\" is not {FORM:?}")]
     Version,
     /// The body is not valid base64.
@@ -43,7 +43,7 @@ pub enum ImportError {
 #[serde(deny_unknown_fields)]
 struct Line {
     form: String,
-    /// Its store and its id there, by which it is imported only once.
+    /// The store and the id there. Together they prevent a second import.
     stamp: String,
     queue: String,
     /// `edited` and `unapproved` dead letters cannot be replayed elsewhere either.

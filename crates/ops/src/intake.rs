@@ -1,4 +1,4 @@
-//! Moves the dead letters of a broker's queue into the catalogue, and sends them back when they are replayed.
+//! Moves the dead letters of a broker's queue into the catalogue, and sends replayed ones to the broker.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -17,19 +17,19 @@ const WAIT: Duration = Duration::from_secs(5);
 /// The first and the longest pause after an error.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// Moves the dead letters of one broker queue into a catalogue, and sends back those that are replayed.
+/// Moves the dead letters of one broker queue into a catalogue, and sends replayed ones to the broker.
 ///
-/// A dead letter is removed from the broker only once the catalogue has it. If it comes again, the catalogue recognizes
-/// it; if that cannot be certain, it keeps both and marks the second one.
-/// A replayed message leaves the catalogue's store only once the broker has it: a crash in between may
-/// send it twice, the second time flagged as redelivered.
+/// A dead letter is removed from the broker only once the catalogue has it. If it is delivered again, the catalogue
+/// recognizes it; if that is not certain, it keeps both and marks the second one. A replayed message leaves the
+/// catalogue's store only once the broker has it: a crash in between may send it twice, the second time flagged as
+/// redelivered.
 #[derive(Debug, Clone)]
 pub struct Intake {
     /// The broker.
     pub broker: Arc<dyn QueueAdmin>,
     /// The queue, which has the same name on both sides.
     pub queue: QueueName,
-    /// Where dead letters are kept.
+    /// The catalogue that stores the dead letters.
     pub catalogue: Arc<dyn Catalogue>,
     /// The catalogue's store, in whose queues replayed messages wait.
     pub store: Arc<dyn Transport>,
@@ -37,17 +37,18 @@ pub struct Intake {
     pub outcomes: Outcomes,
 }
 
-/// How the catalogue learns the outcome of a message that was sent back to its broker. Closed: it does, or it does not.
+/// How the catalogue learns the outcome of a message that was replayed to its broker. Exhaustive: there are no other
+/// choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcomes {
-    /// Its consumer reports it, see [`Reporting`](crate::Reporting).
+    /// The consumer reports it, see [`Reporting`](crate::Reporting).
     Reported,
-    /// It does not: the message counts as completed once the broker has it.
+    /// Nobody reports it: the message counts as completed once the broker has it.
     Unheard,
 }
 
 impl Intake {
-    /// Runs until shutdown, then finishes what it has begun. Errors of either side are logged and retried.
+    /// Runs until shutdown, then finishes the current batch. Errors of either side are logged and retried.
     pub async fn run(self, shutdown: Shutdown) {
         let taking = self
             .steadily(&shutdown, "fetch dead letters from the broker", || self.take_in(&shutdown));
@@ -150,7 +151,8 @@ impl Intake {
             };
             settled.push((delivery, settlement));
         }
-        // Before the settlement: a crash after it would lose this report.
+        // Reported before the settlement, because a crash after the settlement would lose the
+        // report.
         if self.outcomes == Outcomes::Unheard && !given.is_empty() {
             self.catalogue.completed(&self.queue, given).await?;
         }
@@ -166,8 +168,8 @@ fn never_passes(error: &TransportError) -> bool {
     matches!(error.kind, ErrorKind::Invalid(_) | ErrorKind::TooLarge { .. })
 }
 
-/// The message as the broker gets it: taking it out of the store is not a delivery there. If it was taken out before,
-/// the count tells that the broker may have it already.
+/// The message as the broker gets it. Receiving it from the store does not count as a delivery there. If it was
+/// received before, the count says that the broker may already have it.
 fn sent(message: &Message) -> Message {
     let mut message = message.clone();
     message.ledger.acquired = message.ledger.acquired.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! The operator's side, over the contract of [`bezoar_core::catalogue`]: operations that run in the background, and the
-//! formats in which dead letters are edited and exchanged.
+//! Tools for operators, based on the contract of [`bezoar_core::catalogue`]: operations that run in the background, and
+//! the formats in which dead letters are edited and exchanged.
 //!
 //! | module | purpose |
 //! | --- | --- |
@@ -7,10 +7,10 @@
 //! | `edit` | new versions of a message: another body, other headers, a JSON patch |
 //! | `export` | dead letters as JSON lines, and back |
 //! | `intake` | takes in a broker's dead letters, and publishes them when they are replayed |
-//! | `reporting` | reports outcomes and reasons to a catalogue that a broker cannot carry |
+//! | `reporting` | reports outcomes and reasons that a broker cannot store to a catalogue |
 //! | `retention` | expires old dead letters, after a warning |
 //!
-//! What an operator does at once, looking, planning, marking, is a method of
+//! Immediate actions of an operator, such as listing, planning and marking, are methods of
 //! [`Catalogue`](bezoar_core::catalogue::Catalogue).
 
 mod conductor;

@@ -1,8 +1,8 @@
-//! A rate limiter. Its times are those of a steady clock.
+//! A rate limiter. Its times come from a steady clock.
 
 use std::time::Duration;
 
-/// The burst after a pause: what the rate allows in this time, and at least one.
+/// The burst after a pause: as many as the rate allows in this time, and at least one.
 const BURST: Duration = Duration::from_millis(200);
 
 /// Limits to a rate.
@@ -15,7 +15,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts with room for one.
+    /// Starts with an allowance of one.
     pub(crate) fn new(per_second: f64, now: Duration) -> Self {
         Self { per_second, allowed: 1.0, at: now }
     }

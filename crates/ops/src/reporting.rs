@@ -1,4 +1,5 @@
-//! Reports to a catalogue what a broker cannot: that replayed messages are done, and why messages are rejected.
+//! Reports to a catalogue what a broker cannot: that replayed messages are completed, and why messages are
+//! rejected.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -9,7 +10,8 @@ use bezoar_core::{
     catalogue::{Catalogue, CatalogueError},
 };
 
-/// A transport that reports to a catalogue when a replayed message is done, and why a message is rejected.
+/// A transport that reports to a catalogue when a replayed message is completed, and why a message is
+/// rejected.
 ///
 /// The catalogue is informed before the broker: after a crash in between, the message is processed again, flagged as
 /// redelivered, and no outcome is lost. Messages that were not replayed have no overhead.
@@ -26,7 +28,8 @@ impl Reporting {
         Self { inner, catalogue, announces: false }
     }
 
-    /// For a transport that dead-letters without reason and ledger: the catalogue stores them before.
+    /// For a transport that dead-letters without reason and ledger: stores both in the catalogue
+    /// first.
     pub fn announcing(self) -> Self {
         Self { announces: true, ..self }
     }

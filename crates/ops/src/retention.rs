@@ -10,17 +10,17 @@ use bezoar_runtime::Shutdown;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-/// How often it checks.
+/// How often to check for expired dead letters.
 const EVERY: Duration = Duration::from_secs(10 * 60);
 /// How many dead letters are removed in one transaction.
 const STEP: u32 = 500;
 
-/// How long dead letters are kept, and how long before they expire it warns.
+/// How long dead letters are kept, and how early to warn before they expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Dead letters older than this expire.
     pub keep: Duration,
-    /// How long before they expire it warns.
+    /// How long before the expiry to warn.
     pub warn: Duration,
 }
 
@@ -54,10 +54,11 @@ impl Retention {
         }
     }
 
-    /// Removes dead letters that have expired at `now` and were announced long enough, and counts those that will expire soon.
+    /// Removes dead letters that have expired at `now` and were announced long enough ago, and counts those that will
+    /// expire soon.
     ///
-    /// Nothing is removed that was not announced at least [`warn`](Self::warn) before, even if the time was shortened or
-    /// the process was down for a while.
+    /// A dead letter is removed only if it was announced at least [`warn`](Self::warn) before, even if the retention
+    /// was shortened or the process was down for a while.
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl Retention {
 struct Warnings {
     /// Dead letters from before this time were announced long enough ago to be removed.
     allowed: Option<Timestamp>,
-    /// Dead letters from before this time are announced, and since when.
+    /// Dead letters from before the first time are announced, since the second time.
     announced: Option<(Timestamp, Timestamp)>,
 }
 

@@ -1,4 +1,4 @@
-//! Operations are carried on, at their rate, and again after their program ended.
+//! Operations run to their end at their rate, and resume after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,7 +28,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// With so many dead letters.
+    /// Creates a store with this many dead letters.
     async fn with_dead(count: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteTransport::open(Options::new(folder.path().join("lab.db"))).unwrap();
@@ -52,7 +52,7 @@ impl Lab {
         self.store.subscribe(&queue(), SubscribeOptions::default()).await.unwrap()
     }
 
-    /// Takes so many that are ready and settles them; how many there were.
+    /// Receives up to `most` messages and settles them; returns how many there were.
     async fn settle(&self, most: u32, settlement: &Settlement) -> usize {
         let subscription = self.subscription().await;
         let most = NonZeroU32::new(most).unwrap();
@@ -95,7 +95,7 @@ impl Lab {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(PATIENCE, looking).await.expect("it gets there")
+        timeout(PATIENCE, looking).await.expect("the operation reaches the state in time")
     }
 }
 
@@ -132,7 +132,7 @@ async fn the_rest_waits_for_the_canary() {
     let _shutdown = lab.conduct();
     lab.until(&replay, |it| it.done == 3).await;
     assert_eq!(lab.settle(2, &Settlement::Complete).await, 2);
-    tokio::time::sleep(Duration::from_millis(300)).await; // nothing may happen: there is no signal for that
+    tokio::time::sleep(Duration::from_millis(300)).await; // nothing must happen, and there is no signal for that
     assert_eq!(lab.store.operation(replay.id).await.unwrap().done, 3);
     lab.settle(1, &Settlement::Complete).await;
     lab.until(&replay, |it| it.done == 10).await;
@@ -144,7 +144,7 @@ async fn a_rate_is_kept() {
     let replay = lab.replay(0, Some(100.0)).await;
     let (started, _shutdown) = (Instant::now(), lab.conduct());
     lab.until(&replay, |it| it.done == 60).await;
-    // 60 at 100 a second, less what may run ahead.
+    // 60 messages at 100 per second, minus the burst.
     assert!(started.elapsed() >= Duration::from_millis(350), "{:?}", started.elapsed());
 }
 
@@ -197,7 +197,7 @@ async fn nothing_is_removed_that_was_not_announced_long_enough_before() {
         let seen = retention.look(&lab.store, now).await.unwrap();
         (seen.soon.count, seen.removed)
     };
-    // Nobody looked for a month: what is long too old is announced, and removed two days later.
+    // No check ran for a month: overdue letters are announced first, and removed two days later.
     assert_eq!(look(30 * 24).await, (3, 0));
     assert_eq!(look(30 * 24 + 47).await, (3, 0));
     assert_eq!(look(30 * 24 + 49).await, (0, 3));

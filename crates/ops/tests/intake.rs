@@ -1,5 +1,5 @@
-//! Taking in dead letters without a lasting id, under crashes between any two steps: none is lost, and none is in the
-//! catalogue twice without a mark.
+//! Takes in dead letters without a lasting id, with crashes between any two steps: no letter is lost, and none is in
+//! the catalogue twice without a mark.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,14 +13,14 @@ use bezoar_core::{
 use bezoar_sqlite::{Options, SqliteTransport, Synchronous};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// How many letters there are of each of two contents.
+/// The number of letters with each of two contents.
 const LETTERS: usize = 4;
 
-/// Which steps are left out, to see that the check notices.
+/// Steps that are left out on purpose, to prove that the check notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
     None,
-    /// The catalogue is not told that letters are about to be removed.
+    /// The session does not announce to the catalogue that letters are about to be removed.
     RemovesUnannounced,
     /// The broker's flag is ignored.
     NothingIsRedelivered,
@@ -45,7 +45,7 @@ impl Broker {
         self.waiting.drain(..count.min(self.waiting.len())).collect()
     }
 
-    /// The session is over: what was not acknowledged will come again.
+    /// Ends the session: letters that were not acknowledged will be delivered again.
     fn requeue(&mut self, unacknowledged: &[(u8, bool)]) {
         unacknowledged
             .iter()
@@ -80,7 +80,7 @@ async fn session(
     defect: Defect,
 ) {
     let delivered = broker.deliver(random.random_range(1..5));
-    // The others are prefetched and not handed out.
+    // The others are prefetched but not handed out.
     let handed_out = random.random_range(1..=delivered.len());
     let number = random.random();
     let letters: Vec<_> = delivered[..handed_out]
@@ -105,7 +105,7 @@ async fn session(
     broker.requeue(&delivered[handed_out..]);
 }
 
-/// What is wrong in the end, if anything is.
+/// Runs one random sequence; an error says what is wrong at the end.
 async fn run(seed: u64, defect: Defect) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ async fn run(seed: u64, defect: Defect) -> Result<(), String> {
             return Err(format!("seed {seed}: {} of {content} are lost", LETTERS - total));
         }
         if total - marked > LETTERS {
-            return Err(format!("seed {seed}: {content} is there twice without a mark"));
+            return Err(format!("seed {seed}: {content} is in the catalogue twice without a mark"));
         }
     }
     Ok(())

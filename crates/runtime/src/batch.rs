@@ -1,10 +1,10 @@
 //! Handlers that take several messages in one call.
 //!
-//! Each message keeps a task, a lease, a timeout and an outcome of its own; only the call is shared. A message joins the
-//! batch that is gathering, or begins one. The batch starts when it is full or its first message has waited for
-//! long enough. It is one future that all of its messages poll: a message that leaves (lease lost, timed out)
-//! does not stop the others, and when the last has left, the handler is dropped. A message that leaves before
-//! the batch starts is taken out of it.
+//! Each message keeps a task, a lease, a timeout and an outcome of its own; only the call is shared. A message joins
+//! the open batch, or begins a new one. The batch starts when it is full or its first message has waited long enough.
+//! It is one future that all of its messages poll: a message that leaves (lease lost, timed out) does not stop the
+//! others, and when the last has left, the handler is dropped. A message that leaves before the batch starts is
+//! removed from it.
 
 use std::{
     num::NonZeroU32,
@@ -73,10 +73,10 @@ impl Default for BatchOptions {
 pub trait BatchHandler<I, P, S>: Clone + Send + Sync + 'static {
     /// The future that a call returns.
     type Future: Future<Output = Self::Output>;
-    /// What it returns.
+    /// The type that the handler returns.
     type Output;
 
-    /// Calls it.
+    /// Calls the handler.
     fn call(self, batch: Batch<I>, state: &S) -> Self::Future;
 }
 
@@ -127,7 +127,7 @@ impl BatchResult for () {
 
 #[diagnostic::do_not_recommend]
 impl<E: Into<Failure>> BatchResult for Vec<Result<(), E>> {
-    /// A message for which there is no result has failed: whether it was handled is not known.
+    /// A message without a result counts as failed, because it is unknown whether it was handled.
     fn into_results(self, count: usize) -> Vec<Result<(), Failure>> {
         let results = self.into_iter().map(|result| result.map_err(Into::into));
         results.chain(std::iter::repeat_with(no_result)).take(count).collect()
@@ -169,13 +169,13 @@ pub(crate) struct Collector<I> {
 
 /// A batch that has not started yet.
 struct Gathering<I> {
-    /// By the order of joining; `None` if it left.
+    /// The messages in the order of joining; `None` for one that left.
     seats: Vec<Option<I>>,
     full: oneshot::Sender<Vec<Option<I>>>,
     running: WeakShared<BoxFuture<'static, Results>>,
 }
 
-/// A message's place in a batch. Dropped while the batch gathers, it takes the message out again.
+/// A message's place in a batch. Dropping it before the batch starts removes the message.
 struct Seat<I> {
     collector: Arc<Collector<I>>,
     running: Running,
@@ -200,23 +200,23 @@ impl<I: Send + 'static> Collector<I> {
         let running = running.unwrap_or_else(|| {
             let (full, filled) = oneshot::channel();
             let running = self.clone().run(filled).boxed().shared();
-            let weak = running.downgrade().expect("it has not been polled");
+            let weak = running.downgrade().expect("the batch has not been polled");
             *gathering = Some(Gathering { seats: Vec::new(), full, running: weak });
             running
         });
-        let batch = gathering.as_mut().expect("it was there, or has just been put there");
+        let batch = gathering.as_mut().expect("there is an open batch");
         let at = batch.seats.len();
         batch.seats.push(Some(item));
         if batch.seats.len() == self.options.max_messages.get() as usize
             && let Some(batch) = gathering.take()
         {
-            let _ = batch.full.send(batch.seats); // received: all who joined poll the batch
+            let _ = batch.full.send(batch.seats); // always received, because every message that joined polls the batch
         }
         drop(gathering);
         Seat { collector: self.clone(), running, at }
     }
 
-    /// One batch: gather, call, and a result for every seat.
+    /// Runs one batch: gathers messages, calls the handler, and returns a result for every seat.
     async fn run(self: Arc<Self>, mut filled: oneshot::Receiver<Vec<Option<I>>>) -> Results {
         let seats = tokio::select! {
             biased;
@@ -232,7 +232,7 @@ impl<I: Send + 'static> Collector<I> {
         Arc::new(taken.into_iter().map(|taken| taken.then(|| results.next()).flatten()).collect())
     }
 
-    /// Closes the batch to further messages; it may have become full at this very moment.
+    /// Closes the batch to further messages. It may have become full at the same moment.
     fn close(&self, mut filled: oneshot::Receiver<Vec<Option<I>>>) -> Vec<Option<I>> {
         let mut gathering = self.gathering();
         if let Ok(seats) = filled.try_recv() {

@@ -20,11 +20,11 @@ use crate::{
     settler::{Settled, Settler, Storing, UntilStored},
 };
 
-/// How long one receive waits at most, where the transport or its server can wait.
+/// The maximum wait of one receive, where the transport or its server can wait.
 const LOOK: Duration = Duration::from_secs(20);
-/// How long the last settlements may take when stopping at once.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long messages gather at most.
+/// How long the last settlements may take during an immediate stop.
+const FINAL_SETTLEMENTS: Duration = Duration::from_secs(5);
+/// The maximum time for which messages are gathered.
 const GATHER: Duration = Duration::from_millis(2);
 
 pub(crate) struct Consumer {
@@ -63,7 +63,8 @@ impl Consumer {
         let (outbox, inbox) = mpsc::channel(worker.concurrency.get() as usize);
         let settler = Settler::new(worker.clone(), keeper.clone(), shutdown.clone());
         let storing = settler.storing();
-        // Where nobody wakes us the server may wait; where it does not either, we poll.
+        // Where the transport does not wake a receive, the server waits; where it does not either,
+        // the consumer polls.
         let longest = if capabilities.wakes { Some(LOOK) } else { capabilities.server_wait };
         let wait = longest.unwrap_or_default().min(LOOK);
         let process = Process {
@@ -115,7 +116,8 @@ impl Consumer {
         }
     }
 
-    /// Waits for messages, at most as many as may be taken. A waiting fetch ends when outcomes begin to be refused.
+    /// Waits for messages, at most as many as may be taken. A waiting fetch ends when the transport starts to
+    /// refuse outcomes.
     async fn receive(&self) -> Result<Vec<Delivery>, TransportError> {
         let mut storing = self.storing.clone();
         loop {
@@ -139,16 +141,16 @@ impl Consumer {
         worker.gate.admit(free).await.min(free)
     }
 
-    /// Where a broker pushes messages one by one, lets them gather while outcomes of failed messages are being
-    /// stored: waking up for each one would take longer in total.
+    /// Where a broker pushes messages one by one, waits for more of them while outcomes of failed messages are
+    /// being stored, because waking up for each one would take longer in total.
     async fn gather(&mut self) {
         if self.leases == Leases::HeldByConnection {
             let _ = timeout(GATHER, self.storing.wait_for(|storing| !storing.failures)).await;
         }
     }
 
-    /// Starts what was received. A message that came while the gate was closed, or finds the quarantine taken, is
-    /// handed back.
+    /// Starts the handlers of received messages. A message is released if the gate was closed when it arrived, or
+    /// if it is a suspect and the quarantine is occupied.
     fn start_all(&mut self, deliveries: Vec<Delivery>) {
         let held = self.keeper.hold(deliveries);
         if !self.process.worker.gate.is_open() {
@@ -165,7 +167,8 @@ impl Consumer {
         }
     }
 
-    /// Starts the first suspect once the others are handed back. One that will be dead-lettered needs no slot.
+    /// Starts the first suspect once the others are released. A suspect that will be dead-lettered needs no
+    /// slot.
     fn start_one(&mut self, suspects: Vec<Held>) {
         let quarantine = self.process.worker.quarantine.clone();
         let mut entrance = quarantine.try_enter();
@@ -190,10 +193,11 @@ impl Consumer {
         let until_stored = turn.map(|turn| UntilStored::HandedBack { _turn: turn });
         let settled = Settled::new(held, Settlement::Release { after }).holding(until_stored);
         let outbox = self.outbox.clone();
-        // It takes a slot until it is on its way, so that no more are taken while nothing can be stored.
+        // It occupies a slot until its settlement is queued, so that no more messages are fetched while
+        // nothing can be stored.
         let slot = self.slots.clone().try_acquire_owned().ok();
         self.tasks.spawn(async move {
-            let _ = outbox.send(settled).await; // closed only when stopping at once
+            let _ = outbox.send(settled).await; // closed only during an immediate stop
             drop(slot);
         });
     }
@@ -201,11 +205,11 @@ impl Consumer {
     fn start(&mut self, held: Held, slot: Slot) {
         let (process, outbox, slots) =
             (self.process.clone(), self.outbox.clone(), self.slots.clone());
-        // On the heap, because a future is moved several times on its way into a task and out of it.
+        // Boxed, because a future is moved several times when a task is spawned and ends.
         self.tasks.spawn(Box::pin(async move {
             let (_permit, until_stored) = match slot {
                 Slot::Ordinary(Some(permit)) => (Some(permit), None),
-                // A transport may give more than it was asked for.
+                // A transport may return more messages than requested.
                 Slot::Ordinary(None) => (slots.acquire_owned().await.ok(), None),
                 Slot::Quarantine(permit, turn) => {
                     turn.comes().await;
@@ -213,13 +217,13 @@ impl Consumer {
                 }
             };
             if let Some(settled) = process.run(held).await {
-                let _ = outbox.send(settled.holding(until_stored)).await; // closed only when stopping at once
+                let _ = outbox.send(settled.holding(until_stored)).await; // closed only during an immediate stop
             }
         }));
     }
 
-    /// Waits for the handlers and their settlements. Once we stop they have the grace period; after
-    /// that their messages are handed back.
+    /// Waits for the handlers and their settlements. After a stop they have the grace period; then
+    /// their messages are released.
     pub(crate) async fn finish(self, shutdown: Shutdown, grace: Duration) {
         let Self { process, keeper, outbox, mut settler, mut renewal, mut tasks, .. } = self;
         drop(outbox);
@@ -234,7 +238,7 @@ impl Consumer {
         };
         if !in_time {
             shutdown.abort();
-            let _ = timeout(LAST_WORDS, all(&mut tasks, &mut settler)).await;
+            let _ = timeout(FINAL_SETTLEMENTS, all(&mut tasks, &mut settler)).await;
         }
         // Aborted tasks must have ended before the subscription can be closed.
         let ended = async {
@@ -242,15 +246,15 @@ impl Consumer {
                 set.shutdown().await;
             }
         };
-        let _ = timeout(LAST_WORDS, ended).await;
+        let _ = timeout(FINAL_SETTLEMENTS, ended).await;
         drop(process);
         if let Some(keeper) = Arc::into_inner(keeper) {
-            let _ = timeout(LAST_WORDS, keeper.into_subscription().close()).await;
+            let _ = timeout(FINAL_SETTLEMENTS, keeper.into_subscription().close()).await;
         }
     }
 }
 
-/// Handlers first: the settler ends when the last of them is done.
+/// Waits for the handlers first, because the settler ends after the last of them.
 async fn all(tasks: &mut JoinSet<()>, settler: &mut JoinSet<()>) {
     for set in [tasks, settler] {
         while let Some(ended) = set.join_next().await {

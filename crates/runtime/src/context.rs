@@ -10,7 +10,7 @@ use crate::Extensions;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Context {
-    /// The message, its current delivery counted.
+    /// The message. Its ledger includes the current delivery.
     pub message: Arc<Message>,
     /// The queue that it was received from.
     pub queue: QueueName,

@@ -1,4 +1,4 @@
-//! What happens to messages, for logs, metrics, tests and people.
+//! Events about messages, for logs, metrics and tests.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -6,20 +6,20 @@ use bezoar_core::{
     Decision, FailedTry, Message, QueueName, Reason, TransportError, UncountedFailure,
 };
 
-/// Something that happened. Told when it is certain: an outcome after its settlement was stored.
+/// An event. It is reported once it is certain: an outcome after its settlement was stored.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A handler starts on a message.
+    /// A handler starts to handle a message.
     Started,
-    /// A try failed; others may follow at once.
+    /// A try failed; another may follow immediately.
     TryFailed(&'a FailedTry),
-    /// The handler succeeded and the message is gone.
+    /// The handler succeeded and the message was removed.
     Completed,
-    /// The attempt failed and the message will return.
+    /// The attempt failed and the message will be delivered again.
     #[non_exhaustive]
     Retried {
-        /// The delay before it returns.
+        /// The delay before the next delivery.
         after: Duration,
         /// The last try of the attempt.
         last: Option<&'a FailedTry>,
@@ -29,22 +29,22 @@ pub enum Event<'a> {
     /// The message was dead-lettered.
     #[non_exhaustive]
     DeadLettered {
-        /// The reason that the dead letter carries.
+        /// The reason in the dead letter.
         reason: &'a Reason,
         /// The last try of the attempt; `None` if no handler ran.
         last: Option<&'a FailedTry>,
-        /// What the retry strategy decided; `None` if it was not asked, for example because the message was delivered too
-        /// often without an outcome.
+        /// What the retry strategy decided; `None` if it was not called, for example because the message was delivered
+        /// too often without an outcome.
         decision: Option<&'a Decision>,
     },
-    /// The attempt failed, used up no retry, and the message will return.
+    /// The attempt failed but used up no retry, and the message will be delivered again.
     NotCounted {
         /// The entry in the message's ledger.
         failure: &'a UncountedFailure,
-        /// The delay before it returns.
+        /// The delay before the next delivery.
         after: Duration,
     },
-    /// The message was handed back without an attempt.
+    /// The message was released without an attempt.
     Released,
     /// The lease was lost while the handler ran; another worker may have the message.
     LeaseLost,

@@ -12,14 +12,14 @@ use crate::{Context, FromMessage};
 
 /// Values by type: a layer inserts them into a [`Context`], a handler takes them as [`Extension`].
 ///
-/// They last as long as one try. Empty, they cost nothing; cloning shares the values.
+/// They last for one try. An empty set costs nothing; clones share the values.
 #[derive(Clone, Default)]
 pub struct Extensions {
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
 }
 
 impl Extensions {
-    /// Adds a value; an earlier one of the same type is replaced.
+    /// Adds a value; replaces an earlier one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         let (key, value) = (TypeId::of::<T>(), Arc::new(value));
         match self.values.iter_mut().find(|(at, _)| *at == key) {
@@ -36,7 +36,7 @@ impl Extensions {
 }
 
 impl fmt::Debug for Extensions {
-    /// How many there are: what they say may be personal data.
+    /// Shows only the number of values, because they may be personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extensions").field("count", &self.values.len()).finish()
     }
@@ -44,12 +44,12 @@ impl fmt::Debug for Extensions {
 
 /// A value that a layer inserted into [`Context::extensions`](crate::Context), as a parameter of a handler.
 ///
-/// If there is none, the attempt fails with the code `no-extension`: the worker lacks the layer. As
-/// `Option<Extension<T>>` it may be absent.
+/// If there is none, the attempt fails with the code `no-extension`: the layer is missing from the
+/// worker. Use `Option<Extension<T>>` for a value that may be absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extension<T>(pub T);
 
-/// The code of a failure for want of an [`Extension`].
+/// The code of a failure caused by a missing [`Extension`].
 const NO_EXTENSION: Code = Code::from_static("no-extension");
 
 impl<S: Sync, T: Clone + Send + Sync + 'static> FromMessage<S> for Extension<T> {

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Context;
 
-/// A type that a handler can take as a parameter. A tuple of extractors is one itself.
+/// A type that a handler can take as a parameter. A tuple of extractors is an extractor too.
 ///
 /// Implement it as an `async fn`, which may wait, for example for a lookup:
 ///
@@ -28,7 +28,8 @@ use crate::Context;
 /// }
 /// ```
 ///
-/// One that does not wait costs no allocation and no wake-up. Waiting counts towards the worker's timeout.
+/// An extractor that does not wait costs no allocation and no wake-up. Waiting counts towards the worker's
+/// timeout.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "cannot be extracted from a message",
@@ -36,11 +37,12 @@ use crate::Context;
             `Arc<Message>` for the whole message, or implement `FromMessage`"
 )]
 pub trait FromMessage<S>: Sized + Send {
-    /// Takes it from the message or the router's state.
+    /// Extracts the value from the message or the router's state.
     ///
     /// # Errors
     ///
-    /// A failure counts as the handler's own: the message is retried or dead-lettered by its kind.
+    /// A failure counts as the handler's own: its kind decides whether the message is retried or
+    /// dead-lettered.
     fn from_message(
         context: &Context,
         state: &S,
@@ -67,7 +69,7 @@ impl<T: DeserializeOwned + Send, S: Sync> FromMessage<S> for Json<T> {
     }
 }
 
-/// The router's state, or the part of it that [`FromRef`] gives.
+/// The router's state, or the part of it that [`FromRef`] returns.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct State<T>(pub T);
 
@@ -85,7 +87,7 @@ impl<S: Sync, T: FromRef<S> + Send> FromMessage<S> for State<T> {
             state implement `FromRef<{S}>`"
 )]
 pub trait FromRef<S> {
-    /// The part.
+    /// Returns the part of the state.
     fn from_ref(state: &S) -> Self;
 }
 

@@ -1,4 +1,5 @@
-//! The loop that keeps a queue open: an error of the transport pauses it, and fails no message.
+//! The loop that keeps a queue open. An error of the transport pauses the loop and fails no
+//! message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,12 +20,12 @@ pub(crate) struct FetchLoop {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) shutdown: Shutdown,
     pub(crate) grace: Duration,
-    /// When the worker began to take messages.
+    /// When the worker started to fetch messages.
     pub(crate) started: Timestamp,
 }
 
 impl FetchLoop {
-    /// Runs until told to stop, and until every message it handed out is settled or handed back.
+    /// Runs until it is told to stop and every message that it fetched is settled.
     pub(crate) async fn run(self) {
         // Shared by successive consumers, so that messages of a failed one still count.
         let slots = Arc::new(Semaphore::new(self.worker.concurrency.get() as usize));

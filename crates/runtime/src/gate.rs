@@ -12,7 +12,8 @@ pub trait Gate: Debug + Send + Sync + 'static {
     /// Dropping the future changes nothing.
     async fn admit(&self, free: NonZeroU32) -> NonZeroU32;
 
-    /// Whether messages may be handled now. What was fetched while the gate closed is handed back.
+    /// Whether messages may be handled now. Messages that were fetched while the gate closed are
+    /// released.
     fn is_open(&self) -> bool;
 
     /// When an operator last resumed the worker, if it was paused. The age of failures that use up no retry does

@@ -17,8 +17,8 @@ use bezoar_core::Failure;
 /// let router = Router::with_state("g/dl").on("lab.result", store);
 /// ```
 ///
-/// The bounds on parameters, result and `Send` are at [`Router::on`](crate::Router::on), one by one, so that the
-/// compiler can name the one that is violated.
+/// The bounds on parameters, result and `Send` are separate bounds of [`Router::on`](crate::Router::on), so that
+/// the compiler can name the one that is violated.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not an `async fn` with up to 8 parameters",
@@ -27,12 +27,12 @@ use bezoar_core::Failure;
     note = "if it is a plain `fn`, make it an `async fn`"
 )]
 pub trait Handler<P>: Clone + Send + Sync + 'static {
-    /// What it becomes when called.
+    /// The future that a call returns.
     type Future: Future<Output = Self::Output>;
-    /// What it returns.
+    /// The type that the handler returns.
     type Output;
 
-    /// Calls it.
+    /// Calls the handler.
     fn call(self, parameters: P) -> Self::Future;
 }
 
@@ -44,11 +44,11 @@ pub trait Handler<P>: Clone + Send + Sync + 'static {
             `Send + Sync + 'static`: `Box<dyn Error + Send + Sync>`, not `Box<dyn Error>`"
 )]
 pub trait HandlerResult {
-    /// As a result.
+    /// Converts the returned value into a result.
     ///
     /// # Errors
     ///
-    /// The failure, if it was one.
+    /// The failure, if the handler failed.
     fn into_result(self) -> Result<(), Failure>;
 }
 

@@ -4,29 +4,30 @@ use std::{error::Error, fmt, time::Duration};
 
 use bezoar_core::{Failure, FailureError, FailureKind};
 
-/// Why a try did not succeed, made of any error that a handler or a layer returned.
+/// Why a try did not succeed. Any error of a handler or a layer converts into it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandlerError {
     /// The try failed.
     #[error(transparent)]
     Failed(FailureError),
-    /// The try failed, and uses up no retry.
+    /// The try failed, but uses up no retry.
     #[error(transparent)]
     Uncounted(UncountedError),
-    /// A layer did not let the message through to its handler.
+    /// A layer did not pass the message to its handler.
     #[error(transparent)]
     Postponed(Postpone),
-    /// The handler asked for the message again later.
+    /// The handler snoozed the message.
     #[error(transparent)]
     Snoozed(Snooze),
 }
 
-/// For layers: the message cannot be handled at present, and is handed back for this long.
+/// For layers: the message cannot be handled now, and is released for this long.
 ///
 /// The handler has not run, so no attempt is counted, however often this happens: an open circuit breaker or an
-/// exhausted rate limit never kills a message. A handler that wants a message later returns [`Snooze`]. A wait beyond the
-/// transport's [longest delay](bezoar_core::Capabilities::scheduled) ends with it, and the layer is asked again.
+/// exhausted rate limit never dead-letters a message. A handler that wants a message later returns [`Snooze`]. A wait
+/// longer than the transport's [longest delay](bezoar_core::Capabilities::scheduled) is cut to it; the layer can then
+/// postpone again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Postpone(pub Duration);
 
@@ -38,7 +39,7 @@ impl fmt::Display for Postpone {
 
 impl Error for Postpone {}
 
-/// For handlers: hands the message back for this long without using up an attempt.
+/// For handlers: releases the message for this long without using up an attempt.
 ///
 /// Return it as an error, directly or by `?`:
 ///
@@ -56,10 +57,10 @@ impl Error for Postpone {}
 /// # fn is_ready(report: u32) -> bool { report > 0 }
 /// ```
 ///
-/// A message may be snoozed for as long as the worker's [`uncounted`](crate::Worker::uncounted) policy lets it fail without
-/// being counted: three days in all unless set otherwise. A snooze beyond that is a failed attempt, with the code
-/// `snooze-limit`. So is one beyond the transport's [longest delay](bezoar_core::Capabilities::scheduled): a message is never
-/// delivered early.
+/// A message may be snoozed for as long as the worker's [`uncounted`](crate::Worker::uncounted) policy lets it fail
+/// without being counted: three days in total by default. A snooze beyond that is a failed attempt, with the code
+/// `snooze-limit`. So is a snooze longer than the transport's [longest delay](bezoar_core::Capabilities::scheduled): a
+/// message is never delivered early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snooze(pub Duration);
 
@@ -78,9 +79,9 @@ impl Error for Snooze {}
 /// [`uncounted`](crate::Worker::uncounted) policy gives up. Like [`FailureError`] it does not show the detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncountedError {
-    /// What happened.
+    /// The failure.
     pub failure: Failure,
-    /// Whether it speaks against the message, because other messages succeed.
+    /// Whether it is evidence against the message, because other messages succeed.
     pub suspected: bool,
 }
 
@@ -93,7 +94,7 @@ impl fmt::Display for UncountedError {
 impl Error for UncountedError {}
 
 impl From<Failure> for HandlerError {
-    /// A snooze, an uncounted failure or a postponement that `?` wrapped in the failure is what it was.
+    /// Restores a snooze, an uncounted failure or a postponement that `?` wrapped in a failure.
     fn from(failure: Failure) -> Self {
         if failure.kind != FailureKind::Unknown {
             return Self::Failed(FailureError(failure));

@@ -33,19 +33,21 @@ impl Host {
         self
     }
 
-    /// Runs until `shutdown` says stop and every message has been settled or handed back.
+    /// Runs until `shutdown` is triggered and every message has been settled.
     ///
-    /// Dropping the future stops at once; leased messages are delivered again when their leases run out.
+    /// Dropping the future stops immediately; leased messages are delivered again when their leases
+    /// expire.
     ///
     /// # Errors
     ///
-    /// [`RunErrorKind::InvalidSettings`] if a worker has settings that are out of range, or that its transport
-    /// cannot keep, such as a retry delay longer than it can wait; nothing was started then. [`RunErrorKind::WorkerPanicked`] if a fetch loop panicked; the others were stopped gracefully.
+    /// [`RunErrorKind::InvalidSettings`] if a worker has settings that are out of range, or that its transport does not
+    /// support, such as a retry delay that is too long. Nothing was started in that case.
+    /// [`RunErrorKind::WorkerPanicked`] if a fetch loop panicked; the others were stopped gracefully.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), RunError> {
         for (worker, transport) in &self.workers {
             worker.check_on(&transport.capabilities())?;
         }
-        let shutdown = shutdown.child(); // another host's grace period is its own
+        let shutdown = shutdown.child(); // each host has its own grace period
         let mut running = JoinSet::new();
         for (worker, transport) in self.workers {
             let started = worker.clock.now();

@@ -1,13 +1,14 @@
 //! Owns every delivery from the moment it is received until its outcome is stored.
 //!
 //! A delivery is in the table while its handler runs and while its outcome waits to be stored. To renew or
-//! settle it, a task takes it out and puts it back, so the two never race, and a changed receipt is kept. One
-//! task renews whatever is due, in batches, whether or not a handler still runs.
+//! settle it, a task takes it out of the table and puts it back, so that the two never race and a changed
+//! receipt is kept. One task renews all leases that are due, in batches, whether or not a handler still runs.
 //!
-//! How long a lease holds is judged by our own monotonic clock, counted from when the renewal was asked for:
-//! the time of day may be set, and an answer may be late. A lease that could not be renewed is given up a
-//! little early, and its handler is stopped before another consumer can get the message. Leases that a connection
-//! holds are not renewed: a broker has the message again as soon as the connection is lost.
+//! The end of a lease is computed with this process's monotonic clock, from the time when the renewal was
+//! requested, because the system time may be changed and a response may be late. A lease that could not be
+//! renewed is given up a little early, so that its handler is stopped before another consumer can get the
+//! message. Leases that a connection holds are not renewed: the broker takes the message back as soon as the
+//! connection is lost.
 
 use std::{
     collections::BTreeMap,
@@ -35,9 +36,9 @@ pub(crate) struct LeaseKeeper {
     leases: Leases,
     lease: Duration,
     table: Mutex<Table>,
-    /// Bytes of the bodies that are held.
+    /// The bytes of the bodies of all leased messages.
     bytes: AtomicUsize,
-    /// Notified when there is a lease to renew again.
+    /// Notified when there is a lease to renew after there was none.
     due: Notify,
     /// Notified when deliveries leave the table, or come back from a renewal.
     changed: Notify,
@@ -54,7 +55,7 @@ struct Table {
 struct Entry {
     place: Place,
     renew_at: Instant,
-    /// Until when no other consumer can get the message.
+    /// The time until which no other consumer can get the message.
     valid_until: Instant,
     /// Notified when the lease is lost; set once a task waits for that.
     lost: Option<Arc<Notify>>,
@@ -78,7 +79,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) enum Taken {
     Here(Delivery),
-    /// It is being renewed; ask again when that has ended.
+    /// It is being renewed; try again when the renewal has ended.
     Renewing,
     /// The lease was lost.
     Lost,
@@ -140,7 +141,7 @@ impl LeaseKeeper {
         deliveries.into_iter().map(hold).collect()
     }
 
-    /// Waits until fewer than `limit` bytes of bodies are held.
+    /// Waits until fewer than `limit` bytes of bodies are leased.
     pub(crate) async fn room(&self, limit: usize) {
         while self.bytes.load(Ordering::Relaxed) >= limit {
             let changed = self.changed();
@@ -150,12 +151,13 @@ impl LeaseKeeper {
         }
     }
 
-    /// Waits until deliveries have left or come back. It listens from the moment it is made.
+    /// Waits until deliveries have left the table or come back. Listens from the moment it is
+    /// created.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
 
-    /// Renews what is due until dropped. A renewal that hangs does not delay others.
+    /// Renews leases as they become due, until dropped. A renewal that hangs does not delay others.
     pub(crate) async fn renew_leases(self: Arc<Self>) {
         if self.leases != Leases::Expire {
             return std::future::pending().await;
@@ -179,14 +181,15 @@ impl LeaseKeeper {
     async fn renew(&self, keys: Vec<u64>, mut deliveries: Vec<Delivery>) -> Renewed {
         let asked_at = Instant::now();
         let renewing = self.subscription.extend(&mut deliveries, self.lease);
-        // Early enough to ask once more before the lease is given up.
+        // Short enough to try once more before the lease is given up.
         let renewing = timeout(self.lease / 4, AssertUnwindSafe(renewing).catch_unwind());
-        // Without an answer the leases may or may not be renewed. Either way they can be settled and renewed again.
+        // Without a response the leases may or may not have been renewed. Either way the deliveries can be settled
+        // and renewed again.
         let results = renewing.await.ok().and_then(Result::ok).unwrap_or_default();
         Renewed { keys, deliveries, asked_at, results }
     }
 
-    /// Puts deliveries back whose leases hold, and gives up the others.
+    /// Puts back deliveries whose leases are valid, and gives up the others.
     fn renewed(&self, Renewed { keys, deliveries, asked_at, results }: Renewed) {
         let mut table = self.table();
         let now = Instant::now();
@@ -267,7 +270,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// How much earlier than a lease really ends it is given up.
+    /// How long before its real end a lease is given up.
     fn margin(&self) -> Duration {
         self.lease / 10
     }
@@ -302,7 +305,7 @@ impl Held {
         }
     }
 
-    /// Whether the lease was lost while the message waited for its turn.
+    /// Whether the lease was lost while the message waited for a slot.
     pub(crate) fn is_lost(&self) -> bool {
         !self.keeper.table().entries.contains_key(&self.key)
     }

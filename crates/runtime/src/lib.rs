@@ -1,8 +1,8 @@
 //! Runs handlers on messages, on any transport: router, handlers, workers, lease renewal, shutdown.
 //!
 //! A [`Worker`] fetches messages from one queue, passes them to a [`Router`] of typed handlers, and
-//! settles each: completed, retried after a delay, or dead-lettered. A [`Host`] runs any number
-//! of workers until it is told to stop. No transport is named here; the crate `bezoar` puts them together.
+//! settles each: completed, retried after a delay, or dead-lettered. A [`Host`] runs any number of workers
+//! until it is told to stop. This crate depends on no transport; the crate `bezoar` combines them.
 
 mod batch;
 mod consumer;

@@ -1,7 +1,7 @@
-//! Events as log lines.
+//! Writes events as log lines.
 //!
-//! A decision is one line that a person can read, with the same facts as fields for programs:
-//! `attempt 2 of 4 failed, retry 2 of 3 in 4 s`.
+//! A decision is one readable line, with the same facts as fields for programs: `attempt 2 of 4
+//! failed, retry 2 of 3 in 4 s`.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ pub struct Log {
     error_texts: ErrorTexts,
 }
 
-/// Whether correlation ids are in the log. Closed: they are, or they are not.
+/// Whether the log shows correlation ids. Exhaustive: there are no other choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CorrelationIds {
-    /// They are.
+    /// Correlation ids are shown.
     #[default]
     Shown,
-    /// They are not.
+    /// Correlation ids are hidden.
     Hidden,
 }
 
@@ -37,13 +37,13 @@ enum ErrorTexts {
 }
 
 impl Log {
-    /// The same log with or without correlation ids.
+    /// Shows or hides correlation ids.
     pub fn correlation_ids(mut self, correlation_ids: CorrelationIds) -> Self {
         self.correlation_ids = correlation_ids;
         self
     }
 
-    /// The same log with the text of each error, in the field `error_text`.
+    /// Shows the text of each error in the field `error_text`.
     ///
     /// **For development only**: an error's text may quote whatever the handler worked on, such as a patient's name.
     pub fn show_error_texts_for_development(mut self) -> Self {
@@ -51,7 +51,7 @@ impl Log {
         self
     }
 
-    /// Says loudly that error texts are shown, if they are.
+    /// Logs a warning if error texts are shown.
     pub(crate) fn warn_of_error_texts(&self, queue: &QueueName) {
         if self.error_texts == ErrorTexts::ShownForDevelopment {
             tracing::warn!(
@@ -68,7 +68,7 @@ impl Log {
 }
 
 impl CorrelationIds {
-    /// What the log shows of a message's.
+    /// The message's correlation id, if the log shows it.
     pub(crate) fn of(self, message: &Message) -> Option<&str> {
         let id = message.correlation_id.as_ref().filter(|_| self == Self::Shown);
         id.map(|id| id.as_str())
@@ -88,7 +88,7 @@ macro_rules! log {
     };
 }
 
-/// What every line says.
+/// The facts that every line contains.
 struct About<'a> {
     queue: &'a QueueName,
     message: &'a Message,
@@ -203,7 +203,7 @@ fn kind_and_code(failed: Option<&FailedTry>) -> (Option<&str>, Option<&str>) {
     failed.map(|failed| (failed.kind.as_str(), failed.code.as_str())).unzip()
 }
 
-/// `attempt 2 of 4`. A maximum that was lowered below what there was already is left out.
+/// `attempt 2 of 4`. Leaves out a maximum that was lowered below the current attempt.
 fn attempt_of(decision: &Decision) -> String {
     let attempt = decision.attempt();
     match decision.max_retries.map(|retries| retries.saturating_add(1)) {

@@ -1,4 +1,4 @@
-//! A message in the making: what it carries, when it is delivered, and where it is sent.
+//! Builds a message: its content, when it is delivered, and where it is sent.
 
 use std::{fmt, time::Duration};
 
@@ -10,13 +10,14 @@ use jiff::Timestamp;
 
 use crate::Publisher;
 
-/// A message that is being put together; [`send_to`](Self::send_to) sends it.
+/// A message that is being built; [`send_to`](Self::send_to) sends it.
 ///
-/// A value that is refused (an empty id, a delay beyond a year) fails the sending; nothing is sent then.
+/// If a value is invalid (an empty id, a delay of more than a year), `send_to` fails and nothing is
+/// sent.
 #[must_use = "call `send_to` to send the message"]
 pub struct MessageBuilder {
     publisher: Publisher,
-    /// The first problem ends the building.
+    /// The message so far, or the first invalid value.
     outgoing: Result<Outgoing, Invalid>,
 }
 
@@ -30,20 +31,20 @@ impl MessageBuilder {
         self.set(|outgoing| outgoing.delay = delay)
     }
 
-    /// Delivers it no sooner than at this time; at once if the time has passed.
+    /// Delivers it no sooner than at this time; immediately if the time has passed.
     pub fn at(self, time: Timestamp) -> Self {
         let left = time.duration_since(self.publisher.now());
         self.delay(Duration::try_from(left).unwrap_or(Duration::ZERO))
     }
 
-    /// Adds a header; an earlier value of that name is replaced.
+    /// Adds a header; replaces an earlier value of the same name.
     pub fn header(self, name: impl Into<String>, value: impl Into<HeaderValue>) -> Self {
         self.set(|outgoing| {
             outgoing.message.headers.insert(name.into(), value.into());
         })
     }
 
-    /// Connects it with the other messages of one business event.
+    /// Links it to the other messages of one business event.
     pub fn correlation_id(self, id: impl AsRef<str>) -> Self {
         self.try_set(|outgoing| {
             outgoing.message.correlation_id = Some(CorrelationId::new(id)?);
@@ -51,8 +52,8 @@ impl MessageBuilder {
         })
     }
 
-    /// Records the message whose handling caused this one, and takes over its correlation id unless one was set. Takes
-    /// a handler's [`Context`](crate::Context), or a message.
+    /// Records the message whose handling caused this one, and copies its correlation id unless one was set. Accepts a
+    /// handler's [`Context`](crate::Context), or a message.
     pub fn caused_by(self, cause: &impl AsRef<Message>) -> Self {
         self.set(|outgoing| {
             let (message, cause) = (&mut outgoing.message, cause.as_ref());
@@ -63,7 +64,7 @@ impl MessageBuilder {
         })
     }
 
-    /// Gives it this id instead of a generated one; what [`once`](Self::once) compares.
+    /// Sets the id instead of generating one. [`once`](Self::once) compares ids.
     pub fn id(self, id: impl AsRef<str>) -> Self {
         self.try_set(|outgoing| {
             outgoing.message.id = MessageId::new(id)?;
@@ -72,14 +73,14 @@ impl MessageBuilder {
     }
 
     /// If the queue accepted a message with the same id within this time, sending succeeds and nothing is stored
-    /// again. Set the [`id`](Self::id) to what identifies the event. Only where
+    /// again. Set the [`id`](Self::id) to a value that identifies the event. Only supported where
     /// [`Capabilities::deduplication`](bezoar_core::Capabilities) says so.
     pub fn once(self, within: Duration) -> Self {
         self.set(|outgoing| outgoing.once = Some(within))
     }
 
-    /// Handles it in order: it waits until every earlier message of the same key in its queue is done or dead. Only where
-    /// [`Capabilities::ordering_keys`](bezoar_core::Capabilities) says so.
+    /// Handles it in order: it waits until every earlier message with the same key in its queue is completed or
+    /// dead-lettered. Only supported where [`Capabilities::ordering_keys`](bezoar_core::Capabilities) says so.
     pub fn ordering_key(self, key: impl AsRef<str>) -> Self {
         self.try_set(|outgoing| {
             outgoing.message.ordering_key = Some(OrderingKey::new(key)?);
@@ -87,8 +88,8 @@ impl MessageBuilder {
         })
     }
 
-    /// Dead-letters it instead of handling it once this time has passed: longer than 0. Only where
-    /// [`Capabilities::time_to_live`](bezoar_core::Capabilities) says so.
+    /// Dead-letters it instead of handling it once this time has passed. Must be longer than 0.
+    /// Only supported where [`Capabilities::time_to_live`](bezoar_core::Capabilities) says so.
     pub fn time_to_live(self, time: Duration) -> Self {
         let now = self.publisher.now();
         self.try_set(|outgoing| {
@@ -105,7 +106,7 @@ impl MessageBuilder {
     ///
     /// # Errors
     ///
-    /// Kind `Invalid` for a value that was refused; otherwise what the transport says.
+    /// Kind `Invalid` for an invalid value; otherwise the error of the transport.
     pub async fn send_to(self, queue: impl AsRef<str>) -> Result<MessageId, TransportError> {
         let checked = self.outgoing.and_then(|outgoing| Ok((QueueName::new(queue)?, outgoing)));
         match checked {
@@ -118,7 +119,7 @@ impl MessageBuilder {
     ///
     /// # Errors
     ///
-    /// Kind `Invalid` for a value that was refused.
+    /// Kind `Invalid` for an invalid value.
     pub fn build(self) -> Result<Outgoing, TransportError> {
         self.outgoing.map_err(|invalid| self.publisher.invalid(invalid))
     }

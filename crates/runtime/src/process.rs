@@ -1,4 +1,4 @@
-//! One delivery: run the handler, and decide what becomes of the message.
+//! Handles one delivery: runs the handler and decides what happens to the message.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,20 +23,20 @@ use crate::{
     Worker, lease_keeper::Held, settler::Settled,
 };
 
-/// For how long a message is handed back if its service was not ready in time.
+/// How long a message is released if its service was not ready in time.
 const NOT_READY: Duration = Duration::from_secs(1);
 
-/// How to settle a delivery, and the decision that led to it if a retry strategy was asked.
+/// How to settle a delivery, and the decision behind it if a retry strategy was called.
 type Outcome = (Settlement, Option<Decision>);
 
-/// What deliveries are handled with.
+/// Everything that is needed to handle a delivery.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) worker: Arc<Worker>,
     pub(crate) shutdown: Shutdown,
-    /// When the worker began to take messages.
+    /// When the worker started to fetch messages.
     pub(crate) started: Timestamp,
-    /// The longest that the transport can keep a message back.
+    /// The longest delay that the transport supports.
     pub(crate) longest_delay: Duration,
 }
 
@@ -51,12 +51,13 @@ impl Process {
             Some(settlement) => (settlement, None),
             None => self.handle(&held).await?,
         };
-        // Only a wish may be longer: the `Retry-After` of a failure, and the wait of a layer, which is asked again.
+        // Only a requested wait can be longer: the `Retry-After` of a failure, or that of a layer, which can
+        // postpone again.
         let settlement = settlement.within(self.longest_delay);
         Some(Settled::new(held, settlement).decided(decision))
     }
 
-    /// A message that keeps crashing its process, or has expired, is dead-lettered without being handled.
+    /// Dead-letters a message without handling it if it keeps crashing its process or has expired.
     pub(crate) fn given_up(&self, message: &Message) -> Option<Settlement> {
         let deliveries = message.ledger.without_outcome();
         let reason = match message.expires_at {
@@ -83,14 +84,14 @@ impl Process {
             self.attempt(context).await
         };
         let mut attempt = std::pin::pin!(attempt.instrument(span));
-        // Many handlers finish at their first poll and need no watching over their lease.
+        // Many handlers finish at their first poll, so that their lease need not be watched.
         if let Poll::Ready(outcome) = poll!(attempt.as_mut()) {
             return Some(outcome);
         }
         Box::pin(self.watch(attempt, held)).await
     }
 
-    /// Waits for the attempt; `None` if the lease was lost meanwhile, which stops it.
+    /// Waits for the attempt; `None` if the lease was lost meanwhile, which stops the attempt.
     async fn watch(
         &self,
         attempt: Pin<&mut impl Future<Output = Outcome>>,
@@ -109,7 +110,7 @@ impl Process {
         }
     }
 
-    /// The tries of one attempt, and what follows from them.
+    /// Runs the tries of one attempt, and decides how to settle.
     async fn attempt(&self, context: Context) -> Outcome {
         let immediate_retries = self.worker.immediate_retries_of(&context.message) as usize;
         let mut tries = Vec::new();
@@ -148,15 +149,16 @@ impl Process {
         }
     }
 
-    /// Runs the handler: when it started, how long it took, how it ended. Time spent waiting for a layer to
-    /// be ready, such as a limit, is not the handler's.
+    /// Runs the handler; returns when it started, how long it took and how it ended. Time spent waiting for
+    /// a layer to be ready, such as a rate limit, does not count as the handler's.
     async fn try_once(&self, context: Context) -> (Timestamp, Duration, Result<(), HandlerError>) {
         let mut service = self.worker.service.clone();
         let ready = self.in_time(async { service.ready().await.map(|_| ()) }).await;
         let ready = ready.unwrap_or(Err(HandlerError::Postponed(Postpone(NOT_READY))));
         let (at, started) = (self.worker.clock.now(), Instant::now());
         let result = match ready {
-            // It expired while it waited for a layer: handed back, it is judged anew and dead-lettered.
+            // It expired while it waited for a layer. It is released, and dead-lettered when it is
+            // delivered again.
             Ok(()) if context.message.is_expired(at) => {
                 Err(HandlerError::Postponed(Postpone(Duration::ZERO)))
             }
@@ -196,8 +198,8 @@ impl Process {
         (decision.settlement(tries), Some(decision))
     }
 
-    /// What the policy decides. One that panics must not take the message along, nor may it ask for a longer delay than it
-    /// said it would: the transport was asked about that one.
+    /// What the policy decides. A policy that panics must not lose the message. A policy must not ask for a longer
+    /// delay than it declared, because only the declared one was checked against the transport.
     fn ask_policy(&self, message: &Message, failure: &Failure) -> Decision {
         let mut random = self.worker.random.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = self.worker.policy_of(message);
@@ -230,8 +232,8 @@ impl Process {
         decision.settlement(FailedTry::new(at, duration, failure))
     }
 
-    /// Hands the message back for as long as its handler asked; a failure if it has been snoozed for too long, or if the
-    /// transport would have to deliver it early.
+    /// Releases the message for as long as its handler asked. It is a failure if the message has been snoozed for too
+    /// long, or if the transport would have to deliver it early.
     fn snooze(&self, context: &Context, Snooze(after): Snooze) -> Result<Settlement, Failure> {
         let (ledger, time) = (&context.message.ledger, self.now_and_active_since());
         let refused = |why| Failure::transient(why).with_code(Code::SNOOZE_LIMIT);
@@ -243,7 +245,7 @@ impl Process {
         Ok(Settlement::Uncounted { after, failure })
     }
 
-    /// The time, and since when messages have been taken without a pause.
+    /// The current time, and the time since which messages have been fetched without a pause.
     fn now_and_active_since(&self) -> (Timestamp, Timestamp) {
         let resumed = self.worker.gate.resumed_at();
         let active_since = resumed.map_or(self.started, |it| it.max(self.started));

@@ -1,4 +1,4 @@
-//! Sending values as messages.
+//! Sends values as messages.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{MessageBuilder, TypedMessage};
 
-/// How many messages the transport gets in one call.
+/// The maximum number of messages in one call to the transport.
 const CHUNK: usize = 256;
 
 /// Turns values into messages and sends them. Cheap to clone.
@@ -22,12 +22,12 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Sends through `transport`, using the system's clock.
+    /// A publisher that sends through `transport` and uses the system clock.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
         Self { transport, clock: Arc::new(SystemClock) }
     }
 
-    /// The same with another clock.
+    /// Sets the clock.
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
@@ -37,8 +37,8 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// Kind `Invalid` for an invalid name, or a value that cannot be written as JSON; otherwise what the transport
-    /// says.
+    /// Kind `Invalid` for an invalid name, or a value that cannot be written as JSON; otherwise the error of the
+    /// transport.
     pub async fn send(
         &self,
         queue: impl AsRef<str>,
@@ -48,7 +48,7 @@ impl Publisher {
         self.message_of_type(message_type, value).send_to(queue).await
     }
 
-    /// Sends a value whose type of message is known.
+    /// Sends a value whose Rust type determines the message type.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Publisher {
         MessageBuilder::new(self.clone(), self.encode(message_type.as_ref(), value))
     }
 
-    /// Goes on with a message that was made by hand.
+    /// Starts a builder with an existing message.
     pub fn prepared(&self, message: Message) -> MessageBuilder {
         MessageBuilder::new(self.clone(), Ok(message))
     }

@@ -16,8 +16,8 @@ type Route<S> = Arc<dyn Fn(Context, &Arc<Table<S>>) -> Handled + Send + Sync>;
 
 /// Handlers by message type, and the state that they share. Cheap to clone.
 ///
-/// It is a `tower::Service`, so that any `tower::Layer` goes around it. A message whose type has no
-/// handler is a permanent failure.
+/// It is a `tower::Service`, so that any `tower::Layer` can wrap it. A message whose type has no
+/// handler fails permanently.
 pub struct Router<S = ()> {
     table: Arc<Table<S>>,
 }
@@ -50,7 +50,7 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
         Self { table: Arc::new(Table { routes, fallback: None, classifier, state }) }
     }
 
-    /// Sends messages of this type to `handler`; an earlier handler for the type is replaced.
+    /// Sends messages of this type to `handler`; replaces an earlier handler for the type.
     pub fn on<P, H>(self, message_type: impl Into<String>, handler: H) -> Self
     where
         H: Handler<P, Future: Send + 'static, Output: HandlerResult>,
@@ -59,7 +59,7 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
         self.insert(message_type, erase(handler))
     }
 
-    /// Sends messages to `handler` whose type is that of its first parameter, a `Json<T>` where `T` is a
+    /// Sends messages to `handler` by the type of its first parameter, a `Json<T>` where `T` is a
     /// [`TypedMessage`](crate::TypedMessage).
     pub fn on_message<P, H>(self, handler: H) -> Self
     where
@@ -83,12 +83,12 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
     ///
     /// Each message keeps its own attempt, lease, timeout and outcome:
     ///
-    /// - A batch holds what the worker handles at a time, so give it a
-    ///   [`concurrency`](crate::Worker::concurrency) of at least the batch's size.
+    /// - A batch contains at most the messages that the worker handles at a time, so give the
+    ///   worker a [`concurrency`](crate::Worker::concurrency) of at least the batch's size.
     /// - The [`timeout`](crate::Worker::timeout) of a message runs from when it joins the batch. If it times out or
-    ///   loses its lease, the handler goes on for the others; if all do, the handler is dropped.
+    ///   loses its lease, the handler continues for the others; if all do, the handler is dropped.
     /// - A panic fails each message of the batch with an attempt of its own.
-    /// - What cannot be extracted from a message fails that message alone, before it joins.
+    /// - A message from which a parameter cannot be extracted fails alone, before it joins.
     /// - Layers see each message on its own.
     pub fn on_batch<I, P, H>(
         self,
@@ -131,7 +131,8 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
         self
     }
 
-    /// Says what errors of one type mean: whether the message is retried, and under which code causes are grouped.
+    /// Defines what errors of one type mean: whether the message is retried, and under which code causes are
+    /// grouped.
     ///
     /// ```
     /// use bezoar_core::FailureKind;
@@ -157,10 +158,10 @@ impl<S: Clone + Send + Sync + 'static> Router<S> {
     /// let router = Router::new().classify(LabError::kind);
     /// ```
     ///
-    /// A rule returns a [`FailureKind`](bezoar_core::FailureKind), a kind with a [`Code`], or a [`Classification`]. It holds for all
-    /// handlers of this router, for their own errors and for those of other crates: returned as they are, by
-    /// `?`, or as the source of another error. The outermost error that a rule recognizes decides; *unknown* passes
-    /// the decision on to its source. A [`Failure`] that was given a kind keeps it.
+    /// A rule returns a [`FailureKind`](bezoar_core::FailureKind), a kind with a [`Code`], or a [`Classification`]. It
+    /// applies to all handlers of this router, for their own errors and for those of other crates: returned directly,
+    /// by `?`, or as the source of another error. The outermost error that a rule recognizes decides; *unknown* leaves
+    /// the decision to its source. A [`Failure`] with an explicit kind keeps it.
     pub fn classify<E, C>(mut self, rule: impl Fn(&E) -> C + Send + Sync + 'static) -> Self
     where
         E: Error + 'static,
@@ -199,7 +200,7 @@ impl<S: Sync> Table<S> {
     }
 }
 
-/// One allocation for each message: extraction and handler are one future.
+/// One allocation per message, because extraction and handler are one future.
 fn erase<P, S, H>(handler: H) -> Route<S>
 where
     H: Handler<P, Future: Send + 'static, Output: HandlerResult>,

@@ -4,16 +4,16 @@ use std::{error::Error, fmt};
 
 use bezoar_core::{Invalid, QueueName, TransportError};
 
-/// Why running workers ended without being told to stop: a kind to decide by, and a source to read.
+/// Why workers ended without being told to stop: a kind, and its source.
 ///
-/// A transport that fails while workers run is not among the reasons: it pauses them, and is logged.
+/// A transport that fails while workers run is not such an error: it pauses them and is logged.
 #[derive(Debug)]
 pub struct RunError {
     kind: RunErrorKind,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What a [`RunError`] is about.
+/// The kind of a [`RunError`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunErrorKind {
@@ -21,7 +21,7 @@ pub enum RunErrorKind {
     InvalidSettings {
         /// The worker's queue.
         queue: QueueName,
-        /// Every setting that was refused, in the order in which they were set.
+        /// Every invalid setting, in the order in which they were set.
         problems: Vec<Invalid>,
     },
     /// The queue could not be opened or created. Nothing was started. The source is the [`TransportError`].
@@ -47,7 +47,7 @@ impl RunError {
         Self { kind: RunErrorKind::NoSignals, source: Some(error.into()) }
     }
 
-    /// What to decide by.
+    /// The kind, for code that must react to it.
     pub fn kind(&self) -> &RunErrorKind {
         &self.kind
     }

@@ -1,9 +1,9 @@
-//! Outcomes are stored in batches, so that a handler's slot is free while the last one is stored.
+//! Stores outcomes in batches, so that a handler's slot is free while its outcome is stored.
 //!
-//! Several batches may be on their way, and those that complete messages do not wait for those that failed. What
-//! could not be stored is kept, its lease renewed by the lease keeper, and tried again after a pause. If the
-//! reason will not pass by itself, no more messages are taken until it has: broken topology or a revoked
-//! permission pauses a consumer, and kills no message.
+//! Several batches may be in flight, and those that complete messages do not wait for those of failed messages.
+//! An outcome that could not be stored is kept and tried again after a pause, while the lease keeper renews its
+//! lease. If somebody must repair the reason, no more messages are fetched until then: broken topology or a
+//! revoked permission pauses a consumer, and dead-letters no message.
 
 mod backlog;
 
@@ -23,37 +23,37 @@ use crate::{
     quarantine::HandedBack,
 };
 
-/// How many settlements are stored in one go.
+/// The maximum number of settlements in one call.
 const BATCH_LIMIT: usize = 256;
 
-/// A delivery, and what is to become of it.
+/// A delivery and its settlement.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) held: Held,
     pub(crate) settlement: Settlement,
-    /// What the retry strategy said, if it was asked.
+    /// The decision of the retry strategy, if it was called.
     decision: Option<Decision>,
     kept: Kept,
     _until_stored: Option<UntilStored>,
 }
 
-/// What is let go of when the settlement is stored.
+/// What is dropped when the settlement is stored.
 #[derive(Debug)]
 pub(crate) enum UntilStored {
-    /// The quarantine: if the process dies before, the message is a suspect still.
+    /// The slot of the quarantine: if the process dies before, the message is still a suspect.
     Quarantine { _slot: OwnedSemaphorePermit },
-    /// The turn of the suspect that waits for this one to be handed back.
+    /// The turn of the suspect that waits for this one to be released.
     HandedBack { _turn: HandedBack },
 }
 
 /// Whether storing a settlement has failed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// It was not tried yet.
+    /// Storing was not tried yet.
     New,
-    /// For a reason that passes by itself.
+    /// Storing failed for a temporary reason.
     Failed,
-    /// For a reason that somebody must repair.
+    /// Storing was refused for a reason that somebody must repair.
     Refused,
 }
 
@@ -62,21 +62,21 @@ impl Settled {
         Self { held, settlement, decision: None, kept: Kept::New, _until_stored: None }
     }
 
-    /// The same, and the decision that led to it.
+    /// Adds the decision behind the settlement.
     pub(crate) fn decided(self, decision: Option<Decision>) -> Self {
         Self { decision, ..self }
     }
 
-    /// The same, and what is let go of when it is stored.
+    /// Adds what is dropped when the settlement is stored.
     pub(crate) fn holding(self, until_stored: Option<UntilStored>) -> Self {
         Self { _until_stored: until_stored, ..self }
     }
 }
 
-/// How storing stands.
+/// The state of storing outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Storing {
-    /// Outcomes of messages that failed are on their way.
+    /// Outcomes of failed messages are being stored.
     pub(crate) failures: bool,
     /// Outcomes are refused for a reason that somebody must repair.
     pub(crate) refused: bool,
@@ -93,7 +93,7 @@ pub(crate) struct Settler {
 
 type Done = Result<(), TransportError>;
 
-/// What became of a batch.
+/// The result of a batch.
 struct Stored {
     sort: usize,
     parts: Vec<(Settled, Delivery, Done)>,
@@ -136,7 +136,7 @@ impl Settler {
         }
     }
 
-    /// Sends batches on their way as far as that is sensible; says whether some wait for a renewal to end.
+    /// Starts as many batches as allowed; returns whether some deliveries wait for a renewal to end.
     fn start_batches<'a>(
         &'a self,
         backlog: &mut Backlog,
@@ -160,7 +160,7 @@ impl Settler {
         renewing
     }
 
-    /// Takes deliveries from the lease keeper; what is being renewed is left.
+    /// Takes deliveries from the lease keeper; leaves those that are being renewed.
     fn take(
         &self,
         backlog: &mut Backlog,
@@ -181,8 +181,8 @@ impl Settler {
     }
 
     fn store(&self, sort: usize, batch: Vec<(Settled, Delivery)>) -> BoxFuture<'_, Stored> {
-        // Enough of each is kept to settle it again. There is one owner throughout: nobody settles it from here
-        // while the transport has it.
+        // Enough of each is kept to settle it again. There is always one owner: nothing here settles it while
+        // the transport has it.
         let (mut kept, mut given) =
             (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (settled, delivery) in batch {
@@ -200,7 +200,7 @@ impl Settler {
         })
     }
 
-    /// Tells what is certain, and keeps what may be stored later.
+    /// Reports final outcomes, and keeps settlements that can be stored later.
     fn stored(&self, backlog: &mut Backlog, Stored { sort, parts }: Stored) {
         backlog.ended(sort);
         let (mut kept, mut trouble) = (Vec::new(), None);
@@ -225,7 +225,7 @@ impl Settler {
         }
     }
 
-    /// What waits to be tried again is left to be delivered again.
+    /// Drops settlements that wait for another try. Their messages will be delivered again.
     fn abandon(&self, backlog: &mut Backlog) {
         for (settled, error) in backlog.take_later() {
             self.tell(&settled, &Err(error));
@@ -263,8 +263,8 @@ fn no_result() -> TransportError {
         .with_source("it returned fewer results than there were settlements; please report it")
 }
 
-/// Whether a settlement can be stored later. The others are lost with their lease, unknown, or of a kind that
-/// concerns one message only.
+/// Whether a settlement can be stored later. For the others the lease is lost, the outcome is unknown, or the
+/// error concerns this message only.
 fn is_kept(error: &TransportError) -> bool {
     !matches!(
         error.kind,

@@ -1,8 +1,8 @@
-//! The one way to stop workers.
+//! Stops workers.
 
 use tokio_util::sync::CancellationToken;
 
-/// Tells workers to stop: gracefully first, then at once. Clones share one state.
+/// Tells workers to stop: first gracefully, then immediately. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     drain: CancellationToken,
@@ -15,7 +15,7 @@ impl Shutdown {
         self.drain.cancel();
     }
 
-    /// Stops running handlers at once; their messages are handed back.
+    /// Stops running handlers immediately; their messages are released.
     pub fn abort(&self) {
         self.drain.cancel();
         self.abort.cancel();
@@ -26,7 +26,7 @@ impl Shutdown {
         Self { drain: self.drain.child_token(), abort: self.abort.child_token() }
     }
 
-    /// Whether stopping has begun, gracefully or at once.
+    /// Whether stopping has begun, gracefully or immediately.
     pub fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
     }
@@ -36,7 +36,7 @@ impl Shutdown {
         self.drain.cancelled().await;
     }
 
-    /// Waits until handlers are to be stopped at once.
+    /// Waits until handlers must stop immediately.
     pub async fn aborting(&self) {
         self.abort.cancelled().await;
     }
@@ -60,7 +60,7 @@ impl Shutdown {
     }
 }
 
-/// What asks a process to stop.
+/// The signals that ask a process to stop.
 #[cfg(unix)]
 struct StopSignals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
 

@@ -2,7 +2,7 @@
 
 use crate::Json;
 
-/// A body that belongs to one type of message, known to the sender and to the router.
+/// A body that belongs to one type of message. Sender and router take the type from here.
 ///
 /// ```
 /// use bezoar_runtime::{Json, Router, TypedMessage};

@@ -26,9 +26,9 @@ use crate::{
 /// The handler of a worker with every layer around it.
 pub type HandlerService = BoxCloneSyncService<Context, (), HandlerError>;
 
-/// How many messages are handled at a time unless the worker says otherwise.
+/// The default for how many messages are handled at a time.
 const CONCURRENCY: NonZeroU32 = NonZeroU32::new(16).unwrap();
-/// How many messages a broker sends ahead for each that is handled at a time.
+/// How many messages a broker sends ahead for each one that is handled at a time.
 const AHEAD: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -44,16 +44,16 @@ pub struct Polling {
 }
 
 impl Default for Polling {
-    /// 1 s doubling to 5 s.
+    /// Waits of 1 s, doubling to 5 s.
     fn default() -> Self {
         Self { first: SECOND, longest: 5 * SECOND }
     }
 }
 
-/// A queue, what handles its messages, and how.
+/// A queue, the handler of its messages, and the settings.
 ///
-/// Each setting has a range. One outside of it is refused when the worker runs, with every other such setting; it
-/// is never clamped. [`check`](Worker::check) asks earlier.
+/// Each setting has a range. When the worker runs, it refuses all settings outside of their ranges in one error;
+/// it never clamps them. [`check`](Worker::check) does the same earlier.
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) queue: QueueName,
@@ -129,13 +129,14 @@ impl Worker {
         self
     }
 
-    /// Whether and when a failed message is tried again: a [`RetryPolicy`], or a [`RetryStrategy`] of your own.
+    /// Sets whether and when a failed message is retried: a [`RetryPolicy`], or a [`RetryStrategy`] of your
+    /// own.
     pub fn policy(mut self, policy: impl RetryStrategy) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// The same for messages of one type only, and so for their handler:
+    /// Sets the policy for messages of one type only, and so for their handler:
     ///
     /// ```
     /// # async fn store() {}
@@ -158,7 +159,7 @@ impl Worker {
         self
     }
 
-    /// Decides what becomes of a message whose failures use up no retry; see
+    /// Sets the policy for failures that use up no retry; see
     /// [`UncountedError`](crate::UncountedError).
     pub fn uncounted(mut self, policy: UncountedPolicy) -> Self {
         if let Err(invalid) = policy.check() {
@@ -168,8 +169,8 @@ impl Worker {
         self
     }
 
-    /// How often a failed handler is run again at once, in the same process, before the attempt counts as failed: 0 to 10.
-    /// Unless set, the policy says; most say 0.
+    /// How often a failed handler is run again immediately, in the same process, before the attempt counts as failed: 0
+    /// to 10. By default the policy decides; most use 0.
     pub fn immediate_retries(mut self, retries: u32) -> Self {
         self.require("immediate_retries", 0..=MAX_IMMEDIATE_RETRIES, retries);
         self.immediate_retries = Some(retries);
@@ -184,7 +185,8 @@ impl Worker {
         self
     }
 
-    /// How long one try may take before it is cancelled and has failed: longer than 0. The default is 5 minutes.
+    /// How long one try may take before it is cancelled and counts as failed: longer than 0. The default is 5
+    /// minutes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.require_duration("timeout", Duration::from_nanos(1)..=Duration::MAX, timeout);
         self.timeout = timeout;
@@ -205,8 +207,8 @@ impl Worker {
     }
 
     /// How many messages a broker that pushes may send ahead to each fetch loop: 1 to 65,535. The default is twice the
-    /// [`concurrency`](Self::concurrency), so that the next message is there when a handler is done. Without effect
-    /// on transports that are polled.
+    /// [`concurrency`](Self::concurrency), so that the next message has arrived when a handler finishes. It has no
+    /// effect on transports that are polled.
     pub fn prefetch(mut self, prefetch: u32) -> Self {
         self.prefetch = Some(self.require("prefetch", 1..=65_535, prefetch));
         self
@@ -221,7 +223,7 @@ impl Worker {
     }
 
     /// How many bytes of bodies may be leased before the worker stops fetching: at least 1. The default is 64 MiB. One
-    /// fetch may bring as much again, and a single message may be larger.
+    /// fetch may exceed this by the same amount, and a single message may be larger.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         if bytes == 0 {
             self.problems.push(Invalid::new("max_bytes", "is 0, at least 1 is required"));
@@ -265,23 +267,23 @@ impl Worker {
         self
     }
 
-    /// Shows the text of each error in the log, and says so loudly when the worker starts.
+    /// Shows the text of each error in the log, and logs a warning when the worker starts.
     ///
     /// **For development only**: an error's text may quote whatever the handler worked on, such as a patient's name.
-    /// Nothing but this call turns it on: no environment variable, no build flag.
+    /// Only this call enables it: there is no environment variable and no build flag.
     pub fn show_error_texts_for_development(mut self) -> Self {
         self.log = self.log.map(Log::show_error_texts_for_development);
         self
     }
 
-    /// Uses this clock, and this seed for everything that is random; for tests that must be repeatable.
+    /// Uses this clock, and this seed for all randomness, for repeatable tests.
     pub fn deterministic(mut self, clock: Arc<dyn Clock>, seed: u64) -> Self {
         self.clock = clock;
         self.random = Arc::new(Mutex::new(StdRng::seed_from_u64(seed)));
         self
     }
 
-    /// The longest delay that any policy of this worker asks for of its own accord.
+    /// The longest delay that any policy of this worker itself asks for.
     pub fn largest_delay(&self) -> Duration {
         let policies = self.policies_by_type.values().chain([&self.policy]);
         policies.map(|policy| policy.largest_delay()).max().unwrap_or_default()
@@ -293,14 +295,14 @@ impl Worker {
         &**own.unwrap_or(&self.policy)
     }
 
-    /// How often a failed handler is run again at once on this message.
+    /// How often a failed handler is run again immediately on this message.
     pub(crate) fn immediate_retries_of(&self, message: &Message) -> u32 {
         let retries = self.immediate_retries;
         let retries = retries.unwrap_or_else(|| self.policy_of(message).immediate_retries());
         retries.min(MAX_IMMEDIATE_RETRIES)
     }
 
-    /// Says what an operator must know before the first message.
+    /// Logs what an operator must know before the first message.
     pub(crate) fn starts(&self) {
         if let Some(log) = &self.log {
             log.warn_of_error_texts(&self.queue);
@@ -322,7 +324,7 @@ impl Worker {
         self.each_observer(|observer| observer.message(&self.queue, message, event));
     }
 
-    /// An observer that panics must not take the settling of messages along.
+    /// An observer that panics must not stop the settling of messages.
     pub(crate) fn each_observer(&self, tell: impl Fn(&dyn Observer)) {
         let log = self.log.iter().map(|log| log as &dyn Observer);
         for observer in log.chain(self.observers.iter().map(|observer| &**observer)) {

@@ -1,4 +1,4 @@
-//! The operator's side.
+//! Queue administration.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! The one way in which this transport fails: a request that cannot be met.
+//! The only errors of this transport: requests that it must refuse.
 
 use bezoar_core::{ErrorKind, QueueName, TransportError};
 

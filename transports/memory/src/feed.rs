@@ -1,4 +1,4 @@
-//! Dead letters in turn: the reference for transports that have nothing else.
+//! A feed of dead letters: the reference for transports that only have a feed.
 
 use std::{
     num::NonZeroU32,
@@ -19,7 +19,7 @@ use crate::{MemoryTransport, admin::find, error::error};
 pub(crate) struct MemoryFeed {
     transport: MemoryTransport,
     queue: QueueName,
-    /// Handed out and not removed; available to others once the feed is dropped.
+    /// Letters that were handed out and not removed; available to others once the feed is dropped.
     handed_out: Mutex<Vec<DeadLetterId>>,
 }
 
@@ -28,7 +28,7 @@ impl MemoryFeed {
         Self { transport, queue, handed_out: Mutex::default() }
     }
 
-    /// Letters that no open feed has handed out, now handed out by this one.
+    /// Hands out letters that no open feed has handed out yet.
     fn take(&self, max: usize) -> Vec<DeadLetter> {
         self.transport.step(|state, _| {
             let Some(queue) = state.queues.get_mut(&self.queue) else { return Vec::new() };
@@ -52,12 +52,12 @@ impl DeadLetterFeed for MemoryFeed {
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<DeadLetter>, TransportError> {
-        let deadline = Instant::now() + wait.min(MAX_DELAY); // beyond it an instant overflows
+        let deadline = Instant::now() + wait.min(MAX_DELAY); // a longer wait would overflow the instant
         loop {
             let bell = self.transport.step(|state, _| {
                 find(state, &self.queue, "next").map(|queue| queue.letters.clone())
             })?;
-            // Listening begins before looking, so that no letter in between goes unnoticed.
+            // Subscribes to the signal before the query, so that no letter in between is missed.
             let mut rung = std::pin::pin!(bell.notified());
             rung.as_mut().enable();
             let letters = self.take(max.get() as usize);

@@ -1,8 +1,8 @@
 //! Queues in memory.
 //!
-//! The reference for the contract: small enough to be checked by reading, and what every other
-//! transport is compared with. Good for tests and for work that need not survive the process; nothing
-//! here is durable.
+//! The reference for the contract: small enough to be checked by reading, and the model for every
+//! other transport. Use it for tests and for work that need not survive the process; nothing here is
+//! durable.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! How the queues behave.
+//! The options of the queues.
 
 use std::{fmt, sync::Arc};
 
@@ -6,19 +6,19 @@ use bezoar_core::{Clock, SystemClock};
 
 use crate::Transition;
 
-/// How the queues behave.
+/// The options of the queues.
 #[derive(Clone)]
 pub struct Options {
-    /// What tells the time.
+    /// The clock to use.
     pub clock: Arc<dyn Clock>,
     /// The largest body that is accepted.
     pub max_message_bytes: usize,
-    /// Is told of every move of every message, while it happens. For checking that each is legal.
+    /// Called for every move of a message, while it happens, to check that each move is legal.
     pub watch: Option<Arc<dyn Fn(Transition) + Send + Sync>>,
 }
 
 impl Default for Options {
-    /// The machine's clock, 16 MiB.
+    /// The system clock, and bodies of up to 16 MiB.
     fn default() -> Self {
         Self { clock: Arc::new(SystemClock), max_message_bytes: 16 * 1024 * 1024, watch: None }
     }

@@ -1,4 +1,4 @@
-//! Where every message is, and the moves between those places. No locks, no waiting: plain data.
+//! The place of every message, and the moves between places. Plain data, without locks or waiting.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -14,23 +14,23 @@ use bezoar_core::{
 use jiff::Timestamp;
 use tokio::sync::Notify;
 
-/// Where a message is.
+/// The place of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Not here: not yet sent, done, or discarded.
+    /// Not in the queue: not sent yet, completed, or discarded.
     Outside,
-    /// To be delivered, now or at its time.
+    /// To be delivered, now or after its delay.
     Waiting,
-    /// With a worker.
+    /// Leased to a worker.
     Leased,
-    /// Set aside.
+    /// A dead letter.
     Dead,
 }
 
 /// A move of a message from one place to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {
-    /// Which message.
+    /// The id of the message.
     pub id: MessageId,
     /// Where it was.
     pub from: Place,
@@ -43,7 +43,7 @@ pub struct Transition {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) queues: BTreeMap<QueueName, Queue>,
-    /// The last number given to a message, a lease or a dead letter; none is ever given twice.
+    /// The last number assigned to a message, a lease or a dead letter. Numbers are never reused.
     last: i64,
     /// Moves not yet reported.
     pub(crate) moves: Vec<Transition>,
@@ -51,21 +51,22 @@ pub(crate) struct State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By the time from which it can be delivered, then by number. A leased message waits for the end of its lease.
+    /// Messages by the time from which they can be delivered, then by number. A leased message waits for the end of
+    /// its lease.
     waiting: BTreeMap<(i64, i64), Entry>,
     /// When each lease ends, by the message's number.
     leased: HashMap<i64, i64>,
-    /// By the number of the id, in the order of death. With the number that each message had, so that a replay
-    /// restores the order in which they were sent.
+    /// Dead letters by the number of their id, in the order of dead-lettering, with the number of each
+    /// message, so that a replay restores the order in which they were sent.
     pub(crate) dead: BTreeMap<i64, (i64, DeadLetter)>,
-    /// Ids that are accepted once, until when, and the hash of the body.
+    /// Ids that are accepted only once, with the end of their window and the hash of the body.
     once: BTreeMap<MessageId, (i64, u64)>,
     pub(crate) wake: Arc<Notify>,
-    /// Keys of which a message is in `waiting`, and the later ones of each, in order.
+    /// The keys with a message in `waiting`, each with its later messages in order.
     keys: HashMap<OrderingKey, VecDeque<(i64, i64, Message)>>,
     /// Dead letters that an open feed has handed out.
     pub(crate) fed: HashSet<DeadLetterId>,
-    /// Rung when there may be a dead letter for a feed.
+    /// Notified when there may be a dead letter for a feed.
     pub(crate) letters: Arc<Notify>,
 }
 
@@ -82,8 +83,8 @@ impl Entry {
 }
 
 impl Queue {
-    /// Whether the same message was accepted before; if not, its id is remembered from now on. An error if another
-    /// message has the id.
+    /// Whether the same message was accepted before. If not, its id is remembered from now on. An error if a
+    /// different message has the id.
     fn repeats(&mut self, outgoing: &Outgoing, now: Timestamp) -> Result<bool, ErrorKind> {
         let Some(window) = outgoing.once else { return Ok(false) };
         self.once.retain(|_, (until, _)| *until > now.as_millisecond());
@@ -98,7 +99,7 @@ impl Queue {
         }
     }
 
-    /// Makes a message wait: for its time, or behind an earlier one of its key.
+    /// Makes a message wait: for its delay, or behind an earlier one of its key.
     fn enqueue(&mut self, visible: i64, seq: i64, message: Message) {
         if let Some(key) = &message.ordering_key {
             if let Some(later) = self.keys.get_mut(key) {
@@ -114,7 +115,8 @@ impl Queue {
         self.wake.notify_waiters();
     }
 
-    /// Lets the next message of a key wait for its time alone, now that the one before it is done or dead.
+    /// Unblocks the next message of a key, after the previous one was completed or dead-lettered. It still
+    /// waits for its delay.
     fn unblock_next(&mut self, key: Option<&OrderingKey>, now: Timestamp) {
         let Some(key) = key else { return };
         match self.keys.get_mut(key).and_then(VecDeque::pop_front) {
@@ -160,7 +162,7 @@ impl State {
         self.moves.push(Transition { id, from, to, at });
     }
 
-    /// Puts a message into a queue that is there, unless it is a repetition.
+    /// Puts a message into an existing queue, unless it is a duplicate.
     pub(crate) fn send(
         &mut self,
         queue: &QueueName,
@@ -190,7 +192,8 @@ impl State {
         let Some(entries) = self.queues.get(queue).map(|queue| &queue.waiting) else {
             return Vec::new();
         };
-        // Chosen before any is leased: with a lease of no length it would be due again at once.
+        // All are chosen before any is leased: with a lease of zero length, a message would be due
+        // again at once.
         let due = entries.range(..=(now.as_millisecond(), i64::MAX));
         let mut limit = ByteLimit::new(options.max_bytes);
         let due = due.take(max as usize);
@@ -220,7 +223,7 @@ impl State {
         Some(delivery)
     }
 
-    /// Does what the settlement says; `false` if the receipt is stale.
+    /// Applies the settlement; `false` if the receipt is stale.
     pub(crate) fn settle(
         &mut self,
         queue: &QueueName,
@@ -234,7 +237,7 @@ impl State {
         let id = message.id.clone();
         settlement.record(&mut message.ledger);
         if matches!(settlement, Settlement::Complete | Settlement::DeadLetter { .. }) {
-            let queue = self.queues.get_mut(queue).expect("a delivery came from it");
+            let queue = self.queues.get_mut(queue).expect("the delivery came from this queue");
             queue.unblock_next(message.ordering_key.as_ref(), now);
         }
         let to = match settlement {
@@ -252,7 +255,7 @@ impl State {
                     at: now,
                     recognition: Recognition::Id,
                 };
-                let queue = self.queues.get_mut(queue).expect("a delivery came from it");
+                let queue = self.queues.get_mut(queue).expect("the delivery came from this queue");
                 queue.dead.insert(id.number(), (seq, dead));
                 queue.letters.notify_waiters();
                 Place::Dead
@@ -263,7 +266,7 @@ impl State {
         true
     }
 
-    /// Holds a delivery until `lease` from now; `None` if the receipt is stale.
+    /// Renews a lease for `lease` from now; `None` if the receipt is stale.
     pub(crate) fn extend(
         &mut self,
         queue: &QueueName,
@@ -279,7 +282,7 @@ impl State {
         Some(millis(until))
     }
 
-    /// Sends dead letters back as a new generation.
+    /// Replays dead letters as a new generation.
     pub(crate) fn replay(
         &mut self,
         queue: &QueueName,
@@ -297,7 +300,7 @@ impl State {
         count
     }
 
-    /// Removes dead letters.
+    /// Discards dead letters.
     pub(crate) fn discard(
         &mut self,
         queue: &QueueName,
@@ -325,7 +328,7 @@ impl State {
         Place::Waiting
     }
 
-    /// Takes out the entry that this very lease holds.
+    /// Removes the entry that exactly this lease holds.
     fn take(&mut self, queue: &QueueName, delivery: &Delivery) -> Option<(i64, Entry)> {
         let [key, token, _] = delivery.receipt.numbers()?;
         let queue = self.queues.get_mut(queue)?;

@@ -20,7 +20,7 @@ use crate::{
     state::State,
 };
 
-/// Queues in memory. Cheap to clone: all clones are the same queues.
+/// Queues in memory. Cheap to clone: all clones share the same queues.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryTransport {
     state: Arc<Mutex<State>>,
@@ -28,13 +28,13 @@ pub struct MemoryTransport {
 }
 
 impl MemoryTransport {
-    /// Empty queues.
+    /// A transport without queues.
     pub fn new(options: Options) -> Self {
         Self { state: Arc::default(), options: Arc::new(options) }
     }
 
-    /// One step on the state at the present time. A panic in between leaves no half step behind worth
-    /// stopping everybody for, so a poisoned lock is used on.
+    /// Runs one step on the state at the current time. A poisoned lock is ignored, because an
+    /// incomplete step is no reason to stop all users.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let mut state = self.lock();
         let result = step(&mut state, self.options.clock.now());
@@ -115,12 +115,13 @@ impl Subscription for MemorySubscription {
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        let deadline = Instant::now() + wait.min(MAX_DELAY); // beyond it an instant overflows
+        let deadline = Instant::now() + wait.min(MAX_DELAY); // a longer wait would overflow the instant
         loop {
             let wake =
                 self.transport.lock().queues.get(&self.queue).map(|queue| queue.wake.clone());
             let wake = wake.ok_or_else(|| no_queue(&self.queue, "receive"))?;
-            // Listening begins before looking, so that nothing sent in between goes unnoticed.
+            // Subscribes to the signal before the query, so that no message sent in between is
+            // missed.
             let mut woken = std::pin::pin!(wake.notified());
             woken.as_mut().enable();
             let (claimed, pause) = self.transport.step(|state, now| {
@@ -134,7 +135,7 @@ impl Subscription for MemorySubscription {
             if !claimed.is_empty() {
                 return Ok(claimed);
             }
-            let pause = pause.min(wait); // a sleep beyond the deadline needs no exact end
+            let pause = pause.min(wait); // never sleeps past the deadline
             let waiting = async {
                 tokio::select! { biased; () = woken => (), () = sleep(pause) => () }
             };

@@ -1,4 +1,4 @@
-//! The contract, kept by queues in memory.
+//! The conformance suite for queues in memory.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What the contract cannot ask of every transport: exact delays, other clients, lost connections, topology, quarantine.
-//! Against a real broker.
+//! Tests against a real broker for what the contract does not require of every transport: exact delays, other clients,
+//! lost connections, topology, quarantine.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The contract, kept by queues on a RabbitMQ broker.
+//! The conformance suite for queues on a RabbitMQ broker.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,7 +29,7 @@ fn open(queue_type: QueueType) -> RabbitTransport {
     let options = Options {
         management_url: env::var("BEZOAR_TEST_AMQP_MANAGEMENT").ok().map(Into::into),
         queue_type,
-        // Larger than a frame, so that bodies travel in several.
+        // Larger than a frame, so that bodies are sent in several.
         max_message_bytes: 300_000,
         idle: Duration::from_millis(50),
         ..Options::from_url(&url).unwrap()
@@ -56,8 +56,8 @@ impl Harness for RabbitHarness {
         self.transport = open(self.queue_type);
     }
 
-    /// More than three times the lag: a case may wait that long, three times, for what must not arrive before the next
-    /// tick.
+    /// More than three times the lag, because a case may wait for the lag three times before the next tick, to see
+    /// that nothing arrives.
     fn tick(&self) -> Duration {
         Duration::from_secs(1)
     }

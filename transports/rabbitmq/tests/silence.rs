@@ -72,7 +72,7 @@ fn secret() -> Message {
     message
 }
 
-/// Sent, returned by the broker, retried, set aside, and sent back.
+/// Sends a message that is returned by the broker, retried, dead-lettered and replayed.
 async fn a_life() {
     let transport = RabbitTransport::open(Options::from_url(&url()).unwrap()).unwrap();
     let nowhere = QueueName::new("there-is-no-such-queue").unwrap();
@@ -98,7 +98,7 @@ async fn a_life() {
     transport.close().await;
 }
 
-/// The control: the same without us.
+/// The control: the same with lapin alone.
 async fn bare_return() {
     let connection = Connection::connect(&url(), ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
@@ -109,7 +109,7 @@ async fn bare_return() {
     channel.basic_publish("".into(), key, mandatory, body, none).await.unwrap().await.unwrap();
 }
 
-/// `lapin::frames` alone is left out: at TRACE it shows what could not be sent any more.
+/// Only `lapin::frames` is excluded: at TRACE it shows frames that could not be sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn no_level_of_the_log_shows_what_a_message_holds() {

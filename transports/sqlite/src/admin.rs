@@ -15,9 +15,9 @@ use crate::{
     row,
 };
 
-/// How many dead letters are moved in one transaction; others get their turn in between.
+/// How many dead letters are moved in one transaction, so that other jobs can run in between.
 const CHUNK: usize = 500;
-/// The most bytes of bodies on a page of dead letters; the first is shown whatever its size.
+/// The maximum bytes of bodies on a page of dead letters; the first letter may be of any size.
 const PAGE_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 #[async_trait]
@@ -132,7 +132,8 @@ impl DeadLetterAccess for SqliteTransport {
 }
 
 impl SqliteTransport {
-    /// Runs `work` on a connection that reads, in one transaction so that its statements agree.
+    /// Runs `work` on a read connection, in one transaction so that all its statements see the same
+    /// data.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -151,7 +152,7 @@ impl SqliteTransport {
             .map_err(|source| error(ErrorKind::Other, operation).with_source(source))?
     }
 
-    /// The ids of a selection as it is at this moment.
+    /// The ids that a selection contains at this moment.
     async fn selected(
         &self,
         queue: &QueueName,
@@ -184,7 +185,7 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
     let (waiting, dead, blocked): (i64, i64, i64) = connection
         .prepare_cached("SELECT waiting, dead, blocked FROM bezoar_queues WHERE id = ?1")?
         .query_row([queue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    // Only what is not visible yet is counted by looking; the rest follows from the counter.
+    // Only rows that are not visible yet are counted one by one; the rest follows from the counter.
     let (hidden, leased): (i64, i64) = connection
         .prepare_cached(
             "SELECT count(*), count(token) FROM bezoar_waiting WHERE queue = ?1 AND visible_at > ?2",
@@ -205,17 +206,17 @@ fn depth(connection: &Connection, queue: i64, now: i64) -> rusqlite::Result<Dept
         )?
         .query_row([queue], |row| row.get(0))?;
     let mut depth = Depth::default();
-    depth.ready = Some(at_least_none(waiting - hidden));
-    depth.delayed = Some(at_least_none(hidden - leased) + at_least_none(blocked));
-    depth.leased = Some(at_least_none(leased));
-    depth.dead = Some(at_least_none(dead));
+    depth.ready = Some(at_least_zero(waiting - hidden));
+    depth.delayed = Some(at_least_zero(hidden - leased) + at_least_zero(blocked));
+    depth.leased = Some(at_least_zero(leased));
+    depth.dead = Some(at_least_zero(dead));
     depth.oldest_ready = oldest.map(millis);
     depth.oldest_dead = oldest_dead.map(millis);
     Ok(depth)
 }
 
-/// A count that somebody has changed by hand may be below what it is compared to.
-fn at_least_none(count: i64) -> u64 {
+/// A counter that somebody changed by hand may give a negative difference: that is 0.
+fn at_least_zero(count: i64) -> u64 {
     count.max(0).unsigned_abs()
 }
 

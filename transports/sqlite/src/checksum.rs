@@ -4,15 +4,16 @@
 //! checksum is stored with the message when it is inserted and compared whenever the message is read.
 //! A row without one was stored by an older version and is not compared.
 //!
-//! It covers everything the sender made. Each field is fed with its tag and its length, and an absent
-//! field is not fed at all: a field that is added later changes no checksum that is already stored.
+//! It covers everything the sender set. Each field is hashed with its tag and its length, and an
+//! absent field is not hashed at all. So a field that is added to the format later changes no stored
+//! checksum.
 
 use crc32fast::Hasher;
 
-/// What no message has: the mark of a copy whose original was already damaged.
+/// A checksum that no message has. It marks a copy whose original was already damaged.
 pub(crate) const NEVER: i64 = -1;
 
-/// What the sender made, as it is stored.
+/// The fields that the sender set, as they are stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredFields<'a> {
     pub(crate) id: &'a [u8],
@@ -28,7 +29,7 @@ pub(crate) struct StoredFields<'a> {
 }
 
 impl StoredFields<'_> {
-    /// The checksum of a message that is stored like this. The tags are part of the file format.
+    /// The checksum of a message with these fields. The tags are part of the file format.
     pub(crate) fn checksum(&self) -> i64 {
         let time = self.time.to_le_bytes();
         let expires_at = self.expires_at.map(i64::to_le_bytes);
@@ -73,7 +74,7 @@ mod tests {
         ordering_key: None,
     };
 
-    /// Stored in files of users: it must never change.
+    /// Users have files with this checksum, so it must never change.
     #[test]
     fn the_checksum_of_a_stored_message_stays_the_same() {
         assert_eq!(FIELDS.checksum(), 4_156_704_318);

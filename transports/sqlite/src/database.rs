@@ -35,7 +35,8 @@ pub(crate) const MIGRATIONS: [&str; 8] = [
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
-/// Before this version a reset of the write-ahead log could corrupt the database.
+/// The oldest supported version of SQLite. Before it, a reset of the write-ahead log could corrupt
+/// the database.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// Opens the file for writing, creating and migrating it as needed.
@@ -54,12 +55,12 @@ pub(crate) fn open(options: &Options) -> Result<Connection, TransportError> {
     let checkpointed = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     match checkpointed {
         Err(source) if breaks_the_connection(&source) => Err(from_sqlite(&source, "open")),
-        _ => Ok(connection), // a disk that is full is no reason to refuse what is there
+        _ => Ok(connection), // existing messages can be read even if the disk is full
     }
 }
 
-/// Makes durable what is in the log, and brings the schema up to date: both before anything is accepted, and
-/// while nobody else can write. `Some` is the version of a database newer than this program.
+/// Makes the content of the log durable and migrates the schema. Both happen before anything is accepted and
+/// while nobody else can write. `Some` is the version of a database that is newer than this program.
 fn prepare(connection: &mut Connection, path: &Path) -> Result<Option<i64>, TransportError> {
     let refused = |source| from_sqlite(&source, "open");
     let transaction =
@@ -72,11 +73,13 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<Option<i64>, Tran
 
 /// Opens the file for reading only.
 pub(crate) fn open_reader(options: &Options) -> Result<Connection, TransportError> {
-    // Opened for writing all the same: a reader of a write-ahead log takes part in its locks.
+    // Opened for writing nevertheless, because a reader of a write-ahead log takes part in its
+    // locks.
     connect(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .and_then(|connection| {
-            connection.pragma_update(None, "cache_size", -4_096)?; // KiB; there are several
-            // Only the writer checkpoints: it has looked whether the log is what SQLite wrote.
+            connection.pragma_update(None, "cache_size", -4_096)?; // KiB; small, because there are several readers
+            // Only the writer checkpoints, because it has checked that the log is what SQLite
+            // wrote.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             connection.pragma_update(None, "query_only", true).map(|()| connection)
         })
@@ -96,14 +99,14 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "cache_size", -16_384)?; // KiB
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-    connection.pragma_update(None, "wal_autocheckpoint", 0)?; // the writer does it, once it has answered
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?; // the writer checkpoints after it has replied
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }
 
-/// Switches to the write-ahead log. Of several that do so at once on a new file SQLite refuses all but
-/// one without waiting: each has begun to read, and none would let go. So the waiting is done here, and
-/// here only: SQLite's own would begin anew with each try.
+/// Switches to the write-ahead log. If several processes do so at once on a new file, SQLite refuses
+/// all but one without waiting: each has a read lock, and none would release it. So this function
+/// waits, and SQLite does not, because its timeout would start again with each try.
 fn use_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     const PAUSE: Duration = Duration::from_millis(5);
     connection.busy_timeout(Duration::ZERO)?;
@@ -124,15 +127,16 @@ pub(crate) fn latest_time(connection: &Connection) -> Result<Timestamp, Transpor
         .map_err(|source| from_sqlite(&source, "open"))
 }
 
-/// How much of the file holds something. What was deleted is used again, and does not count.
+/// How many bytes of the file are in use. Deleted rows do not count, because their space is reused.
 pub(crate) fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let sql = "SELECT (p.page_count - f.freelist_count) * s.page_size
                FROM pragma_page_count AS p, pragma_freelist_count AS f, pragma_page_size AS s";
     connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).map(i64::unsigned_abs)
 }
 
-/// SQLite opens a file that it may not write for reading, and so would we, until the first message.
-/// Asked before anything is read: reading leaves a log behind that is as read-only as the file.
+/// Fails early if the file is read-only: SQLite would open it for reading, and only the first
+/// message would fail. Called before anything is read, because reading creates a log that is as
+/// read-only as the file.
 fn check_writable(connection: &Connection) -> rusqlite::Result<()> {
     if connection.is_readonly(MAIN_DB)? {
         let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
@@ -141,8 +145,8 @@ fn check_writable(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Makes an empty file that only its owner can read, and makes its name durable: SQLite syncs the file
-/// and not the folder that it is in.
+/// Creates an empty file that only its owner can read, and makes its name durable: SQLite syncs the
+/// file but not its folder.
 fn create(path: &Path) -> io::Result<()> {
     match create_private(path) {
         Ok(_) => sync_folder(path),

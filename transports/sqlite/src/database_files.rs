@@ -1,6 +1,6 @@
 //! Detects that somebody deleted, replaced or truncated a file of the open database.
 //!
-//! SQLite goes on writing into a deleted file, for nobody to read. So each of the three files must stay the
+//! SQLite keeps writing to a deleted file, which nobody can read. So each of the three files must stay the
 //! one that was opened: `lab.db`, the write-ahead log `lab.db-wal` and its index `lab.db-shm`. While a
 //! connection is open no program that uses SQLite removes any of them. A file that is changed in place keeps
 //! its identity; for the log, `wal.rs` compares its content.
@@ -25,11 +25,11 @@ pub struct DatabaseFiles {
     database: WatchedFile,
     pub(crate) log: WatchedFile,
     index: WatchedFile,
-    /// What was done to the log in place. Only a restart ends that.
+    /// How the log was changed in place. Only a restart clears this.
     damage: OnceLock<String>,
 }
 
-/// How large a log that cannot be checkpointed grows before that is reported. Larger than it stays by itself
+/// The size from which a log that cannot be checkpointed is reported. Larger than its normal size
 /// (`journal_size_limit`).
 pub(crate) const LOG_WARNING_BYTES: u64 = 128 * 1024 * 1024;
 
@@ -38,7 +38,7 @@ pub(crate) const BLOCKED_LOG: &str = "a long read transaction, probably of anoth
     write-ahead log from being checkpointed, so it grows; end that transaction (`fuser FILE` lists the programs)";
 
 impl DatabaseFiles {
-    /// The files at `path` as they are now, while a connection has them open.
+    /// The files at `path` as they are now. To be called while a connection has them open.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self {
             database: WatchedFile::at(path.to_owned())?,
@@ -48,7 +48,7 @@ impl DatabaseFiles {
         })
     }
 
-    /// Whether all of them are still the files that were opened.
+    /// Checks that all of them are still the files that were opened.
     pub(crate) fn check(&self) -> Result<(), TransportError> {
         if let Some(problem) = self.damage.get() {
             return Err(unusable(problem.clone()));
@@ -65,18 +65,18 @@ impl DatabaseFiles {
         self.database.is_in_place() && self.index.is_in_place() && !self.log.is_in_place()
     }
 
-    /// How many bytes the database and its write-ahead log take on disk. A file that cannot be found is left out.
+    /// How many bytes the database and its write-ahead log take on disk. Missing files are left out.
     pub fn sizes(&self) -> Vec<(&'static str, u64)> {
         let size = |(name, file): (&'static str, &WatchedFile)| Some((name, file.bytes()?));
         [("database", &self.database), ("log", &self.log)].into_iter().filter_map(size).collect()
     }
 
-    /// How large the log is, in use or not.
+    /// The size of the log file, including the part that is not in use.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log.bytes().unwrap_or(0)
     }
 
-    /// Notes that the log was changed in place: from now on every check fails.
+    /// Records that the log was changed in place: from now on every check fails.
     pub(crate) fn log_is_damaged(&self) -> TransportError {
         let (log, database) = (self.log.path.display(), self.database.path.display());
         let problem = format!(
@@ -101,7 +101,8 @@ impl WatchedFile {
         Ok(Self { path, identity })
     }
 
-    /// Asked by name: opening and closing a file of ours would give up SQLite's locks on it.
+    /// Looks the file up by name, because opening and closing it would release SQLite's locks on
+    /// it.
     pub(crate) fn is_in_place(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| self.is(&found))
     }

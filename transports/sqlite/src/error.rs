@@ -44,8 +44,8 @@ pub(crate) fn from_sqlite(source: &rusqlite::Error, operation: &'static str) -> 
 const NO_ROOM: &str =
     "the disk is full, over quota or failing; free some space and look at the system's log";
 
-/// SQLite does not pass on why the system refused, only what it was asked to do. A write is refused because
-/// there is no room: a quota, a limit on the size of files, a file system that reports a full disk in its own way.
+/// SQLite does not report why the system call failed, only which one it was. A failed write is treated as a lack
+/// of space: a quota, a limit on file sizes, or a file system that reports a full disk in its own way.
 fn io_failure(source: &rusqlite::Error) -> (ErrorKind, &'static str) {
     match source.sqlite_error().map(|error| error.extended_code) {
         Some(
@@ -65,7 +65,7 @@ fn io_failure(source: &rusqlite::Error) -> (ErrorKind, &'static str) {
     }
 }
 
-/// The meaning of an error of a file that this program reads or writes itself.
+/// Maps an error of a file that this program reads or writes itself.
 pub(crate) fn from_io(source: io::Error, operation: &'static str) -> TransportError {
     let kind = match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -83,20 +83,21 @@ pub(crate) fn is_busy(source: &rusqlite::Error) -> bool {
     matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Whether one job of a group may have caused this, so that the others succeed without it. A lock or a missing
-/// file is no job's fault, and a transaction that may have been committed must not be repeated.
-pub(crate) fn may_be_of_one(failed: &TransportError) -> bool {
+/// Whether a single job of a group may have caused this error, so that the others succeed without it. No job
+/// causes a lock or a missing file, and a transaction that may have been committed must not be repeated.
+pub(crate) fn may_be_caused_by_one_job(failed: &TransportError) -> bool {
     matches!(failed.kind, ErrorKind::Other | ErrorKind::Full)
 }
 
-/// Whether a commit that failed like this may be on disk all the same. After a failed write it is not: the
-/// frame that makes it a commit was not written, or not as a whole.
+/// Whether a commit that failed with this error may still be on disk. After a failed write it is not,
+/// because the commit frame was not written completely.
 pub(crate) fn may_be_committed(source: &rusqlite::Error) -> bool {
     let code = source.sqlite_error().map(|error| error.extended_code);
     breaks_the_connection(source) && code != Some(ffi::SQLITE_IOERR_WRITE)
 }
 
-/// Whether the connection must be reopened: after a failed write or sync nobody knows what is on disk.
+/// Whether the connection must be reopened: after a failed write or sync, the state of the disk is
+/// unknown.
 pub(crate) fn breaks_the_connection(source: &rusqlite::Error) -> bool {
     matches!(
         source.sqlite_error_code(),

@@ -1,10 +1,10 @@
 //! Finds the row of a lease.
 //!
-//! The hot table is clustered by the time at which a message can be delivered, and for a leased one that is
-//! the end of its lease. A receipt holds that time, but not always the latest: the answer to a renewal may be lost, and
-//! a clock that is set forward moves all leases. The receipt decides, not the time, so the places to which
-//! rows were moved are remembered here for as long as their leases are held. An index would find them as
-//! well, at the price of two writes more for each message.
+//! The hot table is clustered by the time at which a message can be delivered, which for a leased message is the end of
+//! its lease. A receipt contains that time, but not always the latest: the response to a renewal may be lost, and a
+//! clock that is set forward moves all leases. The receipt decides, not the time, so this module remembers where rows
+//! were moved for as long as their leases last. An index would find them too, but would cost two more writes per
+//! message.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use bezoar_core::{Delivery, Receipt, millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
-/// How many leases are remembered before those that ended long ago are forgotten.
+/// How many leases are remembered before those that expired long ago are dropped.
 const REMEMBERED: usize = 10_000;
-/// How long after its end a lease can be forgotten.
+/// How long after its end a lease can be dropped.
 const LONG_AGO_MS: i64 = 60 * 60 * 1_000;
 
-/// A lease as the database knows it.
+/// A lease as the database identifies it.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) queue: i64,
-    /// When it ends, as far as its holder knows.
+    /// When the lease ends, as far as its holder knows.
     pub(crate) visible_at: i64,
     pub(crate) seq: i64,
     pub(crate) token: i64,
@@ -39,14 +39,16 @@ pub(crate) fn receipt(seq: i64, token: i64, visible_at: i64) -> Receipt {
     Receipt::from_numbers([seq, token, visible_at])
 }
 
-/// The leases whose rows were moved, and where to. The latest place is not certain: the transaction
-/// that moved the row may have been rolled back, so the one before is kept too.
+/// The leases whose rows were moved, with their new places. The latest place is not certain,
+/// because the transaction that moved the row may have been rolled back, so the previous one is
+/// kept too.
 #[derive(Debug)]
 pub(crate) struct Moved {
     places: HashMap<(i64, i64), [i64; 2]>,
-    /// How many may be remembered before those that ended long ago are looked for.
+    /// The number of entries from which expired leases are dropped.
     limit: usize,
-    /// The clock was set forward: another process may have moved leases of ours.
+    /// Whether the clock was set forward, so that another process may have moved leases of this
+    /// one.
     by_others: bool,
 }
 
@@ -78,7 +80,8 @@ impl Moved {
         }
     }
 
-    /// Reads all that is due later than the lease was, which is only worth it after a step of the clock.
+    /// Searches all rows that are due after the known end of the lease. This is expensive, and only
+    /// needed after a step of the clock.
     fn search(&self, connection: &Connection, lease: &Lease) -> rusqlite::Result<Option<i64>> {
         if !self.by_others {
             return Ok(None);
@@ -92,12 +95,12 @@ impl Moved {
             .optional()
     }
 
-    /// From now on leases may have been moved by other processes as well.
+    /// Records that other processes may have moved leases too.
     pub(crate) fn clock_stepped(&mut self) {
         self.by_others = true;
     }
 
-    /// Remembers a move, and says when the lease ends now.
+    /// Remembers a move, and returns the new end of the lease.
     pub(crate) fn remember(&mut self, lease: &Lease, from: i64, to: i64) -> Timestamp {
         if self.places.len() >= self.limit {
             self.places.retain(|_, [_, latest]| *latest > to - LONG_AGO_MS);

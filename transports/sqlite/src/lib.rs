@@ -1,8 +1,8 @@
 //! The embedded durable queue, on SQLite.
 //!
-//! What is accepted is on disk: every commit is synced (WAL, `synchronous=FULL`), and a group of
-//! operations shares one commit. One thread writes; whatever arrives while it waits for the disk goes
-//! into its next transaction. A second process may use the same file.
+//! Every accepted message is on disk: every commit is synced (WAL, `synchronous=FULL`), and
+//! concurrent operations share one commit. One thread writes; operations that arrive while it waits
+//! for the disk go into its next transaction. Several processes may use the same file.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -8,8 +8,8 @@ use std::{
 use bezoar_core::{Clock, millis, to_millis};
 use jiff::Timestamp;
 
-/// Follows another clock. When that clock is set back, this one continues from where it was, at the same pace,
-/// until the other has caught up. So ready messages stay ready, and no later message overtakes them.
+/// Follows another clock. When that clock is set back, this one continues from its last reading at the same
+/// pace, until the other has caught up. So ready messages stay ready, and no later message overtakes them.
 #[derive(Debug)]
 pub(crate) struct MonotonicClock {
     inner: Arc<dyn Clock>,
@@ -24,7 +24,7 @@ struct Reading {
 }
 
 impl MonotonicClock {
-    /// A clock that shows `earliest` or later.
+    /// A clock that starts at `earliest` or later.
     pub(crate) fn new(inner: Arc<dyn Clock>, earliest: Timestamp) -> Self {
         let clock = Self {
             inner,
@@ -34,7 +34,7 @@ impl MonotonicClock {
         clock
     }
 
-    /// How far it is ahead of the clock that it follows, in milliseconds.
+    /// How far this clock is ahead of the one that it follows, in milliseconds.
     pub(crate) fn ahead(&self) -> i64 {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).ahead
     }
@@ -76,7 +76,7 @@ impl ClockJumpDetector {
 }
 
 impl Reading {
-    /// What is shown when the other clock shows `told`.
+    /// The reading when the other clock shows `told`.
     fn at(&self, told: i64) -> Self {
         if told >= self.latest {
             return Self { latest: told, ahead: 0 };
@@ -90,7 +90,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    /// What is shown after each time that was told, having begun at 100.
+    /// Checks the reading for each time that the other clock shows, starting at 100.
     fn check(told: &[i64], expected: &[i64]) {
         let mut shown = Reading { latest: 100, ahead: 0 };
         let mut all = Vec::new();
@@ -110,19 +110,19 @@ mod tests {
         };
         check(1_000, second, None);
         check(2_000, 2 * second, None);
-        check(3_900, 3 * second, None); // corrected by a little
+        check(3_900, 3 * second, None); // a small correction
         check(60_000, 4 * second, Some(4_900));
         check(61_000, 5 * second, None);
-        check(61_000, 600 * second, None); // set back, or stood still
+        check(61_000, 600 * second, None); // set back, or stopped
     }
 
     #[test]
     fn it_follows_and_never_goes_back() {
         check(&[100, 101, 105], &[100, 101, 105]);
         check(&[150, 50, 51, 60], &[150, 150, 151, 160]); // set back by 100
-        check(&[150, 50, 60, 20, 30], &[150, 150, 160, 160, 170]); // and again
-        check(&[150, 50, 160, 170], &[150, 150, 160, 170]); // and set right
-        check(&[30, 40], &[100, 110]); // set back before it began
+        check(&[150, 50, 60, 20, 30], &[150, 150, 160, 160, 170]); // set back twice
+        check(&[150, 50, 160, 170], &[150, 150, 160, 170]); // set back, then corrected
+        check(&[30, 40], &[100, 110]); // set back before the start
         check(&[i64::MIN, i64::MAX, 0], &[100, i64::MAX, i64::MAX]);
     }
 }

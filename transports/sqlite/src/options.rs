@@ -11,9 +11,8 @@ pub struct Options {
     pub path: PathBuf,
     /// Largest body that is accepted, in bytes.
     pub max_message_bytes: usize,
-    /// How large the database may grow before messages are refused; as large as the disk allows, if `None`.
-    /// What is already accepted can always be worked on.
-    /// A log that a reader keeps from being checkpointed counts too.
+    /// How large the database may grow before messages are refused; without a limit if `None`. Accepted
+    /// messages can always be handled. A log that a reader keeps from being checkpointed counts too.
     pub max_bytes: Option<u64>,
     /// How large the write-ahead log may grow while a long read transaction keeps it from being checkpointed,
     /// before messages are refused.
@@ -32,17 +31,17 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Synchronous {
-    /// The disk: what was accepted survives a power loss.
+    /// The disk: accepted messages survive a power loss.
     Full,
-    /// The operating system: what was accepted survives a crash of the process, but not always a power loss.
+    /// The operating system: accepted messages survive a crash of the process, but not always a power loss.
     Normal,
 }
 
 impl Options {
-    /// The largest body that SQLite can be trusted with here: 512 MiB, half of what a row can hold.
+    /// The largest body that can be configured: 512 MiB, half of SQLite's limit for a row.
     const MAX_MESSAGE_LIMIT_BYTES: usize = 512 * 1024 * 1024;
 
-    /// A day. SQLite counts milliseconds, and not beyond 24 days.
+    /// One day. SQLite counts milliseconds in 32 bits, which is at most 24 days.
     const MAX_BUSY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// The file at `path` with the defaults: bodies up to 16 MiB, a busy timeout of 5 s, one poll a second, durable
@@ -60,11 +59,11 @@ impl Options {
         }
     }
 
-    /// Reads `sqlite:PATH`.
+    /// Parses `sqlite:PATH`.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if it is of another scheme or names no file.
+    /// [`Invalid`] if it has another scheme or names no file.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         let path = url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
         match path {

@@ -1,16 +1,16 @@
-//! Ordering keys: one message of a key can be claimed at a time.
+//! Ordering keys: only one message of a key can be claimed at a time.
 //!
 //! The first live message of a key is in `bezoar_waiting` like any other, and its key is in `bezoar_keys`. Later
-//! ones wait in `bezoar_blocked`, so that a claim never reads past them. Whoever completes or dead-letters the
-//! first moves the next one over, in the same transaction; a retry or an expired lease moves nobody. Messages
-//! without a key touch neither table.
+//! ones wait in `bezoar_blocked`, so that a claim never has to skip them. Completing or dead-lettering the first
+//! moves the next one to `bezoar_waiting`, in the same transaction; a retry or an expired lease moves nothing.
+//! Messages without a key use neither table.
 
 use bezoar_core::{OrderingKey, QueueName};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::session::Session;
 
-/// What a message has in the table that it waits in.
+/// The columns of a waiting message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingRow {
     pub(crate) visible_at: i64,
@@ -23,8 +23,8 @@ pub(crate) struct WaitingRow {
 }
 
 impl Session {
-    /// Makes a message wait behind an earlier one of its key. `false` if there is none: then this one is the
-    /// first, and belongs into the order in which messages are claimed.
+    /// Makes a message wait behind an earlier one of its key. Returns `false` if there is none: then this
+    /// message is the first and must be inserted as one that can be claimed.
     pub(crate) fn block(
         &mut self,
         connection: &Connection,
@@ -60,7 +60,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Puts a message that was replayed at the end of its key, or where it can be claimed. Says whether it can.
+    /// Puts a replayed message at the end of its key or, if the key has no other, where it can be claimed.
+    /// Returns whether it can be claimed.
     pub(crate) fn rejoin(
         &mut self,
         connection: &Connection,
@@ -83,7 +84,8 @@ impl Session {
         Ok(true)
     }
 
-    /// Lets the next message of a key be claimed, now that the one before it is done or dead.
+    /// Lets the next message of a key be claimed, after the previous one was completed or
+    /// dead-lettered.
     pub(crate) fn unblock_next(
         &mut self,
         connection: &Connection,
@@ -105,7 +107,7 @@ impl Session {
                 .execute(params![queue, key.as_str()])?;
             return Ok(());
         };
-        // It could not have been delivered before now, whatever its own time was.
+        // It became ready only now, whatever its own delay was.
         next.visible_at = next.visible_at.max(self.now_millis());
         insert(connection, queue, &next)?;
         count_blocked(connection, queue, -1)?;

@@ -8,7 +8,8 @@ use std::{
 use bezoar_core::QueueName;
 use tokio::sync::Notify;
 
-/// One signal per queue, within this process only: messages of other processes are found by polling.
+/// One signal per queue, within this process only. Messages from other processes are found by
+/// polling.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueSignals(Arc<Mutex<HashMap<QueueName, Arc<Notify>>>>);
 

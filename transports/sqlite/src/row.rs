@@ -12,7 +12,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
 use crate::checksum::{self, StoredFields};
 
-/// The row of a delivery. One that is not ours has none, and no row has this number.
+/// The row of a delivery. A delivery of another transport has none; it gets a number that no row
+/// has.
 pub(crate) fn seq(delivery: &Delivery) -> i64 {
     delivery.receipt.numbers().map_or(i64::MIN, |[seq, ..]| seq)
 }
@@ -60,9 +61,10 @@ pub(crate) fn insert_message(connection: &Connection, message: &Message) -> rusq
         ])
 }
 
-/// Stores a message once more under a new id, caused by the old one, and returns the row of the copy.
+/// Stores a copy of a message under a new id, with the old id as its causation id, and returns the
+/// row of the copy.
 ///
-/// The copy of a damaged message is as damaged: it gets a checksum that no message has.
+/// The copy of a damaged message must count as damaged too: it gets a checksum that no message has.
 pub(crate) fn copy_message(
     connection: &Connection,
     seq: i64,
@@ -109,23 +111,23 @@ pub(crate) fn delete_message(
     Ok(())
 }
 
-/// Whether a ledger is more than its counters, which is noted in the column `history`.
+/// Whether a ledger contains more than its counters. The column `history` records this.
 pub(crate) fn has_details(ledger: &Ledger) -> bool {
     !ledger.history().is_empty() || ledger.uncounted.is_some()
 }
 
-/// Whether a row is the message that was stored.
+/// Whether a row is still the message that was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Integrity {
     Intact,
-    /// Some of it is not what a message can have: somebody wrote the row by hand.
+    /// A field has a value that no message can have: somebody wrote the row by hand.
     Malformed,
-    /// It is not what was stored: it does not match its checksum.
+    /// The row does not match its checksum.
     Damaged,
 }
 
 impl Integrity {
-    /// Why the message cannot be delivered, if it cannot.
+    /// The reason if the message cannot be delivered.
     pub(crate) fn problem(self) -> Option<Reason> {
         match self {
             Self::Intact => None,
@@ -134,7 +136,7 @@ impl Integrity {
         }
     }
 
-    /// The reason of a dead letter as it is shown: damage that happened since is said, never hidden.
+    /// The reason of a dead letter as it is shown, which includes damage that happened later.
     pub(crate) fn reported_in(self, reason: Reason) -> Reason {
         match self {
             Self::Damaged if *reason.code() != Reason::DAMAGED => {
@@ -148,7 +150,7 @@ impl Integrity {
 /// Reads a message whose counters begin at column `ledger` and whose envelope begins at column `envelope`:
 /// id, type, correlation id, causation id, content type, headers, time, body, checksum, expiry, ordering key.
 ///
-/// What is malformed is replaced so that the rest can still be seen.
+/// Malformed fields are replaced, so that the rest can still be shown.
 pub(crate) fn message(
     connection: &Connection,
     row: &Row<'_>,
@@ -186,7 +188,7 @@ pub(crate) fn message(
     Ok((message, integrity))
 }
 
-/// Whether a row is what was stored, as far as can be told: a row without a checksum always is.
+/// Whether a row matches its checksum. A row without a checksum always matches.
 fn matches_checksum(row: &Row<'_>, envelope: usize) -> rusqlite::Result<bool> {
     match row.get::<_, Option<i64>>(envelope + 8)? {
         Some(expected) => Ok(stored_fields(row, envelope)?.checksum() == expected),
@@ -217,7 +219,7 @@ fn stored_fields<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<StoredFiel
 pub(crate) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
-        value => Ok(Some(value.as_str().unwrap_or_default())), // no UTF-8: as good as empty
+        value => Ok(Some(value.as_str().unwrap_or_default())), // text that is not UTF-8 counts as empty
     }
 }
 
@@ -229,7 +231,7 @@ pub(crate) fn read_ledger(
 ) -> rusqlite::Result<Ledger> {
     let (acquired, failed) = (count(row, at)?, count(row, at + 1)?);
     let (released, replayed) = (count(row, at + 2)?, count(row, at + 3)?);
-    // Not told by the counters: a history may come from elsewhere and without them.
+    // The counters do not show this: a history from elsewhere may come without them.
     let has_history: bool = row.get(at + 4)?;
     let history = if has_history { tries(connection, seq)? } else { Vec::new() };
     let mut ledger = Ledger::restored(acquired, failed, released, replayed, history);
@@ -239,12 +241,12 @@ pub(crate) fn read_ledger(
     Ok(ledger)
 }
 
-/// A counter, held within what a ledger can count: one that is off is no reason to stop a queue.
+/// A counter, clamped to the range of a ledger, because a wrong counter must not stop a queue.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     Ok(row.get::<_, i64>(column)?.clamp(0, u32::MAX.into()) as u32)
 }
 
-/// Stores what a ledger has beyond its counters.
+/// Stores the parts of a ledger other than its counters.
 pub(crate) fn insert_ledger(
     connection: &Connection,
     seq: i64,
@@ -254,7 +256,7 @@ pub(crate) fn insert_ledger(
     write_uncounted(connection, seq, ledger)
 }
 
-/// Stores the summary of uncounted failures in the place of an earlier one.
+/// Stores the summary of uncounted failures, and replaces an earlier one.
 pub(crate) fn write_uncounted(
     connection: &Connection,
     seq: i64,
@@ -301,7 +303,7 @@ fn uncounted(
         .optional()
 }
 
-/// Adds the tries of an attempt to what is stored, and forgets the oldest beyond the limit.
+/// Adds the tries of an attempt to the stored ones, and drops the oldest beyond the limit.
 pub(crate) fn record(
     connection: &Connection,
     seq: i64,
@@ -408,6 +410,10 @@ mod tests {
         assert_eq!(integrity(&connection, copy), Integrity::Damaged);
         connection.execute("UPDATE bezoar_messages SET checksum = NULL", []).unwrap();
         let copy = copy_message(&connection, stored, &id("newest")).unwrap();
-        assert_eq!(integrity(&connection, copy), Integrity::Intact, "there is nothing to compare");
+        assert_eq!(
+            integrity(&connection, copy),
+            Integrity::Intact,
+            "without a checksum there is nothing to compare"
+        );
     }
 }

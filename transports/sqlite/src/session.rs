@@ -28,26 +28,26 @@ pub(crate) struct Session {
     /// Queues in which this transaction made messages ready.
     woken: Vec<QueueName>,
     pub(crate) moved: Moved,
-    /// When dead letters of this transaction arrive, once that was asked.
+    /// The arrival time of dead letters in this transaction, once it was determined.
     pub(crate) arrival: Option<i64>,
-    /// How many bytes of the log a reader keeps from being used again.
+    /// How many bytes of the log cannot be reused because of a reader.
     pub(crate) blocked_log_bytes: u64,
 }
 
-/// A message that was claimed, and what its row was before, to undo the claim exactly.
+/// A claimed message with the previous values of its row, to undo the claim exactly.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) delivery: Delivery,
     pub(crate) visible_at: i64,
-    /// Of a lease that had run out. Its holder can still settle if the claim is undone.
+    /// The token of an expired lease. If the claim is undone, its holder can still settle.
     pub(crate) token: Option<i64>,
 }
 
-/// Whether a message that is to be accepted once was accepted before.
+/// Whether a message with `once` was accepted before.
 enum Accepted {
     No,
     Same,
-    /// Another message has its id.
+    /// A different message with the same id was accepted.
     Other,
 }
 
@@ -96,13 +96,14 @@ impl Session {
         Ok(())
     }
 
-    /// Runs `work`, and undoes it if it refuses: what others of the transaction have done stays done.
+    /// Runs `work`, and undoes it if it returns an error. Other jobs of the transaction are not
+    /// undone.
     pub(crate) fn undoing<T, E>(
         &mut self,
         connection: &Connection,
         work: impl FnOnce(&mut Self, &Connection) -> rusqlite::Result<Result<T, E>>,
     ) -> rusqlite::Result<Result<T, E>> {
-        self.write_counts(connection)?; // so that `work` sees them, and that what is left after it is its own
+        self.write_counts(connection)?; // so that `work` sees the counts, and that the remaining counts are those of `work`
         let woken = self.woken.len();
         connection.prepare_cached("SAVEPOINT act")?.execute([])?;
         let outcome = work(self, connection)?;
@@ -132,10 +133,10 @@ impl Session {
         self.counts.clear();
         self.clear_catalogue();
         self.woken.clear();
-        self.queues.clear(); // one of them may have been provisioned just now
+        self.queues.clear(); // one of them may have been provisioned in this transaction
     }
 
-    /// The number of a queue, if there is one of that name.
+    /// The number of the queue with this name, if it exists.
     pub(crate) fn queue(
         &mut self,
         connection: &Connection,
@@ -154,7 +155,7 @@ impl Session {
         Ok(queue)
     }
 
-    /// Stores messages and makes them wait. Returns the places of those whose id was accepted with another body.
+    /// Stores messages. Returns the positions of those whose id was accepted before with another body.
     pub(crate) fn send(
         &mut self,
         connection: &Connection,
@@ -210,7 +211,8 @@ impl Session {
         Ok(conflicts)
     }
 
-    /// Whether a message with this id was accepted before; if not, it is remembered from now on.
+    /// Whether a message with this id was accepted before. If not, the id is remembered from now
+    /// on.
     fn accepted_before(
         &self,
         connection: &Connection,
@@ -219,7 +221,7 @@ impl Session {
     ) -> rusqlite::Result<Accepted> {
         let Some(window) = outgoing.once else { return Ok(Accepted::No) };
         let digest = outgoing.message.body_digest().cast_signed();
-        // Each new id removes up to two expired ones, so that the table does not grow for ever.
+        // Each new id removes up to two expired ones, so that the table does not grow forever.
         connection
             .prepare_cached(
                 "DELETE FROM bezoar_once WHERE (queue, id) IN
@@ -242,7 +244,7 @@ impl Session {
         if remembered == 1 {
             return Ok(Accepted::No);
         }
-        // Ids that an earlier version remembered have no digest; they are taken for the same message.
+        // Ids stored by an earlier version have no digest; they count as the same message.
         let is_other: bool = connection
             .prepare_cached(
                 "SELECT EXISTS (SELECT 1 FROM bezoar_once WHERE queue = ?1 AND id = ?2 AND digest <> ?3)",
@@ -251,8 +253,8 @@ impl Session {
         Ok(if is_other { Accepted::Other } else { Accepted::Same })
     }
 
-    /// Leases up to `max` messages and counts the acquisition of each. A row that is damaged or malformed
-    /// becomes a dead letter; the second value is how many did.
+    /// Leases up to `max` messages and counts the acquisition of each. Damaged and malformed rows become
+    /// dead letters; the second value is their number.
     pub(crate) fn claim(
         &mut self,
         connection: &Connection,
@@ -295,7 +297,7 @@ impl Session {
         self.lease(connection, queue, &claimed, until, token)?;
         for (visible_at, seq, message, reason) in &undeliverable {
             let place = (queue, *visible_at, *seq);
-            self.bury(connection, name, place, message, reason)?;
+            self.dead_letter_row(connection, name, place, message, reason)?;
         }
         Ok((claimed, undeliverable.len()))
     }

@@ -1,4 +1,4 @@
-//! The statements for what becomes of a message: settled, held longer, replayed, removed.
+//! The statements that settle, renew, replay and remove messages.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     session::{Claimed, Session},
 };
 
-/// What a dead letter keeps of its row in the hot table.
+/// The values that a dead letter keeps from its row in the hot table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) acquired: i64,
@@ -23,7 +23,7 @@ pub(crate) struct Counts {
     pub(crate) history: bool,
 }
 
-/// A dead letter that was taken out of its table.
+/// A dead letter that was deleted from its table.
 struct Taken {
     seq: i64,
     replayed: i64,
@@ -32,7 +32,7 @@ struct Taken {
 }
 
 impl Session {
-    /// Does what the settlement says; `false` if the receipt is stale.
+    /// Applies the settlement; `false` if the receipt is stale.
     pub(crate) fn settle(
         &mut self,
         connection: &Connection,
@@ -88,7 +88,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Takes a leased message out of the hot table.
+    /// Deletes a leased message from the hot table.
     fn remove(
         &mut self,
         connection: &Connection,
@@ -117,7 +117,7 @@ impl Session {
         message: &Message,
         settlement: &Settlement,
     ) -> rusqlite::Result<bool> {
-        // The token says that nobody has changed the counters since the message was claimed.
+        // The token proves that nobody has changed the counters since the message was claimed.
         let ledger = after_settling(message, settlement);
         let mut update = connection.prepare_cached(
             "UPDATE bezoar_waiting
@@ -149,7 +149,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Holds a delivery for `duration` from now; `None` if the receipt is stale.
+    /// Renews a lease for `duration` from now; `None` if the receipt is stale.
     pub(crate) fn extend(
         &mut self,
         connection: &Connection,
@@ -168,8 +168,8 @@ impl Session {
         Ok(found.map(|from| self.moved.remember(lease, from, until)))
     }
 
-    /// Keeps leases alive over a forward step of the clock from `expected` to now: what was left of each is
-    /// left of it still. Otherwise all of them would end at once, while their holders work on.
+    /// Keeps leases valid after a forward step of the clock from `expected` to now: each keeps its
+    /// remaining time. Otherwise all of them would expire at once while their holders still work.
     pub(crate) fn move_leases(
         &mut self,
         connection: &Connection,
@@ -200,7 +200,7 @@ impl Session {
         Ok(())
     }
 
-    /// Undoes a claim whose deliveries reached nobody, as if it had not been made.
+    /// Undoes a claim whose deliveries reached no receiver, as if it had never happened.
     pub(crate) fn unclaim(
         &mut self,
         connection: &Connection,
@@ -222,8 +222,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sets aside a row that is not leased.
-    pub(crate) fn bury(
+    /// Dead-letters a row that is not leased.
+    pub(crate) fn dead_letter_row(
         &mut self,
         connection: &Connection,
         name: &QueueName,
@@ -244,7 +244,7 @@ impl Session {
         self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())
     }
 
-    /// Sends dead letters back as a new generation; those that are not there are passed over.
+    /// Replays dead letters as a new generation; unknown ids are ignored.
     pub(crate) fn replay(
         &mut self,
         connection: &Connection,
@@ -266,7 +266,7 @@ impl Session {
         Ok(moved)
     }
 
-    /// Removes dead letters for good; those that are not there are passed over.
+    /// Discards dead letters; unknown ids are ignored.
     pub(crate) fn discard(
         &mut self,
         connection: &Connection,
@@ -284,7 +284,8 @@ impl Session {
         Ok(removed)
     }
 
-    /// Takes a dead letter out of its table, unless an operation has it or it does not meet `condition`.
+    /// Deletes a dead letter from its table, unless an operation holds it or it does not meet
+    /// `condition`.
     fn take_dead(
         &mut self,
         connection: &Connection,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::{
     Options, database,
     database_files::{BLOCKED_LOG, DatabaseFiles},
-    error::{TRANSPORT, error, may_be_of_one, no_queue},
+    error::{TRANSPORT, error, may_be_caused_by_one_job, no_queue},
     job::Reply,
     lease::{self, Lease},
     monotonic_clock::MonotonicClock,
@@ -26,16 +26,17 @@ use crate::{
     writer::Writer,
 };
 
-/// How many messages of a batch are stored in one transaction at most.
+/// The maximum number of messages of a batch that are stored in one transaction.
 const PART_LIMIT: usize = 10_000;
-/// How many bytes of bodies of a batch are stored in one transaction at most; one message is whatever its size.
+/// The maximum bytes of bodies of a batch that are stored in one transaction; the first message may be of any
+/// size.
 const PART_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Queues in a SQLite database. Cheap to clone: all clones share one writer.
 #[derive(Debug, Clone)]
 pub struct SqliteTransport {
-    /// Before the writer, so that they are closed first: of two that close at the same time each thinks that
-    /// the other is still there, and neither brings the log into the file.
+    /// Declared before the writer, so that they are closed first. If two connections close at the same time,
+    /// each takes the other for open, and neither copies the log into the database.
     pub(crate) readers: Arc<Readers>,
     pub(crate) writer: Writer,
     pub(crate) options: Arc<Options>,
@@ -48,8 +49,9 @@ impl SqliteTransport {
     ///
     /// # Errors
     ///
-    /// A file that is damaged, read-only, locked, or of a newer version is [`ErrorKind::Unusable`] or
-    /// [`ErrorKind::Unavailable`], with what to do about it. Nothing in it is changed then.
+    /// [`ErrorKind::Unusable`] or [`ErrorKind::Unavailable`] for a file that is damaged, read-only,
+    /// locked or of a newer version. The error says what to do. The file is not changed in these
+    /// cases.
     pub fn open(mut options: Options) -> Result<Self, TransportError> {
         let connection = database::open(&options)?;
         options.clock = Arc::new(monotonic_clock(&options, &connection)?);
@@ -63,12 +65,12 @@ impl SqliteTransport {
         Ok(Self { readers, writer, options, files, signals })
     }
 
-    /// The files that it is stored in. Asking for their sizes keeps nothing open.
+    /// The files of the database. Reading their sizes does not keep them open.
     pub fn files(&self) -> Arc<DatabaseFiles> {
         self.files.clone()
     }
 
-    /// Stores messages that were checked, in one transaction; returns the places of those whose id another message has.
+    /// Stores checked messages in one transaction. Returns the positions of those whose id another message has.
     async fn store(
         &self,
         queue: &QueueName,
@@ -101,18 +103,18 @@ impl SqliteTransport {
     }
 }
 
-/// What became of messages that were to be stored.
+/// The result of storing messages.
 #[derive(Debug, Clone)]
 enum Stored {
-    /// Except those at these places.
+    /// Stored, except the messages at these positions.
     Yes(Vec<usize>),
     NoQueue,
-    /// A reader keeps the log from being used again, and it is as large as it may become.
+    /// Not stored: the log is at its size limit, because a reader keeps it from being reused.
     LogFull,
     Full,
 }
 
-/// A clock that is not behind what the database has seen.
+/// A clock that is not behind the latest time in the database.
 fn monotonic_clock(
     options: &Options,
     connection: &Connection,
@@ -129,7 +131,7 @@ fn bytes(outgoing: &Outgoing) -> usize {
     outgoing.message.body.len()
 }
 
-/// Where the first part of a batch ends: as many messages as are stored in one transaction.
+/// The end of the first part of a batch that is stored in one transaction.
 fn part_end(batch: &[Outgoing]) -> usize {
     let mut limit = ByteLimit::new(PART_LIMIT_BYTES);
     batch.iter().take(PART_LIMIT).take_while(|it| limit.admits(bytes(it))).count()
@@ -215,10 +217,10 @@ struct SqliteSubscription {
     options: SubscribeOptions,
 }
 
-/// What a claim found. Made only of a claim that happened: dropped with deliveries in it, it puts them back.
+/// The result of a claim that took effect. If it is dropped with deliveries in it, their claim is undone.
 struct Found {
     claimed: Vec<Claimed>,
-    /// How many rows were no messages; behind them there may be some.
+    /// How many rows were damaged and set aside; there may be messages behind them.
     set_aside: usize,
     pause: Duration,
     undo: (Writer, QueueName, i64),
@@ -232,7 +234,7 @@ impl Drop for Found {
         let claimed = std::mem::take(&mut self.claimed);
         let (writer, name, queue) = &self.undo;
         let (name, queue) = (name.clone(), *queue);
-        // If there is no room for this, the leases run out by themselves.
+        // If the inbox is full, the leases expire by themselves.
         writer.submit("receive", move |session, connection| {
             session.unclaim(connection, (&name, queue), &claimed)
         });
@@ -246,7 +248,7 @@ impl SqliteSubscription {
         let undo = (self.writer.clone(), self.name.clone(), queue);
         let name = self.name.clone();
         let work = move |session: &mut Session, connection: &Connection| {
-            let token: i64 = rand::rng().random(); // a run that is undone has nothing in common with the next
+            let token: i64 = rand::rng().random(); // a new token for each run, because an undone run must not match the next
             let (claimed, set_aside) =
                 session.claim(connection, (&name, queue), (max, max_bytes), lease, token)?;
             let next = if claimed.is_empty() { session.next(connection, queue)? } else { None };
@@ -258,7 +260,7 @@ impl SqliteSubscription {
         self.writer.queue("receive", 0, work, hand_over).await?.wait().await
     }
 
-    /// Queues the settlements of a part of the batch; `false` of one whose receipt is stale.
+    /// Queues the settlements of a part of the batch. The result is `false` for a stale receipt.
     async fn queue_settlements(
         &self,
         batch: &Arc<Vec<(Delivery, Settlement)>>,
@@ -282,7 +284,7 @@ impl SqliteSubscription {
         self.queue_settlements(batch, 0..batch.len()).await?.wait().await
     }
 
-    /// Settles each for itself, so that one that is refused does not take the others along.
+    /// Settles each in its own transaction, so that one that fails does not fail the others.
     async fn settle_apart(
         &self,
         batch: &Arc<Vec<(Delivery, Settlement)>>,
@@ -316,7 +318,8 @@ impl Subscription for SqliteSubscription {
         let deadline = Instant::now() + wait.min(MAX_DELAY);
         let signal = self.signals.of(&self.name);
         loop {
-            // Listening begins before looking, so that nothing sent in between goes unnoticed.
+            // Subscribes to the signal before the query, so that no message sent in between is
+            // missed.
             let mut woken = std::pin::pin!(signal.notified());
             woken.as_mut().enable();
             let mut found = self.claim(max.get()).await?;
@@ -341,7 +344,7 @@ impl Subscription for SqliteSubscription {
         let batch = Arc::new(batch);
         match self.settle_together(&batch).await {
             Ok(done) => done.into_iter().map(settled).collect(),
-            Err(failed) if batch.len() > 1 && may_be_of_one(&failed) => {
+            Err(failed) if batch.len() > 1 && may_be_caused_by_one_job(&failed) => {
                 self.settle_apart(&batch).await
             }
             Err(failed) => batch.iter().map(|_| Err(failed.again())).collect(),

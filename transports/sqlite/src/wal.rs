@@ -1,17 +1,18 @@
-//! The write-ahead log as a file: is what SQLite wrote there really there, and really on disk?
+//! Checks the write-ahead log as a file: whether it contains what SQLite wrote, and whether that is
+//! on disk.
 //!
 //! The log is a header of 32 bytes and frames: 24 bytes, then a page. Header and frames carry the same two
 //! salts; a log that begins again from its start gets new ones. After a power loss SQLite replays the frames
-//! from the first to the first that does not fit, so one frame that is missing loses all that follow it.
+//! up to the first invalid one, so a missing frame loses all frames after it.
 //!
-//! [`LogWatch`] looks after every commit, before anybody is told of it, whether the last frame is in the file
-//! and the frame that was last before is still there. A log that was truncated or overwritten in place fails
-//! that check. An ordinary checkpoint by any program passes it: SQLite then reports no frames, or frames with
-//! the salts of the new header.
+//! [`LogWatch`] checks after every commit, before its jobs are answered, that the last frame is in the file
+//! and that the previous last frame is still there. A log that was truncated or overwritten in place fails
+//! that check. A normal checkpoint by any program passes the check: SQLite then reports no frames, or frames
+//! with the salts of the new header.
 //!
 //! [`make_durable`] handles a sync that failed before the database was opened. The kernel then keeps pages that
 //! are not on disk, marks them clean and never writes them; SQLite reads them and appends to them. Writing them
-//! once more makes them dirty again, so that the next sync really stores them.
+//! again marks them dirty, so that the next sync stores them.
 
 use std::{
     fmt,
@@ -32,22 +33,23 @@ use crate::{
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
-/// The first three and a half bytes of every log; the last bit is the byte order of the checksums.
+/// The first four bytes of every log, without the last bit, which is the byte order of the
+/// checksums.
 const MAGIC: u32 = 0x377f_0682;
 /// How much is written back at a time.
 const CHUNK_BYTES: usize = 1024 * 1024;
-/// How often the log is looked at while other programs change it.
+/// How often the log is checked again while other programs change it.
 const LOOKS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
 type Header = [u8; HEADER_BYTES];
 
-/// How long the log is.
+/// The length of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogSize {
     /// How many frames are in use.
     pub(crate) frames: u32,
-    /// How many of them are in the database as well.
+    /// How many of them are already in the database.
     pub(crate) checkpointed: u32,
     /// How many bytes the frames in use take.
     pub(crate) bytes: u64,
@@ -63,23 +65,23 @@ impl LogSize {
 /// The log that the writer's connection writes to.
 #[derive(Debug)]
 pub(crate) struct LogWatch {
-    /// The file itself, whatever becomes of its name. SQLite takes no locks on it, so it may be closed.
+    /// The open file, even if its name is removed. SQLite takes no locks on it, so closing it is safe.
     file: File,
     page_bytes: u64,
     last: Option<Mark>,
 }
 
-/// What the log was like when it was last looked at.
+/// The end of the log at the last check.
 struct Mark {
     header: Header,
-    /// Which frame was the last.
+    /// The number of the last frame.
     number: u32,
-    /// All of it: what is cut off the log is cut off its last frame first.
+    /// The whole frame, because truncation removes the end of the last frame first.
     frame: Vec<u8>,
 }
 
 impl fmt::Debug for Mark {
-    /// Without the frame, which is part of messages.
+    /// Without the frame, which contains message data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mark").field("number", &self.number).finish_non_exhaustive()
     }
@@ -88,9 +90,9 @@ impl fmt::Debug for Mark {
 /// What is wrong with the log.
 #[derive(Debug)]
 pub(crate) enum LogProblem {
-    /// It is not what SQLite wrote.
+    /// The log is not what SQLite wrote.
     Damaged,
-    /// SQLite could not say how long it is.
+    /// SQLite could not report the length of the log.
     Unknown(rusqlite::Error),
 }
 
@@ -108,20 +110,20 @@ impl LogWatch {
         Ok(Self { file, page_bytes, last: None })
     }
 
-    /// Whether the log has become shorter than it was: truncated by a checkpoint, or by somebody else.
+    /// Whether the log is shorter than before: truncated by a checkpoint, or by another program.
     pub(crate) fn has_shrunk(&self) -> bool {
         let Some(mark) = &self.last else { return false };
         let end = self.offset(mark.number) + mark.frame.len() as u64;
         self.file.metadata().map_or(true, |file| file.len() < end)
     }
 
-    /// Looks whether all that SQLite has committed is in the file.
+    /// Checks that everything SQLite has committed is in the file.
     pub(crate) fn check(&mut self, connection: &Connection) -> Result<LogSize, LogProblem> {
         let mut before = None;
         for _ in 0..LOOKS {
             let size = match size(connection, self.page_bytes) {
                 Err(error) if is_busy(&error) => {
-                    thread::sleep(PAUSE); // somebody rebuilds the index of the log
+                    thread::sleep(PAUSE); // another process is rebuilding the index of the log
                     continue;
                 }
                 size => size.map_err(LogProblem::Unknown)?,
@@ -132,10 +134,10 @@ impl LogWatch {
                 return Ok(size);
             }
             if size.frames == 0 {
-                self.last = None; // everything is in the database
+                self.last = None; // the whole log is in the database
                 return Ok(size);
             }
-            // Another program may have checkpointed, truncated or begun the log anew between the two looks.
+            // Another program may have checkpointed, truncated or restarted the log between the two reads.
             let looked = (size.frames, self.file.metadata().map(|file| file.len()).ok());
             if before.replace(looked) == Some(looked) {
                 return Err(LogProblem::Damaged);
@@ -160,14 +162,14 @@ impl LogWatch {
         (is_log && same_salts).then_some(Mark { header, number, frame })
     }
 
-    /// Whether the log can have become this since it was last looked at.
+    /// Whether this can be the log after the one that was last checked.
     fn follows(&self, mark: &Mark) -> bool {
         match &self.last {
             Some(last) if last.header == mark.header => {
                 let unchanged = |found: Mark| found.frame == last.frame;
                 mark.number >= last.number && self.look(last.number).is_some_and(unchanged)
             }
-            _ => true, // it began anew, and the salts of its frame say that SQLite did that
+            _ => true, // the log was restarted, and the salts of the frame show that SQLite did it
         }
     }
 
@@ -177,12 +179,12 @@ impl LogWatch {
     }
 }
 
-/// How long the log is, without changing anything or waiting for anybody.
+/// The length of the log. Changes nothing and does not wait for locks.
 fn size(connection: &Connection, page_bytes: u64) -> rusqlite::Result<LogSize> {
     run_checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)", page_bytes)
 }
 
-/// Copies into the database what no reader needs in the log, and syncs it.
+/// Copies the frames that no reader needs into the database, and syncs it.
 pub(crate) fn checkpoint(connection: &Connection, watch: &LogWatch) -> rusqlite::Result<LogSize> {
     run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)", watch.page_bytes)
 }
@@ -195,17 +197,17 @@ fn run_checkpoint(
     connection.prepare_cached(pragma)?.query_row([], |row| {
         if row.get(0)? && row.get::<_, i64>(1)? < 0 {
             let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-            return Err(rusqlite::Error::SqliteFailure(busy, None)); // it does not know how long it is
+            return Err(rusqlite::Error::SqliteFailure(busy, None)); // SQLite does not know the length of the log
         }
         let (frames, checkpointed): (i64, i64) = (row.get(1)?, row.get(2)?);
         Ok(LogSize::new(frames.max(0) as u32, checkpointed.max(0) as u32, page_bytes))
     })
 }
 
-/// Writes the frames of the log once more where they are, and syncs them.
+/// Writes the frames of the log again in place, and syncs them.
 ///
-/// Only while nobody else can write: the bytes are those that are there, so that readers and a power loss
-/// meanwhile find the same as before.
+/// Only while nobody else can write. The bytes do not change, so readers, and recovery after a power loss
+/// meanwhile, find the same log.
 pub(crate) fn make_durable(log: &Path) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(log) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -223,7 +225,7 @@ pub(crate) fn make_durable(log: &Path) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Where the frames end that SQLite may replay: before the first whose salts are not those of the header.
+/// The end of the frames that SQLite may replay: before the first whose salts differ from the header.
 fn end_of_frames(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut header = [0; HEADER_BYTES];

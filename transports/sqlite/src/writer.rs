@@ -1,13 +1,14 @@
-//! The one thread that writes.
+//! The single thread that writes.
 //!
-//! It takes whatever jobs have queued up while the last commit waited for the disk, runs them in one
-//! transaction, and answers them after the commit. A job that SQLite refuses takes the others along
-//! only for a moment: the transaction is rolled back and each job is run again in one of its own.
-//! That costs nothing while all goes well, which savepoints would. What is no job's fault, a lock that
-//! another process holds or a disk that fails, is answered to all at once: each would only fail again.
+//! It takes all jobs that queued up while the last commit waited for the disk, runs them in one
+//! transaction, and answers them after the commit. If SQLite refuses a job, the transaction is rolled
+//! back and each job runs again in a transaction of its own. Unlike savepoints, this costs nothing in
+//! the normal case. An error that no job caused, such as a lock of another process or a failing disk,
+//! is returned to all jobs at once, because each would only fail again.
 //!
-//! Between the commit and the answer it looks whether the commit is in the files that others will read
-//! (`database_files.rs`, `wal.rs`). After the answer it checkpoints, so that nobody waits for that.
+//! Between the commit and the answers it checks that the commit is in the files that others will read
+//! (`database_files.rs`, `wal.rs`). It checkpoints after the answers, so that no caller waits for
+//! that.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -26,19 +27,19 @@ use crate::{
     wal::{self, LogProblem, LogSize, LogWatch},
 };
 
-/// How many jobs wait at most; more senders wait for room.
+/// The maximum number of queued jobs; further senders wait.
 const INBOX_LIMIT: usize = 4096;
 /// With how many frames the log is checkpointed; as many as SQLite does by default.
 const CHECKPOINT_FRAMES: u32 = 1_000;
 
-/// A way to the writer. When the last one is dropped the jobs that wait are done and the database is
-/// closed, which brings the log into the file.
+/// A handle to the writer. When the last one is dropped, the queued jobs are run and the database is
+/// closed, which copies the log into the database.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle {
-    /// `None` only while the handle is dropped.
+    /// `None` only while the handle is being dropped.
     inbox: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -46,7 +47,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.inbox = None;
-        // The last way may be one that a job held: the thread does not wait for itself.
+        // A job may have held the last handle: the thread must not wait for itself.
         if let Some(thread) =
             self.thread.take().filter(|it| it.thread().id() != thread::current().id())
         {
@@ -83,12 +84,13 @@ impl Writer {
     }
 
     fn inbox(&self) -> &mpsc::Sender<Box<dyn Job>> {
-        self.0.inbox.as_ref().expect("it is there until the handle is dropped")
+        self.0.inbox.as_ref().expect("the inbox exists until the handle is dropped")
     }
 
-    /// Runs `work` in a transaction and returns its result once that is on disk.
+    /// Runs `work` in a transaction and returns its result once the transaction is on disk.
     ///
-    /// `work` may be run twice; only the last run counts. If the future is dropped the work may still be done.
+    /// `work` may be run twice; only the last run counts. If the future is dropped, the work may still be
+    /// done.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -97,10 +99,11 @@ impl Writer {
         self.queue(operation, 0, work, |result| result).await?.wait().await
     }
 
-    /// Queues `work`, which brings `bytes` with it, and returns where its result will be.
+    /// Queues `work` with `bytes` of messages, and returns a handle to its result.
     ///
-    /// `hand_over` is given the result only if the transaction happened, or may have. So what `work`
-    /// returns is plain, and what has an effect when it is dropped is made by `hand_over`.
+    /// `hand_over` gets the result only if the transaction was, or may have been, committed. So
+    /// `work` returns plain data, and `hand_over` creates values that have an effect when they are
+    /// dropped.
     pub(crate) async fn queue<T: Send + 'static, R: Send + 'static>(
         &self,
         operation: &'static str,
@@ -115,7 +118,7 @@ impl Writer {
         Ok(Reply { operation, result })
     }
 
-    /// Queues `work` without waiting, if there is room.
+    /// Queues `work` without waiting, if the inbox has room.
     pub(crate) fn submit(
         &self,
         operation: &'static str,
@@ -132,13 +135,13 @@ impl Writer {
 enum TransactionFailure {
     /// It was rolled back: nothing was done.
     RolledBack(rusqlite::Error),
-    /// The commit itself failed: the disk may hold it or not.
+    /// The commit itself failed: it may or may not be on disk.
     OutcomeUnknown(rusqlite::Error),
     /// It was committed to files that somebody deleted, replaced or truncated.
     FilesChanged(TransportError),
 }
 
-/// What was logged and is not logged again until it is over.
+/// Problems that were logged, and are not logged again until they are over.
 #[derive(Debug, Default)]
 struct Said {
     files_changed: bool,
@@ -147,11 +150,11 @@ struct Said {
 
 struct WriterLoop {
     inbox: mpsc::Receiver<Box<dyn Job>>,
-    /// `None` after a failure that it cannot be trusted beyond.
+    /// `None` after a failure that makes the connection unreliable.
     connection: Option<Connection>,
     files: Arc<DatabaseFiles>,
     log: LogWatch,
-    /// After the last commit or checkpoint.
+    /// The length of the log after the last commit or checkpoint.
     log_size: LogSize,
     options: Arc<Options>,
     signals: QueueSignals,
@@ -175,7 +178,7 @@ impl WriterLoop {
             return jobs.drain(..).for_each(|job| job.answer(Some(error.again())));
         }
         if self.session.blocked_log_bytes > 0 {
-            self.checkpoint_if_due(); // the reader may be gone
+            self.checkpoint_if_due(); // the reader that blocked the checkpoint may be gone
         }
         match self.transaction(jobs) {
             Err(TransactionFailure::RolledBack(error))
@@ -190,7 +193,8 @@ impl WriterLoop {
         }
     }
 
-    /// Whether what is written now can be read again. Cheap: the log's content is looked at after the commit.
+    /// Checks that new writes can be read again. Cheap, because the log's content is checked only after the
+    /// commit.
     fn check_files(&mut self) -> Result<(), TransportError> {
         self.check_identities()?;
         if self.log.has_shrunk() { self.check_log() } else { Ok(()) }
@@ -213,7 +217,7 @@ impl WriterLoop {
         }
     }
 
-    /// Whether all that was committed is in the log, or in the database already.
+    /// Checks that everything committed is in the log, or already in the database.
     fn check_log(&mut self) -> Result<(), TransportError> {
         let Some(connection) = &self.connection else { return Ok(()) };
         match self.log.check(connection) {
@@ -223,7 +227,8 @@ impl WriterLoop {
             }
             Err(LogProblem::Unknown(source)) => Err(from_sqlite(&source, "open")),
             Err(LogProblem::Damaged) => {
-                // What it holds now must not get into the database, also not when the connection is closed.
+                // A damaged log must not be copied into the database, not even when the connection is
+                // closed.
                 let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
                 if let Err(error) = connection.set_db_config(no_checkpoint, true) {
                     tracing::error!(%error, "the damaged log may be brought into the database");
@@ -234,7 +239,8 @@ impl WriterLoop {
         }
     }
 
-    /// Brings a log that was deleted or replaced into the database: only this process still has it.
+    /// Copies a log that was deleted or replaced into the database, because only this process still
+    /// has it.
     fn rescue(&mut self) {
         let Some(connection) = self.connection.as_ref().filter(|_| self.files.only_log_is_gone())
         else {
@@ -257,7 +263,7 @@ impl WriterLoop {
         }
     }
 
-    /// Checkpoints a log that is long enough, and notices if somebody keeps it from getting shorter.
+    /// Checkpoints a log that is long enough, and detects a reader that prevents it.
     fn checkpoint_if_due(&mut self) {
         let Some(connection) =
             self.connection.as_ref().filter(|_| self.log_size.frames >= CHECKPOINT_FRAMES)
@@ -270,7 +276,7 @@ impl WriterLoop {
                 let is_blocked = size.checkpointed < size.frames;
                 self.note_blocked_log(if is_blocked { size.bytes } else { 0 });
             }
-            Err(error) if is_busy(&error) => (), // another process does it
+            Err(error) if is_busy(&error) => (), // another process is checkpointing
             Err(error) => {
                 tracing::error!(%error, "the log could not be checkpointed; the database will be reopened");
                 self.connection = None;
@@ -307,7 +313,8 @@ impl WriterLoop {
         let mut steady = Duration::ZERO;
         let mut run = || {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            // Not before: another process may have held the lock for longer than a lease.
+            // Read only now, because another process may have held the lock for longer than a
+            // lease.
             session.begin(clock.now());
             steady = clock.steady();
             if let Some(expected) = jumps.jumped(session.now(), steady) {

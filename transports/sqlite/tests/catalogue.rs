@@ -1,4 +1,4 @@
-//! The catalogue in SQLite, beyond its contract: rows, indexes, migrations, and that every count is what can be counted.
+//! The catalogue in SQLite, beyond its contract: rows, indexes, migrations, and counters that match a recount.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -1,4 +1,4 @@
-//! The contract of catalogues, kept by SQLite.
+//! The conformance suite for SQLite's catalogue.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

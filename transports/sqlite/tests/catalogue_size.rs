@@ -1,4 +1,5 @@
-//! How long operators wait, and what dead-lettering costs. Small unless told otherwise:
+//! Measures how long operators wait, and what dead-lettering costs. Small by default; for a large
+//! run:
 //!
 //! ```sh
 //! BEZOAR_DEAD=1000000 BEZOAR_CAUSES=10000 cargo test --release -p bezoar-sqlite --test catalogue_size -- --nocapture --test-threads=1
@@ -168,7 +169,7 @@ fn filters(dead: u64) -> Vec<(&'static str, Filter)> {
     ]
 }
 
-/// Plans with everything, while somebody sends.
+/// Plans an operation on everything while messages are sent.
 async fn operate(store: &SqliteTransport, dead: u64) {
     let kind = OperationKind::Replay {
         canary: 0,
@@ -201,7 +202,7 @@ async fn operate(store: &SqliteTransport, dead: u64) {
     timed("cancel", store.command(planned.id, OperationCommand::Cancel, &act())).await.unwrap();
 }
 
-/// Sends one message after the other and remembers how long the slowest took.
+/// Sends one message after the other and returns how long the slowest took.
 async fn send_on_and_on(store: &SqliteTransport, longest: &AtomicU64) -> ! {
     let to = QueueName::new("queue1").unwrap().into();
     loop {
@@ -218,7 +219,7 @@ fn outgoing(number: usize) -> Outgoing {
     Message::new(id, MessageType::new("lab.result").unwrap(), millis(0), vec![7; 1_024]).into()
 }
 
-/// Taking in dead letters costs less than twice what completing costs.
+/// Dead-lettering costs less than twice as much as completing.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_lettering_is_not_much_slower_than_completing() {
     let messages = number("BEZOAR_MESSAGES", 2_000) as usize;
@@ -231,7 +232,7 @@ async fn dead_lettering_is_not_much_slower_than_completing() {
         let reason = Reason::new(Reason::EXHAUSTED, "retries exhausted after 4 attempts");
         Settlement::DeadLetter { reason, tries }
     };
-    // In turn, and the best of each: the machine may have other things to do.
+    // Alternates and takes the best of each, because the machine may be busy.
     let (mut completed, mut died) = (0.0_f64, 0.0_f64);
     for _ in 0..number("BEZOAR_ROUNDS", 1) {
         completed = completed.max(rate(messages, |_| Settlement::Complete).await);
@@ -240,7 +241,7 @@ async fn dead_lettering_is_not_much_slower_than_completing() {
     println!("complete {completed:.0}/s, dead-letter {died:.0}/s: {:.2}", died / completed);
 }
 
-/// How many a second are settled so, by eight at once in batches of 50.
+/// How many messages per second are settled this way, by eight tasks in batches of 50.
 async fn rate(messages: usize, how: impl Fn(usize) -> Settlement) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("rate.db")).await;

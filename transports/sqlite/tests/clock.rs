@@ -105,17 +105,17 @@ async fn a_clock_that_is_set_forward_ends_no_lease() {
     lab.watch.set_forward(8 * HOUR);
     let due = receive(&*other).await;
     let ids: Vec<_> = due.iter().map(|it| it.message.id.as_str()).collect();
-    assert_eq!(ids, ["due in an hour"], "leases hold, and a time that has come has come");
+    assert_eq!(ids, ["due in an hour"], "leases stay valid, and a due message is delivered");
     for (worker, delivery) in [(&other, due.into_iter().next()), (&worker, Some(held.remove(0)))] {
         let completed = (delivery.unwrap(), Settlement::Complete);
         worker.settle(vec![completed]).await.remove(0).unwrap();
     }
     lab.watch.pass(LEASE - 2 * SECOND);
     worker.extend(&mut held[..1], LEASE).await.remove(0).unwrap();
-    assert!(receive(&*other).await.is_empty(), "what was left of the lease is left of it still");
+    assert!(receive(&*other).await.is_empty(), "the lease keeps its remaining time");
     lab.watch.pass(2 * SECOND);
     let lost = receive(&*other).await;
-    assert_eq!(lost.len(), 1, "and then it ends");
+    assert_eq!(lost.len(), 1, "then the lease expires");
     assert_eq!(lost[0].message.id.as_str(), "lost");
 }
 
@@ -134,7 +134,7 @@ async fn leases_of_other_processes_survive_a_step_of_the_clock_too() {
     assert_eq!(held.len(), 2);
     lab.watch.set_forward(8 * HOUR);
     // The first process notices, and moves the leases of the second.
-    assert!(receive(&*first).await.is_empty(), "both are held by the other process");
+    assert!(receive(&*first).await.is_empty(), "both are leased to the other process");
     worker.extend(&mut held[..1], LEASE).await.remove(0).unwrap();
     for delivery in held {
         worker.settle(vec![(delivery, Settlement::Complete)]).await.remove(0).unwrap();
@@ -149,10 +149,10 @@ async fn a_lease_begins_when_the_write_lock_is_held() {
     let neighbour = rusqlite::Connection::open(lab.folder.path().join("bezoar.db")).unwrap();
     neighbour.execute_batch("BEGIN IMMEDIATE").unwrap();
     let claim = tokio::spawn(async move { receive(&*worker).await });
-    tokio::time::sleep(SECOND / 2).await; // for the claim to wait for the lock
+    tokio::time::sleep(SECOND / 2).await; // until the claim waits for the lock
     lab.watch.pass(2 * LEASE);
     neighbour.execute_batch("ROLLBACK").unwrap();
     let held = claim.await.unwrap();
     let until = held[0].lease_until.unwrap();
-    assert_eq!(until, lab.watch.now() + LEASE, "the lease was over before it began");
+    assert_eq!(until, lab.watch.now() + LEASE, "the lease must start when the lock is acquired");
 }

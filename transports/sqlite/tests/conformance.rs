@@ -1,4 +1,4 @@
-//! The contract, kept by queues in SQLite.
+//! The conformance suite for queues in SQLite.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,8 +1,9 @@
-//! SQLite does what the model does: random operations on both, side by side, compared after each.
+//! SQLite behaves like the model: random operations run on both, and the results are compared after
+//! each.
 //!
 //! Both read one clock that stands still, so every time agrees to the millisecond. Receipts and ids of
-//! dead letters differ by nature; they are known by the order in which they turned up. A failing case
-//! is kept in `model.regressions`, and `PROPTEST_CASES=5000` looks longer.
+//! dead letters differ by nature, so they are identified by their order of appearance. A failing case
+//! is stored in `model.regressions`; `PROPTEST_CASES=5000` runs longer.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
@@ -40,7 +41,7 @@ proptest! {
     }
 }
 
-/// The negative control: a comparison that finds nothing here would find nothing anywhere.
+/// The negative control: the comparison must find each of these flaws.
 #[test]
 fn every_flaw_that_is_built_in_is_found() {
     for flaw in Flaw::ALL {
@@ -51,7 +52,7 @@ fn every_flaw_that_is_built_in_is_found() {
     }
 }
 
-// What the random runs have found.
+// Cases that random runs have found.
 
 #[test]
 fn a_dropped_receive_leaves_a_lease_that_had_run_out_as_it_was() {
@@ -96,7 +97,7 @@ fn receive(max: u32) -> Step {
     Step::Receive { queue: 0, max: NonZeroU32::new(max).unwrap() }
 }
 
-/// Settles one of the deliveries that are held.
+/// Settles one of the leased deliveries.
 fn settle(which: usize, settlement: Settlement) -> Step {
     Step::Settle(vec![(Pick(which), settlement, Afterwards::Forgotten)])
 }
@@ -117,7 +118,8 @@ fn config() -> Config {
     let default = Config::default();
     Config {
         cases: if chosen { default.cases } else { 300 },
-        // Named in full: the default looks for a `lib.rs` above, and there is none above `tests`.
+        // A full path, because the default looks for a `lib.rs` in a parent folder, and `tests` has
+        // none.
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(REGRESSIONS))),
         ..default
     }

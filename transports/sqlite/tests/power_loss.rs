@@ -1,17 +1,18 @@
-//! What was acknowledged survives a power loss.
+//! Acknowledged messages survive a power loss.
 //!
 //! A workload runs once with a shim in front of the C library, which records every write, truncation,
-//! creation, removal and sync of the database's folder, and in the same order what the workload was
-//! promised. Then the power is cut at thousands of moments of that recording: what was synced is there,
-//! of the rest there is any part. Each image is opened with the product and compared with the promises.
+//! creation, removal and sync of the database's folder, and, in the same order, the promises made to
+//! the workload. Then the power is cut at thousands of moments of that recording: synced changes are on
+//! disk, and any part of the others. Each image is opened with the transport and compared with the
+//! promises.
 //!
-//! Killing a process proves nothing about this: the operating system keeps what it was given.
+//! Killing a process would prove nothing, because the operating system keeps its writes.
 //!
 //! In a second recording syncs fail and the process is killed and started again: the kernel then shows pages
 //! that are not on disk and that no later sync writes.
 //!
-//! `BEZOAR_SEED` repeats the choices of a run; how the workload's threads took turns is not repeated, so
-//! bad images are kept.
+//! `BEZOAR_SEED` repeats the choices of a run; it does not repeat the scheduling of the workload's
+//! threads, so bad images are kept.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
@@ -76,8 +77,8 @@ fn nothing_acknowledged_is_lost_after_failed_syncs_and_restarts() {
     assert!(summary.failed_syncs >= 6, "{summary:?}");
 }
 
-/// The negative control: what is in the log is not written once more when the database is opened. The
-/// checkpoint that follows then copies pages into the database whose frames are not on disk.
+/// The negative control: the log is not written again when the database is opened. The next
+/// checkpoint then copies pages into the database whose frames are not on disk.
 #[test]
 fn building_on_what_a_failed_sync_left_is_caught() {
     let (report, _) = run_failing(Kernel::SkipsWritesThatChangeNothing, 100);
@@ -90,11 +91,11 @@ fn workload() {
     recording::run_workload();
 }
 
-/// What a sync is worth.
+/// How reliable a sync is.
 #[derive(Debug, Clone, Copy)]
 enum Device {
     Honest,
-    /// It says that the database is synced, and it is not; the write-ahead log is.
+    /// It reports the database as synced although it is not; the write-ahead log is synced.
     Lying,
 }
 
@@ -107,7 +108,7 @@ impl Device {
     }
 }
 
-/// What becomes of a write to the log that writes what is there.
+/// What happens to a write to the log that does not change its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kernel {
     Usual,
@@ -135,7 +136,7 @@ fn seed() -> u64 {
     env::var("BEZOAR_SEED").map_or_else(|_| rand::rng().random(), |it| it.parse().unwrap())
 }
 
-/// Records a workload and cuts the power at about so many moments of it.
+/// Records a workload and cuts the power at about this many moments.
 fn run(synchronous: Synchronous, device: Device, points: usize) -> (Report, RecordingSummary) {
     let seed = seed();
     println!("{synchronous:?}, {device:?}: BEZOAR_SEED={seed}");

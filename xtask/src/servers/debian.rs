@@ -13,8 +13,8 @@ use crate::{install, process::run};
 /// The Debian release with RabbitMQ 4.0.
 const RELEASE: &str = "trixie";
 
-/// The folder with RabbitMQ 4.0: that of an earlier run, or a new one, which takes about a minute and 370 MB. Fails
-/// where that is not possible; the error says why.
+/// The folder with RabbitMQ 4.0, from an earlier run or newly created, which takes about a minute and 370 MB. If
+/// that is not possible, the error says why.
 pub(crate) fn with_rabbitmq(root: &Path) -> Result<PathBuf> {
     let folder = root.join("target/rabbitmq-4");
     let complete = root.join("target/rabbitmq-4.complete");

@@ -19,7 +19,7 @@ impl Installation {
         Self { system: "/".into() }
     }
 
-    /// RabbitMQ 4.0, downloaded unless it is there. Fails where that is not possible.
+    /// RabbitMQ 4.0, downloaded if it is missing. Fails where that is not possible.
     pub(crate) fn four(root: &Path) -> Result<Self> {
         Ok(Self { system: debian::with_rabbitmq(root)? })
     }
@@ -46,7 +46,7 @@ impl RabbitMq {
         Ok(Self { broker })
     }
 
-    /// Where tests find it.
+    /// The environment variables by which tests find the broker.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("BEZOAR_TEST_AMQP", self.broker.url()),

@@ -1,4 +1,5 @@
-//! Siblings look alike: a reader who knows one transport finds their way in all of them.
+//! All transports have the same files, so that a reader who knows one knows where to look in the
+//! others.
 
 use super::{
     markdown::{heading, prose},
@@ -16,7 +17,7 @@ const PARTS: &[(&str, &str)] = &[
     ("README.md", "describe the transport and its capabilities there"),
 ];
 
-/// Transports that lack a part.
+/// Finds transports that lack a file.
 pub(crate) fn problems(tree: &Tree) -> Vec<Problem> {
     let folders =
         tree.folders_in("transports").into_iter().map(|name| format!("transports/{name}"));

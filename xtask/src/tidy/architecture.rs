@@ -1,11 +1,11 @@
-//! ARCHITECTURE.md and the folders agree: a map that lists what is not there is worse than none.
+//! ARCHITECTURE.md and the folders agree, because a wrong map is worse than none.
 
 use super::{problem::Problem, tree::Tree, workspace::Workspace};
 
 const MAP: &str = "ARCHITECTURE.md";
 const HOUSES: &[&str] = &["crates/", "transports/", "apps/"];
 
-/// Members that the map leaves out, and places on the map that do not exist.
+/// Finds members that the map leaves out, and places on the map that do not exist.
 pub(crate) fn problems(tree: &Tree, workspace: &Workspace) -> Vec<Problem> {
     match tree.text(MAP) {
         None => vec![Problem::new(MAP, "is missing", "write a map of the folders")],
@@ -35,7 +35,7 @@ fn vanished(map: &str, tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-/// Everything that could be a path, with its line. Code counts: there most paths are.
+/// Everything that could be a path, with its line. Code is included, because most paths are there.
 fn mentions(map: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(map.lines()).flat_map(|(number, line)| {
         let words = line.split(|c: char| !c.is_alphanumeric() && !"_-./".contains(c));

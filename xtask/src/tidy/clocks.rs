@@ -8,10 +8,11 @@ use super::{problem::Problem, tree::Tree, workspace::Workspace};
 /// The crates in which only `clock.rs` reads a clock of the machine.
 const TIME_IS_PASSED_IN: &[&str] = &["crates/core", "crates/ops", "crates/runtime"];
 
-/// What only these crates forbid: transports, programs and benchmarks may measure real time.
+/// Methods that only these crates forbid: transports, programs and benchmarks may measure real
+/// time.
 const FORBIDDEN: &[&str] = &["std::time::Instant::now", "std::time::Instant::elapsed"];
 
-/// Rules that a crate's `clippy.toml` lacks.
+/// Finds rules that a crate's `clippy.toml` lacks.
 pub(crate) fn problems(tree: &Tree, workspace: &Workspace) -> Vec<Problem> {
     let root = rules(tree.text("clippy.toml").unwrap_or_default());
     let folders = workspace.members.iter().map(|member| member.folder.as_str());
@@ -29,7 +30,7 @@ fn missing(tree: &Tree, folder: &str, root: &[&str]) -> Vec<Problem> {
     lacks.map(problem).collect()
 }
 
-/// The lines that say something.
+/// The lines that are neither empty nor comments.
 fn rules(config: &str) -> Vec<&str> {
     let lines = config.lines().map(str::trim);
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()

@@ -23,7 +23,7 @@ fn problems_of(member: &Member) -> impl Iterator<Item = Problem> {
     })
 }
 
-/// Why `member` must not depend so, said as what to do instead.
+/// Why `member` must not have this dependency, worded as what to do instead.
 fn objection(member: &Member, dependency: &Dependency) -> Option<&'static str> {
     if member.name == CORE {
         return Some(

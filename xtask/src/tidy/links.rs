@@ -1,8 +1,8 @@
-//! Links between documents lead somewhere.
+//! Links between documents have existing targets.
 
 use super::{markdown::prose, problem::Problem, tree::Tree};
 
-/// Relative links, in any Markdown file, to what does not exist.
+/// Finds relative links in Markdown files whose targets do not exist.
 pub(crate) fn problems(tree: &Tree) -> Vec<Problem> {
     let documents = tree.files(&[""], ".md");
     documents.flat_map(|(path, text)| broken(tree, path, text)).collect()
@@ -20,7 +20,7 @@ fn broken(tree: &Tree, document: &str, text: &str) -> Vec<Problem> {
     found
 }
 
-/// What a line links to: `[text](target)`, `[label]: target`, and HTML's `href` and `src`.
+/// The link targets in a line: `[text](target)`, `[label]: target`, and HTML's `href` and `src`.
 fn targets(line: &str) -> Vec<&str> {
     let inline = after(line, "](", ')');
     let html = after(line, "href=\"", '"').chain(after(line, "src=\"", '"'));
@@ -34,7 +34,7 @@ fn after<'a>(line: &'a str, start: &'a str, end: char) -> impl Iterator<Item = &
 
 fn definition(line: &str) -> Option<&str> {
     let (label, target) = line.strip_prefix('[')?.split_once("]:")?;
-    // Footnotes look alike.
+    // Footnotes have the same form.
     (!label.starts_with('^')).then_some(target)
 }
 
@@ -49,7 +49,7 @@ fn is_broken(tree: &Tree, document: &str, target: &str) -> bool {
         && !resolve(document, path).is_some_and(|path| tree.exists(&path))
 }
 
-/// `https:`, `mailto:`, `//host`: a colon ahead of any slash ends a scheme.
+/// `https:`, `mailto:`, `//host`: a colon before the first slash ends a scheme.
 fn is_external(path: &str) -> bool {
     path.starts_with("//") || path.split('/').next().is_some_and(|first| first.contains(':'))
 }

@@ -1,4 +1,4 @@
-//! As much Markdown as the checks need.
+//! The parts of Markdown that the checks need.
 
 /// The numbered lines outside of fenced code, from 1, without the code in backticks.
 pub(crate) fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {

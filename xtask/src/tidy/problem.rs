@@ -1,8 +1,8 @@
-//! What a check found.
+//! A problem that a check found.
 
 use std::fmt;
 
-/// Something that is not as it should be, and what to do about it.
+/// A problem, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     place: String,

@@ -1,8 +1,8 @@
-//! Sources that ship are readable and finished.
+//! Sources that are released are readable and finished.
 
 use super::{problem::Problem, tree::Tree};
 
-/// What ships. Chores and benchmarks do not.
+/// Folders that are released. Tasks and benchmarks are not.
 const HOUSES: &[&str] = &["crates", "transports", "apps"];
 
 /// Above this, a file holds more than one idea.
@@ -11,7 +11,7 @@ const LINE_LIMIT: usize = 600;
 /// Marks of unfinished work.
 const UNFINISHED: &[&str] = &["todo!(", "FIXME"];
 
-/// Files that are too long, and lines that are not finished.
+/// Finds files that are too long, and marks of unfinished work.
 pub(crate) fn problems(tree: &Tree) -> Vec<Problem> {
     let files = tree.files(HOUSES, ".rs");
     files.flat_map(|(path, text)| [too_long(path, text), unfinished(path, text)].concat()).collect()

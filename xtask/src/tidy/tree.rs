@@ -8,13 +8,13 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Kinds of files that checks look into; of all others only the path is known.
+/// The kinds of files whose text is read; for all others only the path is known.
 const READ: &[&str] = &["rs", "md", "toml"];
 
 /// Folders that are not sources.
 const SKIPPED: &[&str] = &[".git", "target", "bezoar-data", "node_modules"];
 
-/// Paths from the root, with `/`, and texts. Folders exist by the files in them, as in git.
+/// Paths from the root, with `/`, and texts. As in git, a folder exists only if it contains files.
 pub(crate) struct Tree(BTreeMap<String, String>);
 
 impl Tree {
@@ -25,7 +25,7 @@ impl Tree {
         Ok(Self(files))
     }
 
-    /// The text of a file, empty if it is of a kind that is not read.
+    /// The text of a file; empty for a kind that is not read.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.0.get(path).map(String::as_str)
     }
@@ -35,7 +35,7 @@ impl Tree {
         path.is_empty() || self.0.contains_key(path) || self.under(path).next().is_some()
     }
 
-    /// The files somewhere under one of `folders` (all for the empty path), whose names end in `ending`.
+    /// The files below one of `folders` (all files for the empty path) whose names end in `ending`.
     pub(crate) fn files(
         &self,
         folders: &[&str],

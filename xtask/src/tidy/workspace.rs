@@ -1,4 +1,4 @@
-//! The members of the workspace and how they depend on each other, as cargo tells it.
+//! The members of the workspace and how they depend on each other, as cargo reports them.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) struct Dependency {
     pub(crate) kind: Kind,
 }
 
-/// Whether users of a crate get the dependency too. A build script's counts as theirs.
+/// Whether users of a crate get the dependency too. Dependencies of build scripts count too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Reads the workspace from `cargo metadata`.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let mut command = cargo(root);
         command.args(["metadata", "--no-deps", "--format-version", "1"]);
@@ -53,7 +53,7 @@ impl Workspace {
 }
 
 impl Member {
-    /// Where the manifest is, from the root.
+    /// The path of the manifest from the root.
     pub(crate) fn manifest(&self) -> String {
         format!("{}/Cargo.toml", self.folder)
     }
@@ -61,7 +61,7 @@ impl Member {
 
 fn member(package: &Value, root: &Path) -> Result<Member> {
     let manifest = Path::new(text(package, "manifest_path")?);
-    // What comes from a registry has no path.
+    // Dependencies from a registry have no path.
     let ours = list(package, "dependencies")?.iter().filter(|entry| entry["path"].is_string());
     Ok(Member {
         name: text(package, "name")?.to_owned(),
@@ -95,7 +95,8 @@ fn list<'a>(value: &'a Value, field: &str) -> Result<&'a Vec<Value>> {
 
 #[cfg(test)]
 impl Member {
-    /// A made-up crate; a dependency is written `name folder`, with ` dev` behind it if it is one.
+    /// A fictional crate. A dependency is written `name folder`, followed by ` dev` for a
+    /// dev-dependency.
     pub(crate) fn new(name: &str, folder: &str, dependencies: &[&str]) -> Self {
         let dependencies = dependencies.iter().map(|line| Dependency::of(line)).collect();
         Self { name: name.to_owned(), folder: folder.to_owned(), dependencies }

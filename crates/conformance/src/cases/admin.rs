@@ -1,4 +1,4 @@
-//! Operators see what is there, and errors name what is not.
+//! Operators see queues and their depth, and errors name unknown queues.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) async fn depth_counts_an_expired_lease_as_ready(case: Case) {
     let _held = case.worker().await.take(2).await;
     case.assert_depth([0, 0, 2, 0], "while leased").await;
     case.outlast_leases().await;
-    case.assert_depth([2, 0, 0, 0], "after the leases ran out").await;
+    case.assert_depth([2, 0, 0, 0], "after the leases expired").await;
 }
 
 pub(crate) async fn depth_counts_a_delay_that_has_ended_as_ready(case: Case) {
@@ -45,7 +45,7 @@ pub(crate) async fn depth_counts_a_delay_that_has_ended_as_ready(case: Case) {
     case.assert_depth([2, 0, 0, 0], "after the delays ended").await;
 }
 
-/// Since when the oldest ready message could have been delivered.
+/// The time at which the oldest ready message became ready.
 async fn oldest(case: &Case) -> Option<Timestamp> {
     case.depth().await.oldest_ready
 }
@@ -82,7 +82,7 @@ pub(crate) async fn the_age_of_a_returned_message_begins_with_its_return(case: C
 
 pub(crate) async fn the_oldest_dead_letter_tells_its_age(case: Case) {
     assert_eq!(case.depth().await.oldest_dead, None, "nothing is dead");
-    let first = case.kill(1).await.pop().expect("it was set aside").at;
+    let first = case.kill(1).await.pop().expect("it is a dead letter").at;
     case.elapse(2).await;
     case.kill(1).await;
     match case.depth().await.oldest_dead {
@@ -137,7 +137,7 @@ pub(crate) async fn sending_to_an_unknown_queue_is_refused(case: Case) {
     assert_eq!(results.len(), 2, "a batch has one result per message");
     results.into_iter().for_each(|result| assert_not_found(result, &unknown));
     let listed = case.admin().queues().await.expect("queues can be listed");
-    assert!(!listed.contains(&unknown), "sending makes no queue");
+    assert!(!listed.contains(&unknown), "sending creates no queue");
 }
 
 pub(crate) async fn opening_an_unknown_queue_is_refused(case: Case) {
@@ -154,8 +154,8 @@ pub(crate) async fn the_depth_of_an_unknown_queue_is_refused(case: Case) {
 pub(crate) async fn dead_letters_are_offered_as_declared(case: Case) {
     let (can, admin) = (case.can(), case.admin());
     let access = admin.dead_letter_access().is_some();
-    assert_eq!(access, can.dead_letter_access, "access to dead letters is there if declared");
-    let feed = admin.dead_letter_feed(&case.queue).await.expect("it can be asked for");
-    assert_eq!(feed.is_some(), can.dead_letter_feed, "a feed is there if declared");
-    assert!(access || feed.is_some(), "nobody could ever do anything about a dead letter");
+    assert_eq!(access, can.dead_letter_access, "access to dead letters exists exactly if declared");
+    let feed = admin.dead_letter_feed(&case.queue).await.expect("opening a feed is not an error");
+    assert_eq!(feed.is_some(), can.dead_letter_feed, "a feed exists exactly if declared");
+    assert!(access || feed.is_some(), "there is either access or a feed");
 }

@@ -1,4 +1,4 @@
-//! Attempts are counted by us, before the handler runs, and remembered.
+//! Attempts are counted before the handler runs, and remembered.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     worker::Worker,
 };
 
-/// More than a try of a sample takes once it is encoded.
+/// More bytes than an encoded sample try takes.
 const TRY_BYTES: usize = 512;
 
 fn retry_with(tries: Vec<FailedTry>) -> Settlement {
@@ -36,7 +36,7 @@ pub(crate) async fn an_acquisition_is_counted_before_the_handler_runs(case: Case
         let held = worker.one().await;
         let counted = held.message.ledger.acquired;
         match case.can().acquired {
-            Counting::Exact => assert_eq!(counted, acquired, "the present acquisition is counted"),
+            Counting::Exact => assert_eq!(counted, acquired, "the current acquisition is counted"),
             _ => assert!(counted >= acquired, "counted {counted} of {acquired} acquisitions"),
         }
         worker.settle(held, retry(Duration::ZERO)).await;
@@ -48,8 +48,8 @@ pub(crate) async fn an_acquisition_without_settlement_stays_counted(case: Case) 
     let worker = case.worker().await;
     for acquired in 1..=4 {
         let ledger = worker.one().await.message.ledger.clone();
-        assert!(ledger.acquired >= acquired, "a worker that dies leaves its acquisition counted");
-        assert_eq!((ledger.failed, ledger.released), (0, 0), "a lost lease is no failure");
+        assert!(ledger.acquired >= acquired, "the acquisition of a worker that died stays counted");
+        assert_eq!((ledger.failed, ledger.released), (0, 0), "a lost lease is not a failure");
         if case.counts_exactly() {
             assert_eq!(ledger.acquired, acquired, "no acquisition is counted twice");
         }
@@ -77,9 +77,9 @@ pub(crate) async fn a_release_is_counted_and_is_no_failure(case: Case) {
         worker.settle(worker.one().await, release(Duration::ZERO)).await;
     }
     let ledger = worker.one().await.message.ledger.clone();
-    assert_eq!(ledger.failed, 0, "handing back uses up no retry");
-    assert_eq!(ledger.released, 3, "each hand-back is counted");
-    assert!(ledger.history().is_empty(), "handing back is no attempt");
+    assert_eq!(ledger.failed, 0, "a release uses up no retry");
+    assert_eq!(ledger.released, 3, "each release is counted");
+    assert!(ledger.history().is_empty(), "a release is not an attempt");
 }
 
 pub(crate) async fn tries_of_one_attempt_share_its_number(case: Case) {
@@ -96,7 +96,7 @@ pub(crate) async fn tries_of_one_attempt_share_its_number(case: Case) {
 pub(crate) async fn an_attempt_without_a_run_counts_nothing(case: Case) {
     case.send(message("m")).await;
     let ledger = after_failing(&case.worker().await, Vec::new()).await;
-    assert_eq!((ledger.failed, ledger.history().len()), (0, 0), "no handler ran, none failed");
+    assert_eq!((ledger.failed, ledger.history().len()), (0, 0), "no handler ran, so none failed");
 }
 
 pub(crate) async fn every_kind_of_failure_comes_back(case: Case) {
@@ -126,17 +126,21 @@ pub(crate) async fn a_long_history_is_bounded(case: Case) {
     assert_eq!(ledger.failed, failures, "every failure is counted");
     assert!(ledger.history().len() <= HISTORY_LIMIT, "a bounded number is remembered");
     if case.room_bytes() >= HISTORY_LIMIT * TRY_BYTES {
-        assert_eq!(ledger.history().len(), HISTORY_LIMIT, "as many as there is room for");
+        assert_eq!(ledger.history().len(), HISTORY_LIMIT, "the history is filled to its limit");
         assert_eq!(ledger.history()[0].attempt, 1, "the first attempt is remembered");
     }
-    assert_eq!(ledger.last().map(|it| it.attempt), Some(failures), "so is the last");
+    assert_eq!(
+        ledger.last().map(|it| it.attempt),
+        Some(failures),
+        "the last attempt is remembered"
+    );
 }
 
 pub(crate) async fn what_may_have_been_worked_on_unnoticed_is_redelivered(case: Case) {
     case.send_all([message("failed"), message("released"), message("lost")]).await;
     let worker = case.worker().await;
     for held in worker.take(3).await {
-        assert!(!held.redelivered, "nobody had it before");
+        assert!(!held.redelivered, "this is its first delivery");
         match held.message.id.as_str() {
             "failed" => worker.settle(held, retry(Duration::ZERO)).await,
             "released" => worker.settle(held, release(Duration::ZERO)).await,
@@ -186,7 +190,7 @@ pub(crate) async fn an_uncounted_failure_returns_after_its_delay(case: Case) {
     let worker = case.worker().await;
     let (after, failure) = (case.ticks(3), uncounted(1, false));
     worker.settle(worker.one().await, Settlement::Uncounted { after, failure }).await;
-    worker.none("it is not early").await;
+    worker.none("a message is not delivered early").await;
     case.elapse(4).await;
     worker.one().await;
 }
@@ -202,7 +206,7 @@ pub(crate) async fn a_dead_letter_keeps_the_summary_and_a_replay_forgets_it(case
     assert_eq!(summary.map(|it| it.suspected), Some(1), "a dead letter keeps the summary");
     case.replay(DeadLetterIds::All).await;
     let ledger = &worker.one().await.message.ledger;
-    assert_eq!(ledger.uncounted, None, "the summary is of one generation");
+    assert_eq!(ledger.uncounted, None, "the summary belongs to one generation");
 }
 
 pub(crate) async fn an_outcome_clears_acquisitions_without_one(case: Case) {
@@ -213,8 +217,8 @@ pub(crate) async fn an_outcome_clears_acquisitions_without_one(case: Case) {
         case.outlast_leases().await;
     }
     let held = worker.one().await;
-    assert!(held.message.ledger.without_outcome() >= 3, "two were lost, one is held");
+    assert!(held.message.ledger.without_outcome() >= 3, "two leases were lost, one is current");
     worker.settle(held, retry(Duration::ZERO)).await;
     let ledger = worker.one().await.message.ledger.clone();
-    assert_eq!(ledger.without_outcome(), 1, "only the present acquisition is without an outcome");
+    assert_eq!(ledger.without_outcome(), 1, "only the current acquisition is without an outcome");
 }

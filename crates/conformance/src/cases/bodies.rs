@@ -1,4 +1,4 @@
-//! Bytes come out as they went in, up to the limit.
+//! Bodies arrive byte for byte, up to the size limit.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn with_body(id: &str, body: impl Into<Body>) -> Message {
     message(id).with_body(body)
 }
 
-/// Bytes that no two neighbours share, so that a part lost or moved is noticed.
+/// Bytes that differ from their neighbours, so that a lost or moved part is noticed.
 fn bytes(count: usize) -> Vec<u8> {
     (0..=250).cycle().take(count).collect()
 }
@@ -62,7 +62,7 @@ pub(crate) async fn one_byte_more_is_refused_with_all_that_matters(case: Case) {
     let size = can.max_message_bytes + 1;
     let error = case.refusal(with_body("too large", bytes(size))).await;
     let ErrorKind::TooLarge { id, actual_bytes, limit_bytes } = &error.kind else {
-        panic!("a message that is too large is refused as such, not as {:?}", error.kind);
+        panic!("a large message is refused as too large, not as {:?}", error.kind);
     };
     assert_eq!(id.as_str(), "too large", "the error names the message");
     assert_eq!((*actual_bytes, *limit_bytes), (size, can.max_message_bytes), "size and limit");
@@ -89,5 +89,5 @@ pub(crate) async fn a_body_of_the_greatest_size_can_be_retried_and_set_aside(cas
     worker.settle(worker.one().await, retry).await;
     worker.settle(worker.one().await, dead_letter()).await;
     let dead = case.dead().await.remove(0).message;
-    assert!(dead.body == sent.body, "a retry or dead-letter never fails for size");
+    assert!(dead.body == sent.body, "a retry or dead letter never fails because of its size");
 }

@@ -12,12 +12,12 @@ use crate::{
     worker::Worker,
 };
 
-/// How many moments to drop a future at.
+/// The number of different moments at which a future is dropped.
 const MOMENTS: u32 = 24;
 const WAIT: Duration = Duration::from_secs(3_600);
 
-/// Polls a future once and drops it a moment later, unless it was ready: the answer may be on its way,
-/// or have arrived and not been looked at.
+/// Polls a future once and drops it a moment later unless it is ready. The response may then be on its
+/// way, or may have arrived unread.
 async fn dropped_at<T>(moment: u32, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     if let std::task::Poll::Ready(output) = poll!(&mut future) {
@@ -34,7 +34,7 @@ async fn dropped_at<T>(moment: u32, future: impl Future<Output = T>) -> Option<T
     None
 }
 
-/// Drops receives at many moments, and says how often each message was handed out after all.
+/// Drops receives at many moments, and returns how often each message was delivered nevertheless.
 async fn drop_receives(worker: &Worker) -> BTreeMap<MessageId, u32> {
     let mut handed_out = BTreeMap::new();
     for moment in 0..MOMENTS {
@@ -52,7 +52,11 @@ pub(crate) async fn dropped_receives_lose_nothing(case: Case) {
     drop_receives(&case.worker().await).await;
     case.outlast_leases().await;
     let received = case.worker().await.consume(sent.len()).await;
-    assert_eq!(ids(&received), ids(&sent), "at the latest after a lease all are there again");
+    assert_eq!(
+        ids(&received),
+        ids(&sent),
+        "all messages are delivered again, at the latest after a lease"
+    );
 }
 
 pub(crate) async fn dropped_receives_count_nothing(case: Case) {
@@ -62,7 +66,10 @@ pub(crate) async fn dropped_receives_count_nothing(case: Case) {
     case.outlast_leases().await;
     for message in case.worker().await.consume(sent.len()).await {
         let times = handed_out.get(&message.id).copied().unwrap_or_default() + 1;
-        assert_eq!(message.ledger.acquired, times, "what reached nobody is not counted");
+        assert_eq!(
+            message.ledger.acquired, times,
+            "a delivery that reached no receiver is not counted"
+        );
     }
 }
 
@@ -74,7 +81,7 @@ pub(crate) async fn a_dropped_wait_takes_nothing(case: Case) {
     }
     case.send(message("m")).await;
     let held = worker.one().await;
-    assert!(!held.redelivered, "nobody else was given the message");
+    assert!(!held.redelivered, "the message was not delivered before");
 }
 
 pub(crate) async fn a_wait_dropped_while_sending_loses_nothing(case: Case) {
@@ -86,9 +93,12 @@ pub(crate) async fn a_wait_dropped_while_sending_loses_nothing(case: Case) {
             case.send(message.clone()).await;
         }
         let received = worker.consume(1).await.remove(0);
-        assert_eq!(received.id, message.id, "who no longer waits takes nothing along");
+        assert_eq!(received.id, message.id, "a receiver that was dropped takes no message");
         if case.counts_exactly() {
-            assert_eq!(received.ledger.acquired, 1, "what reached nobody is not counted");
+            assert_eq!(
+                received.ledger.acquired, 1,
+                "a delivery that reached no receiver is not counted"
+            );
         }
     }
 }
@@ -108,7 +118,7 @@ pub(crate) async fn a_dropped_send_is_whole_or_nothing(case: Case) {
     }
     let found = ids(&received);
     assert!(found.is_sorted_by(|a, b| a < b), "a message is sent once or not at all");
-    assert!(ids(&accepted).iter().all(|id| found.contains(id)), "what was accepted is there");
+    assert!(ids(&accepted).iter().all(|id| found.contains(id)), "every accepted message is there");
 }
 
 pub(crate) async fn a_dropped_settlement_is_done_or_not(case: Case) {
@@ -126,13 +136,16 @@ pub(crate) async fn a_dropped_settlement_is_done_or_not(case: Case) {
     case.outlast_leases().await;
     let alive = ids(&case.worker().await.consume_all().await);
     let dead = ids(case.dead().await.iter().map(|dead| &dead.message));
-    assert!(ids(&settled).iter().all(|id| dead.contains(id)), "what was answered was done");
+    assert!(
+        ids(&settled).iter().all(|id| dead.contains(id)),
+        "every confirmed settlement took effect"
+    );
     let mut all = [alive, dead].concat();
     all.sort();
     if !case.can().single_copy {
         all.dedup();
     }
-    assert_eq!(all, ids(&sent), "each message is alive or dead, never neither");
+    assert_eq!(all, ids(&sent), "each message is in the queue or a dead letter");
 }
 
 pub(crate) async fn a_dropped_renewal_leaves_the_lease_ours(case: Case) {
@@ -153,9 +166,12 @@ pub(crate) async fn closing_gives_back_what_was_not_handed_out(case: Case) {
     let held = closed.one().await.message;
     closed.close().await;
     let others = worker.take(5).await;
-    assert!(others.iter().all(|other| other.message.id != held.id), "these are the others");
+    assert!(
+        others.iter().all(|other| other.message.id != held.id),
+        "only messages that were not delivered come back"
+    );
     if case.counts_exactly() {
         let counted = others.iter().all(|other| other.message.ledger.acquired == 1);
-        assert!(counted, "what reached nobody is not counted");
+        assert!(counted, "a delivery that reached no receiver is not counted");
     }
 }

@@ -1,4 +1,4 @@
-//! Many at once: each message to one, none to two.
+//! Many senders and receivers at once: each message is delivered to exactly one.
 
 use std::{
     sync::{
@@ -35,7 +35,8 @@ fn send_from(case: &Case, senders: usize, messages: &[Message]) -> JoinSet<()> {
     tasks
 }
 
-/// Receives and completes in one task per worker until `total` messages were received by all together.
+/// Receives and completes in one task per worker, until all of them together have received `total`
+/// messages.
 fn receive_with(workers: Vec<Worker>, total: usize) -> JoinSet<Vec<Message>> {
     const MOST_EMPTY: usize = 1_000;
     let (mut tasks, received) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
@@ -48,7 +49,7 @@ fn receive_with(workers: Vec<Worker>, total: usize) -> JoinSet<Vec<Message>> {
                 empty += usize::from(some.is_empty());
                 received.fetch_add(some.len(), Ordering::SeqCst);
                 own.extend(some.iter().map(|held| (*held.message).clone()));
-                yield_now().await; // a handler at work, while others receive
+                yield_now().await; // lets others receive while this handler runs
                 worker.complete(some).await;
             }
             own
@@ -64,7 +65,7 @@ async fn workers(case: &Case, count: usize) -> Vec<Worker> {
 async fn assert_each_once(case: &Case, received: Vec<Vec<Message>>, sent: &[Message]) {
     assert_eq!(ids(received.iter().flatten()), ids(sent), "each message is received once");
     case.worker().await.none("each message is received once").await;
-    case.assert_depth([0, 0, 0, 0], "after all was completed").await;
+    case.assert_depth([0, 0, 0, 0], "after all were completed").await;
 }
 
 pub(crate) async fn many_receivers_get_each_message_once(case: Case) {
@@ -104,7 +105,7 @@ pub(crate) async fn one_of_many_settlements_wins(case: Case) {
         let won = join_all(settlements).await.iter().filter(|result| result.is_ok()).count();
         assert_eq!(won, 1, "a delivery is settled once");
     }
-    assert_eq!(case.dead().await.len(), 10, "a message is set aside once");
+    assert_eq!(case.dead().await.len(), 10, "a message is dead-lettered once");
 }
 
 pub(crate) async fn one_of_many_replays_wins(case: Case) {
@@ -112,5 +113,5 @@ pub(crate) async fn one_of_many_replays_wins(case: Case) {
     case.send(message("alive")).await;
     let replayed = join_all((0..4).map(|_| case.replay(DeadLetterIds::All))).await;
     assert_eq!(replayed.iter().sum::<u64>(), 20, "each dead letter is replayed once");
-    assert_eq!(case.worker().await.consume_all().await.len(), 21, "and delivered once");
+    assert_eq!(case.worker().await.consume_all().await.len(), 21, "each is delivered once");
 }

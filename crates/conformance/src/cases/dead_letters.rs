@@ -1,4 +1,4 @@
-//! What is set aside is kept whole, and can be read page by page.
+//! Dead letters are kept complete, and can be read page by page.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -18,13 +18,16 @@ pub(crate) async fn reason_and_time_are_kept(case: Case) {
     assert_eq!(first.reason, reason(), "the words of the reason are kept");
     assert_eq!(first.queue, case.queue, "a dead letter knows its queue");
     let between = first.at.duration_until(second.at);
-    assert!(between >= case.ticks(2).try_into().expect("it is short"), "it knows when: {between}");
+    assert!(
+        between >= case.ticks(2).try_into().expect("a short duration"),
+        "the time is kept: {between}"
+    );
 }
 
 pub(crate) async fn everything_sent_is_kept(case: Case) {
     let dead = case.kill_these(vec![full_message("m")]).await.remove(0);
     assert_as_sent(&dead.message, &full_message("m"));
-    assert!(dead.message.body == full_message("m").body, "a body is kept as it came");
+    assert!(dead.message.body == full_message("m").body, "a body is kept unchanged");
 }
 
 pub(crate) async fn the_ledger_is_kept(case: Case) {
@@ -46,7 +49,7 @@ pub(crate) async fn the_ledger_is_kept(case: Case) {
     if !case.counts_exactly() {
         ledger.acquired = 3;
     }
-    assert_eq!(ledger, expected, "counts and history are kept, the last attempt among them");
+    assert_eq!(ledger, expected, "counts and history are kept, including the last attempt");
 }
 
 pub(crate) async fn pages_are_complete_and_in_order(case: Case) {
@@ -56,16 +59,16 @@ pub(crate) async fn pages_are_complete_and_in_order(case: Case) {
         let mut read = Vec::new();
         while read.len() <= sent.len() {
             let page = case.page_after(read.last(), limit).await;
-            assert!(page.len() <= limit as usize, "a page has at most what was asked for");
+            assert!(page.len() <= limit as usize, "a page has at most `limit` letters");
             if page.is_empty() {
                 break;
             }
             read.extend(page);
         }
         let listed: Vec<_> = read.iter().map(|dead| dead.id).collect();
-        assert_eq!(listed, order, "in pages of {limit} they come in the same order");
+        assert_eq!(listed, order, "pages of {limit} keep the same order");
         let found = ids(read.iter().map(|dead| &dead.message));
-        assert_eq!(found, ids(&sent), "in pages of {limit} each comes once");
+        assert_eq!(found, ids(&sent), "pages of {limit} contain each letter once");
     }
 }
 
@@ -79,14 +82,14 @@ pub(crate) async fn pages_continue_after_a_letter_that_is_gone(case: Case) {
     let dead = case.kill(4).await;
     case.discard(DeadLetterIds::Ids(vec![dead[1].id, dead[3].id])).await;
     let page = case.page_after(Some(&dead[1]), 100).await;
-    assert_eq!(page, [dead[2].clone()], "the same ones come after it as before");
+    assert_eq!(page, [dead[2].clone()], "the same letters follow as before");
     assert_eq!(case.page_after(Some(&dead[3]), 100).await, [], "nothing comes after the last one");
 }
 
 pub(crate) async fn the_same_message_id_is_kept_twice(case: Case) {
     let same = vec![message("same"), message("same").with_header("which", "second")];
     let dead = case.kill_these(same).await;
-    assert_eq!(dead.len(), 2, "a foreign id that repeats hides nothing");
+    assert_eq!(dead.len(), 2, "letters with the same message id are all kept");
     assert_ne!(dead[0].id, dead[1].id, "each dead letter has an id of its own");
 }
 
@@ -94,13 +97,13 @@ pub(crate) async fn letters_of_the_same_message_id_are_told_apart(case: Case) {
     let same = vec![message("same"), message("same").with_header("which", "second")];
     let dead = case.kill_these(same).await;
     case.discard(DeadLetterIds::Ids(vec![dead[0].id])).await;
-    assert_eq!(case.dead().await, [dead[1].clone()], "they are told apart by their own ids");
+    assert_eq!(case.dead().await, [dead[1].clone()], "letters are distinguished by their own ids");
 }
 
 pub(crate) async fn listing_changes_nothing(case: Case) {
     let dead = case.kill(10).await;
     for _ in 0..2 {
-        assert_eq!(case.dead().await, dead, "a list is the same as long as nothing happens");
+        assert_eq!(case.dead().await, dead, "listing twice gives the same result");
         case.assert_depth([0, 0, 0, 10], "after listing").await;
     }
 }
@@ -122,12 +125,12 @@ pub(crate) async fn an_id_is_never_given_twice(case: Case) {
     case.worker().await.consume(3).await;
     let third = case.kill(3).await;
     let all: HashSet<_> = first.iter().chain(&second).chain(&third).map(|dead| dead.id).collect();
-    assert_eq!(all.len(), 9, "the id of one that is gone is not given again");
+    assert_eq!(all.len(), 9, "the id of a discarded letter is not reused");
 }
 
 pub(crate) async fn a_dead_letter_is_not_delivered(case: Case) {
     case.kill(3).await;
     case.outlast_leases().await;
-    case.worker().await.none("a dead letter stays aside until it is replayed").await;
-    case.assert_depth([0, 0, 0, 3], "after setting aside").await;
+    case.worker().await.none("a dead letter is not delivered until it is replayed").await;
+    case.assert_depth([0, 0, 0, 3], "after dead-lettering").await;
 }

@@ -1,4 +1,4 @@
-//! Nothing comes early, and nothing waits for another's time.
+//! No message is delivered early, and none waits for the delay of another.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     worker::Worker,
 };
 
-const EARLY: &str = "a message is not delivered before its time";
+const EARLY: &str = "a message is not delivered before its delay has passed";
 
 async fn next(worker: &Worker) -> String {
     worker.consume(1).await.remove(0).id.to_string()
@@ -23,7 +23,11 @@ pub(crate) async fn a_delayed_message_is_not_early(case: Case) {
     case.elapse(2).await;
     worker.none(EARLY).await;
     case.elapse(2).await;
-    assert_eq!(next(&worker).await, "m", "a delayed message comes when its time has come");
+    assert_eq!(
+        next(&worker).await,
+        "m",
+        "a delayed message is delivered once its delay has passed"
+    );
 }
 
 pub(crate) async fn delayed_messages_come_each_at_its_time(case: Case) {
@@ -35,7 +39,7 @@ pub(crate) async fn delayed_messages_come_each_at_its_time(case: Case) {
     for id in ["first", "second", "third"] {
         worker.none(EARLY).await;
         case.elapse(2).await;
-        assert_eq!(next(&worker).await, id, "each comes at its own time");
+        assert_eq!(next(&worker).await, id, "each is delivered after its own delay");
     }
 }
 
@@ -47,7 +51,7 @@ pub(crate) async fn messages_that_are_due_come_in_the_order_of_their_times(case:
     case.send(message("fourth")).await;
     let worker = case.worker().await;
     for id in ["first", "second", "third", "fourth"] {
-        assert_eq!(next(&worker).await, id, "who could be delivered first comes first");
+        assert_eq!(next(&worker).await, id, "the message that was due first comes first");
     }
 }
 
@@ -64,7 +68,7 @@ pub(crate) async fn a_delay_does_not_hold_up_what_is_ready(case: Case) {
     case.send(after(case.ticks(LONG), message("delayed"))).await;
     case.send(message("ready")).await;
     let worker = case.worker().await;
-    assert_eq!(next(&worker).await, "ready", "what is ready does not wait behind a delay");
+    assert_eq!(next(&worker).await, "ready", "a ready message does not wait behind a delayed one");
     worker.none(EARLY).await;
 }
 
@@ -81,12 +85,15 @@ pub(crate) async fn a_delay_beyond_the_limit_is_refused(case: Case) {
     for delay in beyond.into_iter().chain([Duration::MAX]) {
         let kind = case.refusal(after(delay, message("m"))).await.kind;
         let refused = matches!(kind, ErrorKind::Invalid(_) | ErrorKind::Unsupported(_));
-        assert!(refused, "a delay that cannot be kept is refused as such, not as {kind:?}");
+        assert!(
+            refused,
+            "an unsupported delay is refused as unsupported or invalid, not as {kind:?}"
+        );
     }
     case.assert_depth([0, 0, 0, 0], "after refusing").await;
 }
 
-/// The message comes back after 3 ticks, and not before.
+/// Asserts that the message is delivered again after 3 ticks, and not before.
 async fn not_early(case: Case, settlement: Settlement) {
     case.send(message("m")).await;
     let worker = case.worker().await;
@@ -95,7 +102,7 @@ async fn not_early(case: Case, settlement: Settlement) {
     case.elapse(2).await;
     worker.none(EARLY).await;
     case.elapse(2).await;
-    assert_eq!(next(&worker).await, "m", "a message returns when its time has come");
+    assert_eq!(next(&worker).await, "m", "a message is delivered again once its delay has passed");
 }
 
 pub(crate) async fn a_retry_is_not_early(case: Case) {
@@ -124,5 +131,5 @@ pub(crate) async fn an_endless_retry_is_kept(case: Case) {
     let worker = case.worker().await;
     worker.settle(worker.one().await, retry(Duration::MAX)).await;
     worker.none(EARLY).await;
-    case.assert_depth([0, 1, 0, 0], "after a retry with a delay beyond all bounds").await;
+    case.assert_depth([0, 1, 0, 0], "after a retry with an unlimited delay").await;
 }

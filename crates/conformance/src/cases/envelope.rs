@@ -1,4 +1,4 @@
-//! Every field comes back as it was sent, and none is made up.
+//! Every field arrives as it was sent, and no field is invented.
 
 use std::time::Duration;
 
@@ -30,14 +30,15 @@ pub(crate) async fn every_field_comes_back(case: Case) {
 
 pub(crate) async fn absent_fields_stay_absent(case: Case) {
     let received = round_trip(&case, message("bare")).await;
-    assert_eq!(received.correlation_id, None, "no correlation id is made up");
-    assert_eq!(received.causation_id, None, "no causation id is made up");
-    assert_eq!(received.content_type, None, "no content type is made up");
-    assert!(received.headers.is_empty(), "no header is made up");
+    assert_eq!(received.correlation_id, None, "no correlation id is invented");
+    assert_eq!(received.causation_id, None, "no causation id is invented");
+    assert_eq!(received.content_type, None, "no content type is invented");
+    assert!(received.headers.is_empty(), "no header is invented");
 }
 
 pub(crate) async fn names_of_any_script_come_back(case: Case) {
-    // The same letter composed and decomposed, and what separators and quoting may stumble over.
+    // The same letter composed and decomposed, and characters that break careless separators and
+    // quoting.
     let texts = [
         "検査 결과 🏥",
         "é",
@@ -54,7 +55,7 @@ pub(crate) async fn names_of_any_script_come_back(case: Case) {
 
 pub(crate) async fn names_of_full_length_come_back(case: Case) {
     let longest = "ß".repeat(127) + "x";
-    assert!(QueueName::new(format!("{longest}y")).is_err(), "this is the greatest length");
+    assert!(QueueName::new(format!("{longest}y")).is_err(), "this is the maximum length");
     round_trip(&case, named(&longest)).await;
     round_trip(&case, named("1")).await;
 }
@@ -100,14 +101,18 @@ pub(crate) async fn a_ledger_is_sent_with_its_message(case: Case) {
     let delivery = case.worker().await.one().await;
     let received = delivery.message.ledger.clone();
     assert_eq!(received.history(), ledger.history(), "the history is sent with the message");
-    assert_eq!((received.failed, received.released, received.replayed), (2, 3, 2), "so are counts");
+    assert_eq!(
+        (received.failed, received.released, received.replayed),
+        (2, 3, 2),
+        "the counts are sent too"
+    );
     if case.counts_exactly() {
-        assert_eq!(received.acquired, 6, "acquisitions are counted on");
-        assert!(delivery.redelivered, "it was released before, and may have been worked on");
+        assert_eq!(received.acquired, 6, "acquisitions continue from the sent count");
+        assert!(delivery.redelivered, "it was released before, and a handler may have run");
     }
 }
 
-/// As a program may write it that knows what failed and has counted nothing.
+/// A program that knows what failed but counted nothing may send such a ledger.
 pub(crate) async fn a_history_is_kept_whatever_the_counts_say(case: Case) {
     let mut ledger = Ledger::restored(0, 0, 0, 0, vec![failed_try(1), failed_try(2)]);
     case.send(message("with a past").with_ledger(ledger.clone())).await;
@@ -115,11 +120,15 @@ pub(crate) async fn a_history_is_kept_whatever_the_counts_say(case: Case) {
     for number in 3..5 {
         let held = worker.one().await;
         let received = &held.message.ledger;
-        assert_eq!(received.history(), ledger.history(), "the history does not hang on the counts");
+        assert_eq!(
+            received.history(),
+            ledger.history(),
+            "the history does not depend on the counts"
+        );
         let tries = vec![failed_try(number)];
         ledger.fail(tries.clone());
         worker.settle(held, Settlement::Retry { after: Duration::ZERO, tries }).await;
     }
     let received = worker.one().await.message.ledger.clone();
-    assert_eq!(received.history(), ledger.history(), "further tries are added to it");
+    assert_eq!(received.history(), ledger.history(), "further tries are added to the history");
 }

@@ -1,4 +1,5 @@
-//! Dead letters taken in turn: each once, kept until it is removed, replayed whole.
+//! A feed of dead letters: hands out each once, keeps each until it is removed, replays it
+//! complete.
 
 use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
@@ -25,7 +26,7 @@ async fn take(feed: &dyn DeadLetterFeed, count: usize) -> Vec<DeadLetter> {
     taken
 }
 
-/// The feed has no letter more to hand out, because of this promise.
+/// Asserts that the feed has no further letter, because of this promise.
 async fn none(case: &Case, feed: &dyn DeadLetterFeed, promise: &str) {
     let more = feed.next(MANY, case.lag()).await.expect("a feed can be read");
     assert!(more.is_empty(), "{promise}; got {:?}", letter_ids(&more));
@@ -58,16 +59,18 @@ pub(crate) async fn a_letter_in_a_feed_is_whole(case: Case) {
     let letter = take(&*case.feed().await, 1).await.remove(0);
     assert_as_sent(&letter.message, &full_message("m"));
     assert_eq!(letter.reason, reason(), "the reason is kept");
-    assert_eq!(letter.message.ledger.failed, 1, "so is the ledger");
-    assert_eq!(letter.message.ledger.history().len(), 1, "so is the ledger");
+    assert_eq!(letter.message.ledger.failed, 1, "the ledger is kept");
+    assert_eq!(letter.message.ledger.history().len(), 1, "the ledger is kept");
 }
 
 pub(crate) async fn an_empty_feed_ends_with_its_wait(case: Case) {
     let feed = case.feed().await;
     for wait in [Duration::ZERO, Duration::from_millis(20)] {
         let next = tokio::time::timeout(wait + PATIENCE, feed.next(MANY, wait)).await;
-        let letters = next.expect("it ends with its wait").expect("an empty feed is no error");
-        assert!(letters.is_empty(), "there is none");
+        let letters = next
+            .expect("`next` returns when its wait is over")
+            .expect("an empty feed is not an error");
+        assert!(letters.is_empty(), "the feed is empty");
     }
 }
 
@@ -78,13 +81,13 @@ pub(crate) async fn a_waiting_feed_finds_what_dies_meanwhile(case: Case) {
     let worker = case.worker().await;
     case.send(message("m")).await;
     worker.settle(worker.one().await, crate::samples::dead_letter()).await;
-    assert_eq!(waiting.await.expect("a feed can be read").len(), 1, "it is handed out");
+    assert_eq!(waiting.await.expect("a feed can be read").len(), 1, "the new letter is handed out");
 }
 
 pub(crate) async fn a_feed_hands_out_no_more_than_asked_for(case: Case) {
     case.kill(5).await;
     let feed = case.feed().await;
-    let some = feed.next(NonZeroU32::new(2).expect("it is not 0"), PATIENCE).await;
+    let some = feed.next(NonZeroU32::new(2).expect("2 is not 0"), PATIENCE).await;
     let some = some.expect("a feed can be read");
     assert!((1..=2).contains(&some.len()), "asked for 2, got {}", some.len());
     assert_eq!(take(&*feed, 5 - some.len()).await.len() + some.len(), 5, "the others follow");
@@ -105,7 +108,7 @@ pub(crate) async fn what_was_not_removed_is_handed_out_by_the_next_feed(case: Ca
     remove(&*feed, &first[..2]).await;
     drop(feed);
     let second = take(&*case.feed().await, 3).await;
-    assert_eq!(letter_ids(&second), letter_ids(&first[2..]), "the same letters, by the same ids");
+    assert_eq!(letter_ids(&second), letter_ids(&first[2..]), "the same letters with the same ids");
 }
 
 pub(crate) async fn removed_letters_are_gone(case: Case) {
@@ -125,7 +128,7 @@ pub(crate) async fn removing_unknown_ids_changes_nothing(case: Case) {
     let letters = take(&*feed, 2).await;
     remove(&*feed, &letters[..1]).await;
     remove(&*feed, &letters[..1]).await;
-    case.feed().await.remove(&[letters[1].id]).await.expect("not its own: ignored");
+    case.feed().await.remove(&[letters[1].id]).await.expect("a letter of another feed is ignored");
     drop(feed);
     assert_eq!(letter_ids(&take(&*case.feed().await, 1).await), letter_ids(&letters[1..]));
 }
@@ -168,7 +171,7 @@ pub(crate) async fn a_replayed_letter_is_delivered_with_its_ledger(case: Case) {
     let ledger = &held.message.ledger;
     assert_eq!((ledger.replayed, ledger.failed), (1, 0), "it is a new generation");
     assert_eq!(ledger.history(), letters[0].message.ledger.history(), "the history stays");
-    worker.none("it is delivered once").await;
+    worker.none("a replayed message is delivered once").await;
 }
 
 pub(crate) async fn a_replay_leaves_the_letter_until_it_is_removed(case: Case) {
@@ -178,7 +181,11 @@ pub(crate) async fn a_replay_leaves_the_letter_until_it_is_removed(case: Case) {
     replay(&*feed, &[replayed(&letters[0])]).await;
     drop(feed);
     let again = take(&*case.feed().await, 1).await;
-    assert_eq!(letter_ids(&again), letter_ids(&letters), "a crash in between loses nothing");
+    assert_eq!(
+        letter_ids(&again),
+        letter_ids(&letters),
+        "a crash before the removal loses nothing"
+    );
     case.worker().await.consume(1).await;
 }
 
@@ -203,7 +210,7 @@ pub(crate) async fn a_dropped_next_loses_nothing(case: Case) {
         }
     }
     found.extend(take(&*feed, 5 - found.len()).await);
-    assert_eq!(letter_ids(&found).len(), 5, "what reached nobody is handed out later");
+    assert_eq!(letter_ids(&found).len(), 5, "letters of a dropped `next` are handed out later");
 }
 
 pub(crate) async fn feeds_of_queues_are_separate(case: Case) {

@@ -1,4 +1,4 @@
-//! Headers come back, however odd, up to the limit.
+//! Headers arrive unchanged, however unusual, up to the limit.
 
 use bezoar_core::{ErrorKind, Message, Settlement};
 
@@ -7,7 +7,7 @@ use crate::{
     samples::{assert_as_sent, failed_try, message, reason},
 };
 
-/// The headers survive delivery, a retry, and being set aside.
+/// Asserts that the headers survive delivery, a retry, and dead-lettering.
 async fn round_trip(case: Case, sent: Message) {
     case.send(sent.clone()).await;
     let worker = case.worker().await;

@@ -1,4 +1,4 @@
-//! A message is with one worker at a time, until its lease ends.
+//! A message is leased to one worker at a time, until the lease ends.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     worker::{PATIENCE, assert_lease_lost},
 };
 
-const HELD: &str = "a held message is with one worker only";
+const HELD: &str = "a leased message is not delivered to others";
 
 pub(crate) async fn a_held_message_is_hidden_from_others(case: Case) {
     case.send(message("m")).await;
@@ -30,7 +30,7 @@ pub(crate) async fn a_held_message_does_not_hold_up_others(case: Case) {
     let worker = case.worker().await;
     let _first = worker.one().await;
     let rest = case.worker().await.take(2).await;
-    assert_eq!(rest.len(), 2, "what nobody holds is there for others");
+    assert_eq!(rest.len(), 2, "messages without a lease are delivered to others");
 }
 
 pub(crate) async fn a_delivery_says_when_its_lease_ends(case: Case) {
@@ -38,11 +38,16 @@ pub(crate) async fn a_delivery_says_when_its_lease_ends(case: Case) {
     let worker = case.worker().await;
     let mut held = worker.one().await;
     let expires = case.can().leases == Leases::Expire;
-    assert_eq!(held.lease_until.is_some(), expires, "a lease has an end where leases end");
+    assert_eq!(
+        held.lease_until.is_some(),
+        expires,
+        "a lease has an end exactly where leases expire"
+    );
     let Some(first) = held.lease_until else { return };
     case.elapse(1).await;
     worker.extend(&mut held, case.ticks(LEASE)).await;
-    let added = first.duration_until(held.lease_until.expect("it had one")).unsigned_abs();
+    let added =
+        first.duration_until(held.lease_until.expect("the lease has an end")).unsigned_abs();
     assert!(added >= case.ticks(1), "an extended lease ends later, got {added:?} more");
 }
 
@@ -50,9 +55,9 @@ pub(crate) async fn a_receive_gives_a_message_once_however_short_its_lease(case:
     case.send_all(messages(3)).await;
     let shortest = case.options().with_lease(case.can().shortest_lease);
     let received = case.worker_with(&case.queue, shortest).await.receive(16, PATIENCE).await;
-    assert!(!received.is_empty(), "three are there");
+    assert!(!received.is_empty(), "three messages are ready");
     let found = ids(received.iter().map(|held| &*held.message));
-    assert!(found.is_sorted_by(|a, b| a < b), "one receive gives a message once: {found:?}");
+    assert!(found.is_sorted_by(|a, b| a < b), "one receive returns a message once: {found:?}");
 }
 
 pub(crate) async fn expired_lease_returns_the_message(case: Case) {
@@ -61,7 +66,7 @@ pub(crate) async fn expired_lease_returns_the_message(case: Case) {
     let lost = worker.take(2).await;
     case.outlast_leases().await;
     let again = case.worker().await.take(2).await;
-    assert_eq!(again.len(), lost.len(), "what a worker lost is delivered again");
+    assert_eq!(again.len(), lost.len(), "messages of lost leases are delivered again");
     worker.none(HELD).await;
 }
 
@@ -109,7 +114,7 @@ pub(crate) async fn renewal_holds_a_message_beyond_its_first_lease(case: Case) {
         other.none(HELD).await;
     }
     case.outlast_leases().await;
-    assert!(other.one().await.redelivered, "a renewed lease ends as well");
+    assert!(other.one().await.redelivered, "a renewed lease expires too");
 }
 
 pub(crate) async fn an_extension_counts_from_now(case: Case) {
@@ -155,7 +160,7 @@ pub(crate) async fn extending_after_settlement_is_refused(case: Case) {
         worker.settle(held, settlement).await;
         assert_lease_lost(worker.try_extend(&mut stale, case.ticks(LONG)).await);
     }
-    assert_eq!(worker.take(1).await.len(), 1, "a stale receipt holds nothing");
+    assert_eq!(worker.take(1).await.len(), 1, "a stale receipt keeps no lease");
 }
 
 pub(crate) async fn several_leases_are_renewed_at_once(case: Case) {
@@ -164,7 +169,7 @@ pub(crate) async fn several_leases_are_renewed_at_once(case: Case) {
     let mut held = worker.take(3).await;
     case.elapse(LEASE - 1).await;
     for renewed in worker.subscription.extend(&mut held, case.ticks(LEASE)).await {
-        renewed.expect("a held delivery can be extended");
+        renewed.expect("a leased delivery can be extended");
     }
     case.elapse(LEASE - 1).await;
     other.none(HELD).await;
@@ -194,10 +199,10 @@ pub(crate) async fn a_renewal_whose_answer_was_lost_leaves_the_lease_ours(case: 
     case.elapse(LEASE - 1).await;
     other.none(HELD).await;
     worker.extend(&mut held[0], case.ticks(LEASE)).await;
-    let released = held.pop().expect("one of three");
+    let released = held.pop().expect("there are three deliveries");
     let id = released.message.id.clone();
     worker.settle(released, release(Duration::ZERO)).await;
     worker.complete(held).await;
-    assert_eq!(other.one().await.message.id, id, "it was handed back");
+    assert_eq!(other.one().await.message.id, id, "the released message is delivered");
     other.none("completed messages are gone").await;
 }

@@ -1,4 +1,4 @@
-//! The cases: a file for each subject, a function for each promise.
+//! The cases: one file per subject, one function per promise.
 
 pub(crate) mod admin;
 pub(crate) mod attempts;

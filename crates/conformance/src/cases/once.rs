@@ -1,4 +1,4 @@
-//! An id is accepted once within a time, where the sender asks for it.
+//! A message id is accepted only once within a window, if the sender asks for it.
 
 use bezoar_core::{DeadLetterIds, ErrorKind, Message, Outgoing};
 
@@ -20,7 +20,7 @@ pub(crate) async fn the_same_id_is_accepted_once(case: Case) {
     assert_eq!(ids(&received).len(), 2, "the repetitions are not stored");
     assert!(
         received.iter().all(|it| it.id.as_str() == "other" || !it.headers.is_empty()),
-        "the first is kept"
+        "the first message is kept"
     );
 }
 
@@ -29,9 +29,12 @@ pub(crate) async fn the_same_id_with_another_body_is_a_conflict(case: Case) {
     case.send(once(&case, message("same"))).await;
     let batch = [once(&case, other()), once(&case, message("same")), once(&case, message("new"))];
     let results = case.try_send(&batch).await;
-    let kind =
-        results[0].as_ref().expect_err("it is not the message that was accepted").kind.clone();
-    assert_eq!(kind, ErrorKind::Conflict(message("same").id), "the id is named");
+    let kind = results[0]
+        .as_ref()
+        .expect_err("a different body under the same id is refused")
+        .kind
+        .clone();
+    assert_eq!(kind, ErrorKind::Conflict(message("same").id), "the error names the id");
     assert!(results[1..].iter().all(Result::is_ok), "the others of its batch are accepted");
     case.elapse(11).await;
     case.send(once(&case, other())).await;
@@ -43,7 +46,7 @@ pub(crate) async fn a_repetition_after_the_message_is_done_is_still_one(case: Ca
     let worker = case.worker().await;
     worker.consume(1).await;
     case.send(once(&case, message("same"))).await;
-    worker.none("it was accepted before, and is done").await;
+    worker.none("a completed message is not accepted again within its window").await;
 }
 
 pub(crate) async fn the_same_id_is_accepted_again_after_its_time(case: Case) {

@@ -1,4 +1,4 @@
-//! Messages of one key are handled one at a time, in the order of sending.
+//! Messages with the same key are handled one at a time, in the order of sending.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 const ORDER: &str = "a later message of a key waits for the earlier one";
 
 fn keyed(id: &str, key: &str) -> Message {
-    message(id).with_ordering_key(OrderingKey::new(key).expect("it is short"))
+    message(id).with_ordering_key(OrderingKey::new(key).expect("valid name"))
 }
 
 async fn next(worker: &Worker) -> String {
@@ -29,8 +29,8 @@ pub(crate) async fn later_messages_of_a_key_wait(case: Case) {
     assert_eq!(first.message.ordering_key, keyed("m", "k").ordering_key, "the key comes back");
     other.none(ORDER).await;
     worker.complete(vec![first]).await;
-    assert_eq!(next(&other).await, "second", "it comes once the earlier one is done");
-    other.none("there were two").await;
+    assert_eq!(next(&other).await, "second", "it is delivered once the earlier one is completed");
+    other.none("only two messages were sent").await;
 }
 
 pub(crate) async fn a_batch_of_one_key_is_handed_out_one_at_a_time(case: Case) {
@@ -54,7 +54,7 @@ pub(crate) async fn a_retry_keeps_its_place(case: Case) {
     let again = worker.one().await;
     assert_eq!(again.message.id.as_str(), "first", "a retry comes before later messages");
     worker.settle(again, release(Duration::ZERO)).await;
-    assert_eq!(next(&worker).await, "first", "so does what was handed back");
+    assert_eq!(next(&worker).await, "first", "a released message comes before later messages");
     assert_eq!(next(&worker).await, "second");
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn a_dead_letter_lets_the_next_message_go(case: Case) {
     case.send_all([keyed("first", "k"), keyed("second", "k")]).await;
     let worker = case.worker().await;
     worker.settle(worker.one().await, dead_letter()).await;
-    assert_eq!(next(&worker).await, "second", "a dead letter holds up nobody");
+    assert_eq!(next(&worker).await, "second", "a dead letter does not block its key");
 }
 
 pub(crate) async fn a_lost_lease_keeps_the_place(case: Case) {
@@ -71,7 +71,7 @@ pub(crate) async fn a_lost_lease_keeps_the_place(case: Case) {
     drop(worker.one().await);
     case.outlast_leases().await;
     let again = worker.one().await;
-    assert_eq!(again.message.id.as_str(), "first", "it is the first that is delivered again");
+    assert_eq!(again.message.id.as_str(), "first", "the first message is delivered again");
     worker.none(ORDER).await;
     worker.complete(vec![again]).await;
     assert_eq!(next(&worker).await, "second");
@@ -93,7 +93,7 @@ pub(crate) async fn a_key_is_of_its_queue(case: Case) {
     let other = case.other_queue().await;
     case.send(keyed("here", "k")).await;
     let sent = case.transport().send(&(&other).into(), &[keyed("there", "k").into()]).await;
-    assert!(sent.iter().all(Result::is_ok), "another queue takes the same key");
+    assert!(sent.iter().all(Result::is_ok), "another queue accepts the same key");
     let _held = case.worker().await.one().await;
     let there = case.worker_of(&other).await.one().await;
     assert_eq!(there.message.id.as_str(), "there", "the same key of another queue does not wait");
@@ -108,7 +108,7 @@ pub(crate) async fn a_delay_holds_up_its_key(case: Case) {
     case.elapse(3).await;
     assert_eq!(next(&worker).await, "delayed");
     assert_eq!(next(&worker).await, "ready");
-    worker.none("a delay is kept after the wait for an earlier message").await;
+    worker.none("a delay still applies after the wait for an earlier message").await;
     case.elapse(4).await;
     assert_eq!(next(&worker).await, "late");
 }
@@ -121,7 +121,7 @@ pub(crate) async fn a_replayed_message_joins_at_the_end_of_its_key(case: Case) {
     assert_eq!(case.replay(DeadLetterIds::All).await, 1);
     worker.none(ORDER).await;
     worker.settle(second, Settlement::Complete).await;
-    assert_eq!(next(&worker).await, "third", "what waited longer comes first");
+    assert_eq!(next(&worker).await, "third", "the message that waited longer comes first");
     assert_eq!(next(&worker).await, "first", "a replayed message comes last");
 }
 
@@ -150,9 +150,9 @@ pub(crate) async fn what_is_not_kept_is_refused(case: Case) {
     for (what, kept, outgoing) in asked {
         let result = case.try_send(&[outgoing]).await.pop().expect("there is one");
         match (kept, result.map_err(|error| error.kind)) {
-            (true, result) => assert_eq!(result, Ok(()), "{what} is declared, and accepted"),
+            (true, result) => assert_eq!(result, Ok(()), "{what} is declared and must be accepted"),
             (false, Err(bezoar_core::ErrorKind::Unsupported(_))) => (),
-            (false, result) => panic!("{what} is not kept, and must be refused: {result:?}"),
+            (false, result) => panic!("{what} is not declared and must be refused: {result:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What was answered is there after the process ended, however it ended.
+//! Everything that was confirmed survives the end of the process, however it ends.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ pub(crate) async fn ready_messages_survive(mut case: Case) {
     let mut received = case.worker().await.consume(3).await;
     received.sort_by(|a, b| a.id.cmp(&b.id));
     received.iter().zip(&sent).for_each(|(received, sent)| assert_as_sent(received, sent));
-    assert_eq!(ids(&received), ids(&sent), "what was accepted is there after a restart");
+    assert_eq!(ids(&received), ids(&sent), "every accepted message survives a restart");
 }
 
 pub(crate) async fn ordering_keys_survive(mut case: Case) {
-    let key = OrderingKey::new("k").expect("it is short");
+    let key = OrderingKey::new("k").expect("valid name");
     let keyed = |id: &str| message(id).with_ordering_key(key.clone());
     case.send_all([keyed("first"), keyed("second")]).await;
     case.restart().await;
     let worker = case.worker().await;
     let first = worker.one().await;
-    assert_eq!(first.message.id.as_str(), "first", "the order outlasts a restart");
+    assert_eq!(first.message.id.as_str(), "first", "the order survives a restart");
     worker.none("a later message of a key waits for the earlier one").await;
     worker.complete(vec![first]).await;
     assert_eq!(worker.one().await.message.id.as_str(), "second");
@@ -40,7 +40,7 @@ pub(crate) async fn delayed_messages_survive(mut case: Case) {
     case.send(after(case.ticks(3), message("m"))).await;
     case.restart().await;
     let worker = case.worker().await;
-    worker.none("a delay outlasts a restart").await;
+    worker.none("a delay survives a restart").await;
     case.elapse(4).await;
     assert_eq!(worker.one().await.message.id.as_str(), "m", "a delayed message survives");
 }
@@ -50,11 +50,14 @@ pub(crate) async fn leases_survive(mut case: Case) {
     drop(case.worker().await.one().await);
     case.restart().await;
     let worker = case.worker().await;
-    worker.none("a lease outlasts a restart: its worker may be elsewhere").await;
+    worker.none("a lease survives a restart: its worker may run elsewhere").await;
     case.outlast_leases().await;
     let held = worker.one().await;
-    assert!(held.redelivered, "somebody may have worked on it before");
-    assert!(held.message.ledger.acquired >= 2, "a process that dies leaves its attempt counted");
+    assert!(held.redelivered, "a handler may have run on it before");
+    assert!(
+        held.message.ledger.acquired >= 2,
+        "the acquisition of a process that died stays counted"
+    );
 }
 
 pub(crate) async fn a_settlement_before_the_restart_stands(mut case: Case) {
@@ -94,15 +97,15 @@ pub(crate) async fn ledgers_survive(mut case: Case) {
     case.restart().await;
     let ledger = case.worker().await.one().await.message.ledger.clone();
     assert_eq!((ledger.failed, ledger.released), (1, 2), "counts survive a restart");
-    assert_eq!(ledger.history(), expected.history(), "so does the history");
-    assert!(ledger.acquired > expected.acquired, "acquisitions are counted on");
+    assert_eq!(ledger.history(), expected.history(), "the history survives a restart");
+    assert!(ledger.acquired > expected.acquired, "acquisitions continue from the stored count");
 }
 
 pub(crate) async fn dead_letters_survive(mut case: Case) {
     let dead = case.kill_these(vec![full_message("a"), full_message("b")]).await;
     case.restart().await;
-    assert_eq!(case.dead().await, dead, "dead letters survive a restart whole");
-    assert_eq!(case.replay(DeadLetterIds::All).await, 2, "and can be replayed");
+    assert_eq!(case.dead().await, dead, "dead letters survive a restart complete");
+    assert_eq!(case.replay(DeadLetterIds::All).await, 2, "they can be replayed");
     let back = case.worker().await.consume(2).await;
     back.iter().for_each(|back| assert_as_sent(back, &full_message(back.id.as_str())));
 }
@@ -112,7 +115,10 @@ pub(crate) async fn ids_of_dead_letters_are_not_given_again(mut case: Case) {
     case.discard(DeadLetterIds::All).await;
     case.restart().await;
     let second = case.kill(2).await;
-    assert!(first.iter().all(|old| second.iter().all(|new| old.id != new.id)), "not even then");
+    assert!(
+        first.iter().all(|old| second.iter().all(|new| old.id != new.id)),
+        "ids are not reused after a restart"
+    );
 }
 
 pub(crate) async fn empty_queues_survive(mut case: Case) {

@@ -1,4 +1,4 @@
-//! What was accepted is delivered, once.
+//! Every accepted message is delivered once.
 
 use bezoar_core::{Destination, ErrorKind, Outgoing};
 
@@ -25,7 +25,7 @@ pub(crate) async fn a_batch_has_one_result_for_each_message(case: Case) {
     let accepted: Vec<bool> = case.try_send(&batch).await.iter().map(Result::is_ok).collect();
     assert_eq!(accepted, [true, false, false, true, true], "results are in the order of the batch");
     let arrived = case.worker().await.consume_all().await;
-    assert_eq!(ids(&arrived), ids(&good), "what was accepted arrives, and nothing else");
+    assert_eq!(ids(&arrived), ids(&good), "exactly the accepted messages arrive");
 }
 
 pub(crate) async fn an_empty_batch_has_no_results(case: Case) {
@@ -68,7 +68,7 @@ pub(crate) async fn queues_are_separate(case: Case) {
     let held = here.one().await;
     let to_other = Destination::from(&other);
     for result in case.transport().send(&to_other, &[message("there").into()]).await {
-        result.expect("the other queue accepts as well");
+        result.expect("the other queue accepts the message");
     }
     assert_eq!(there.one().await.message.id.as_str(), "there");
     here.complete(vec![held]).await;
@@ -91,20 +91,20 @@ pub(crate) async fn receive_gives_no_more_than_asked_for(case: Case) {
     let some = worker.receive(2, PATIENCE).await;
     assert!((1..=2).contains(&some.len()), "asked for 2, got {}", some.len());
     let rest = case.worker().await.take(5 - some.len()).await;
-    assert_eq!(rest.len() + some.len(), 5, "what was not handed out is there for others");
+    assert_eq!(rest.len() + some.len(), 5, "messages that were not taken stay available");
 }
 
 pub(crate) async fn receive_gives_what_is_there_when_asked_for_more(case: Case) {
     case.send_all(messages(3)).await;
     let worker = case.worker().await;
     let mut received = worker.receive(u32::MAX, PATIENCE).await;
-    assert!(!received.is_empty(), "one message is enough to end the wait");
+    assert!(!received.is_empty(), "one ready message ends the wait");
     received.extend(worker.take(3 - received.len()).await);
-    worker.none("no more than these were sent").await;
+    worker.none("all messages were received").await;
 }
 
 pub(crate) async fn a_receive_ends_with_its_bytes(case: Case) {
-    case.send_all(messages(5)).await; // of 6 bytes each
+    case.send_all(messages(5)).await; // 6 bytes each
     let worker = case.worker_with(&case.queue, case.options().with_max_bytes(13)).await;
     let mut left = 5;
     while left > 0 {

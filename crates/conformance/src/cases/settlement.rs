@@ -1,4 +1,4 @@
-//! What is said becomes of a delivery, once, and only by who holds it.
+//! A settlement takes effect exactly once, and only from the worker that holds the lease.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) async fn dead_letter_sets_the_message_aside(case: Case) {
     case.outlast_leases().await;
     worker.none(GONE).await;
     let dead = case.dead().await;
-    assert_eq!(dead.len(), 1, "a message that was set aside is a dead letter");
+    assert_eq!(dead.len(), 1, "a dead-lettered message is a dead letter");
     assert_as_sent(&dead[0].message, &full_message("m"));
 }
 
@@ -105,10 +105,10 @@ pub(crate) async fn a_delivery_twice_in_a_batch_is_settled_once(case: Case) {
     let results = worker.subscription.settle(batch).await;
     let done: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(done, [true, false], "the second settlement of a delivery is refused");
-    assert_eq!(case.dead().await.len(), 1, "a message is set aside once");
+    assert_eq!(case.dead().await.len(), 1, "a message is dead-lettered once");
 }
 
-/// A worker that lost its lease settles; another holds the message and must not notice.
+/// A worker that lost its lease settles. The worker that now has the lease must not notice.
 async fn stale_changes_nothing(case: Case, settlement: Settlement) {
     case.send(message("m")).await;
     let (slow, fast) = (case.worker().await, case.worker().await);
@@ -117,14 +117,18 @@ async fn stale_changes_nothing(case: Case, settlement: Settlement) {
     let held = fast.one().await;
     let before = held.message.ledger.clone();
     slow.refused(stale.copy(), settlement.clone()).await;
-    slow.none("a stale receipt does not return the message").await;
+    slow.none("a stale receipt does not make the message ready").await;
     case.assert_depth([0, 0, 1, 0], "after a stale settlement").await;
     fast.settle(held, release(Duration::ZERO)).await;
     slow.refused(stale, settlement).await;
     let after = fast.one().await.message;
     assert_eq!(ids([&*after]), ids([&message("m")]), "the message is still there");
     assert_eq!((after.ledger.failed, after.ledger.released), (before.failed, before.released + 1));
-    assert_eq!(after.ledger.history(), before.history(), "a stale receipt leaves no trace");
+    assert_eq!(
+        after.ledger.history(),
+        before.history(),
+        "a stale receipt does not change the ledger"
+    );
 }
 
 pub(crate) async fn a_stale_complete_changes_nothing(case: Case) {

@@ -1,4 +1,4 @@
-//! What a store with a catalogue brings along to be tested.
+//! What a store with a catalogue provides to be tested.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,25 +6,27 @@ use async_trait::async_trait;
 use bezoar_core::{QueueAdmin, Transport, catalogue::Catalogue};
 use jiff::Timestamp;
 
-/// A fresh store that shares nothing with that of another case, on a clock of ours.
+/// A fresh store that shares nothing with other cases, with a clock that the cases control.
 #[async_trait]
 pub trait CatalogueHarness: Send + Sync {
-    /// The catalogue. All calls give the same dead letters, also after [`restart`](Self::restart).
+    /// The catalogue. All calls return the same dead letters, also after
+    /// [`restart`](Self::restart).
     fn catalogue(&self) -> Arc<dyn Catalogue>;
 
-    /// The queues of the same store, whose messages die and are replayed.
+    /// The queues of the same store.
     fn transport(&self) -> Arc<dyn Transport>;
 
-    /// The operator's side of those queues.
+    /// The administration of those queues.
     fn admin(&self) -> Arc<dyn QueueAdmin>;
 
-    /// What the store's clock shows.
+    /// The time on the store's clock.
     fn now(&self) -> Timestamp;
 
-    /// Moves the store's clock.
+    /// Advances the store's clock.
     async fn elapse(&self, by: Duration);
 
-    /// Ends the store as a crash of its process would, and opens it again on what it stored.
+    /// Ends the store as a crash of its process would, and opens it again with the data that it
+    /// stored.
     async fn restart(&mut self);
 
     /// Opens the store again with a limit on its size that it has already reached.

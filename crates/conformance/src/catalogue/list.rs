@@ -1,4 +1,4 @@
-//! The one list of cases for catalogues, as `list.rs` above is for transports.
+//! The only list of cases for catalogues, like `../list.rs` for transports.
 
 use std::{fmt, pin::Pin, time::Duration};
 
@@ -8,9 +8,9 @@ use super::{CatalogueHarness, cases, store::Store};
 
 /// A case of the list for catalogues.
 pub struct CatalogueCase {
-    /// What it is about.
+    /// The subject of the case.
     pub subject: &'static str,
-    /// The promise that it checks.
+    /// The name of the case: the promise that it checks.
     pub name: &'static str,
     case: fn(Store) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -50,8 +50,8 @@ pub fn catalogue_cases() -> Vec<CatalogueCase> {
     crate::for_each_catalogue_case!([listed])
 }
 
-/// Runs the case `subject::name` as a test, with a fresh harness. What
-/// [`catalogue_suite!`](crate::catalogue_suite) calls.
+/// Runs the case `subject::name` as a test, with a fresh harness. Called by
+/// [`catalogue_suite!`](crate::catalogue_suite).
 ///
 /// # Panics
 ///
@@ -63,16 +63,16 @@ pub fn check_catalogue<H: CatalogueHarness + 'static, F: Future<Output = H>>(
 ) {
     let cases = catalogue_cases();
     let case = cases.iter().find(|case| case.subject == subject && case.name == name);
-    let case = case.expect("the suite is made from the same list");
+    let case = case.expect("the suite is generated from the same list");
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("a test can have threads");
+    let runtime = runtime.expect("the runtime can start");
     runtime.block_on(async { case.run(Box::new(harness().await)).await });
     runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
-/// Makes a test of every case for catalogues, in a module for each subject.
+/// Generates a test for every case for catalogues, in one module per subject.
 ///
-/// Takes what makes a fresh [`CatalogueHarness`]: an async function without arguments.
+/// Takes an async function without arguments that creates a fresh [`CatalogueHarness`].
 #[macro_export]
 macro_rules! catalogue_suite {
     ($harness:path) => {
@@ -103,7 +103,7 @@ macro_rules! catalogue_suite_case {
     };
 }
 
-/// Hands the list to the macro named in brackets, after whatever else is to go there first.
+/// Passes the list to the macro named in brackets, after the other arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! for_each_catalogue_case {

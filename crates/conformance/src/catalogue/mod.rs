@@ -1,7 +1,7 @@
 //! The contract of a store with a catalogue of dead letters, as tests.
 //!
-//! A store brings a [`CatalogueHarness`] and one line, `catalogue_suite!`. As with transports, each case becomes a
-//! test named after the promise that it checks.
+//! A store provides a [`CatalogueHarness`] and one line of code, `catalogue_suite!`. As with transports, each case
+//! becomes a test named after the promise that it checks.
 
 mod cases;
 mod harness;

@@ -1,4 +1,4 @@
-//! What a case is given: a fresh store with two queues, and the steps that cases are made of.
+//! What each case gets: a fresh store with two queues, and the steps that cases are built from.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use super::CatalogueHarness;
 
-/// A text that must show up nowhere.
+/// A text that must never be shown.
 pub(crate) const CANARY: &str = "CANARY-7f3a-patient-doe";
 /// A queue of a broker.
 pub(crate) const RESULTS: &str = "hospital/results";
@@ -71,7 +71,10 @@ impl Store {
     pub(crate) async fn receive(&self, from: &str, max: u32) -> Vec<Delivery> {
         let open = self.transport().subscribe(&queue(from), SubscribeOptions::default()).await;
         let max = NonZeroU32::new(max).expect("a case asks for at least one");
-        open.expect("a queue can be opened").receive(max, Duration::ZERO).await.expect("it works")
+        open.expect("a queue can be opened")
+            .receive(max, Duration::ZERO)
+            .await
+            .expect("messages can be received")
     }
 
     pub(crate) async fn settle(&self, from: &str, held: Vec<Delivery>, how: &Settlement) {
@@ -90,13 +93,13 @@ impl Store {
         count
     }
 
-    /// Sends a message that dies; its dead letter.
+    /// Sends a message, dead-letters it and returns the id of the dead letter.
     pub(crate) async fn kill(&self, from: &str, message: Message, detail: &str) -> DeadLetterId {
         let id = message.id.clone();
         self.send(from, message).await;
         self.settle_all(from, &dead(detail)).await;
         let filter = Filter { message_id: Some(id), ..Filter::default() };
-        self.list(&filter).await.first().expect("it is dead").id
+        self.list(&filter).await.first().expect("it is a dead letter").id
     }
 
     pub(crate) async fn kill_many(
@@ -133,7 +136,7 @@ impl Store {
     }
 
     pub(crate) async fn record(&self, id: DeadLetterId) -> DeadLetterRecord {
-        self.catalogue().record(id).await.expect("a dead letter that is there can be read")
+        self.catalogue().record(id).await.expect("an existing dead letter can be read")
     }
 
     pub(crate) async fn causes(&self, filter: &Filter) -> Vec<Cause> {
@@ -158,14 +161,14 @@ impl Store {
 
     pub(crate) async fn command(&self, id: OperationId, command: OperationCommand) -> Operation {
         let done = self.catalogue().command(id, command, &action(Verb::Replay)).await;
-        done.expect("a command that makes sense is followed")
+        done.expect("the command is allowed in this state")
     }
 
     pub(crate) async fn advance(&self, id: OperationId, most: u32) -> Advance {
         self.catalogue().advance(id, most).await.expect("an operation can be advanced")
     }
 
-    /// Plans, starts, and does everything that may be done.
+    /// Plans and starts an operation, and carries out as much as is allowed.
     pub(crate) async fn run(&self, kind: OperationKind, selection: Selection) -> Operation {
         let id = self.plan(kind, selection).await.id;
         self.command(id, OperationCommand::Run).await;
@@ -180,7 +183,7 @@ impl Store {
         self.catalogue().operation(id).await.expect("an operation can be read")
     }
 
-    /// In flight, completed and failed.
+    /// The number of messages in flight, completed and failed.
     pub(crate) async fn outcomes(&self, id: OperationId) -> (u64, u64, u64) {
         let now = self.operation(id).await;
         (now.in_flight(), now.completed, now.failed)
@@ -217,7 +220,7 @@ impl Store {
 }
 
 pub(crate) fn queue(name: &str) -> QueueName {
-    QueueName::new(name).expect("it is short")
+    QueueName::new(name).expect("valid name")
 }
 
 pub(crate) fn message(id: &str) -> Message {
@@ -225,15 +228,15 @@ pub(crate) fn message(id: &str) -> Message {
 }
 
 pub(crate) fn typed(id: &str, message_type: &str) -> Message {
-    let message_type = MessageType::new(message_type).expect("it is short");
+    let message_type = MessageType::new(message_type).expect("valid name");
     let id_text = id.to_owned();
-    Message::new(MessageId::new(id_text).expect("it is short"), message_type, millis(1_000), CANARY)
+    Message::new(MessageId::new(id_text).expect("valid name"), message_type, millis(1_000), CANARY)
         .with_header("name", CANARY)
-        .with_correlation_id(CorrelationId::new(format!("of {id}")).expect("it is short"))
+        .with_correlation_id(CorrelationId::new(format!("of {id}")).expect("valid name"))
 }
 
 pub(crate) fn tried(kind: FailureKind, code: &str, detail: &str) -> FailedTry {
-    let failure = Failure::new(kind, detail).with_code(Code::new(code).expect("it is a word"));
+    let failure = Failure::new(kind, detail).with_code(Code::new(code).expect("a valid code"));
     FailedTry::new(millis(1_000), Duration::ZERO, &failure)
 }
 
@@ -249,13 +252,13 @@ pub(crate) fn dead_by(kind: FailureKind, code: &str, detail: &str) -> Settlement
     Settlement::DeadLetter { reason: reason(), tries: vec![tried(kind, code, detail)] }
 }
 
-/// A dead letter as a broker has it, with one failed attempt.
+/// A dead letter from a broker, with one failed attempt.
 pub(crate) fn letter(id: i64, mut message: Message) -> DeadLetter {
     message.ledger.fail(vec![tried(FailureKind::Transient, "boom", "boom")]);
     rejected(id, message, reason())
 }
 
-/// A dead letter as a broker has it.
+/// A dead letter from a broker.
 pub(crate) fn rejected(id: i64, message: Message, reason: Reason) -> DeadLetter {
     DeadLetter {
         id: DeadLetterId::from_number(id),

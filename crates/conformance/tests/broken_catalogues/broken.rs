@@ -1,4 +1,4 @@
-//! A catalogue around a sound one, which changes values on their way: the simple defects.
+//! A wrapper around a correct catalogue that changes values passing through it: the simple defects.
 
 use std::{fmt, sync::Arc};
 
@@ -16,9 +16,9 @@ use jiff::Timestamp;
 
 pub(crate) type Change<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 
-/// Changes some values; the others pass as they are.
+/// Changes some values; all others pass unchanged.
 pub(crate) struct Defect {
-    // What goes in.
+    // Arguments.
     pub(crate) filter: Change<Filter>,
     pub(crate) request: Change<ListRequest>,
     pub(crate) plan: Change<OperationPlan>,
@@ -35,7 +35,7 @@ pub(crate) struct Defect {
     pub(crate) expiry: Change<Timestamp>,
     pub(crate) mark: Change<(CauseState, Option<String>)>,
     pub(crate) value: Change<Option<String>>,
-    // What comes out.
+    // Results.
     pub(crate) listed: Change<Vec<DeadLetterSummary>>,
     pub(crate) counted: Change<Count>,
     pub(crate) record: Change<DeadLetterRecord>,

@@ -51,7 +51,7 @@ fn lists() -> Vec<Control> {
             |it| it.request = Box::new(|request| request.after = None),
         ),
         control(
-            "gives more than asked for",
+            "returns more than requested",
             &["lists::a_page_of_none_or_too_many_is_bounded"],
             |it| {
                 it.request = Box::new(|request| request.limit = request.limit.max(5));
@@ -75,7 +75,7 @@ fn lists() -> Vec<Control> {
             },
         ),
         control(
-            "shows the time of arrival as that of death",
+            "shows the time of arrival as that of dead-lettering",
             &[
                 "broker_intake::the_time_of_death_is_kept",
                 "imports::an_import_keeps_the_time_of_death",
@@ -116,7 +116,7 @@ fn lists() -> Vec<Control> {
 fn operations() -> Vec<Control> {
     vec![
         control(
-            "silently leaves out what others hold",
+            "silently leaves out letters that others hold",
             &["plans::letters_held_by_another_operation_are_named_and_refused"],
             |it| it.plan = Box::new(|plan| plan.held = HeldLetters::Skip),
         ),
@@ -133,7 +133,7 @@ fn operations() -> Vec<Control> {
             },
         ),
         control(
-            "discards only what is open",
+            "discards only open letters",
             &[
                 "plans::a_discard_takes_everything_that_is_counted",
                 "versions::an_edited_original_can_be_discarded",
@@ -148,7 +148,7 @@ fn operations() -> Vec<Control> {
                 });
             },
         ),
-        control("takes everything there is", &["plans::a_missing_id_plans_nothing"], |it| {
+        control("selects everything", &["plans::a_missing_id_plans_nothing"], |it| {
             it.plan = Box::new(|plan| plan.selection = Selection::Matching(Filter::default()));
         }),
         control(
@@ -166,14 +166,14 @@ fn operations() -> Vec<Control> {
             },
         ),
         control(
-            "does more than asked for",
+            "does more than requested",
             &["operations::a_replay_ends_when_every_outcome_is_known"],
             |it| {
                 it.most = Box::new(|most| *most = 1_000);
             },
         ),
         control(
-            "says nothing of why it stopped",
+            "does not say why it stopped",
             &["operations::a_stopped_operation_says_why_and_goes_on_when_told"],
             |it| {
                 it.operation = Box::new(|operation| operation.stopped = None);
@@ -196,7 +196,7 @@ fn operations() -> Vec<Control> {
             },
         ),
         control(
-            "forgets which dead letters one was before",
+            "forgets the earlier dead letters of a message",
             &[
                 "outcomes::a_dead_letter_knows_which_ones_it_was_before",
                 "outcomes::a_broker_letter_that_fails_again_knows_which_one_it_was",
@@ -206,7 +206,7 @@ fn operations() -> Vec<Control> {
             },
         ),
         control(
-            "knows nothing of what was replayed",
+            "forgets replayed letters",
             &["outcomes::a_replayed_dead_letter_says_what_became_of_it"],
             |it| {
                 it.refusal = Box::new(|error| {
@@ -274,7 +274,7 @@ fn versions_and_imports() -> Vec<Control> {
             },
         ),
         control(
-            "imports what is edited as open",
+            "imports edited letters as open",
             &["imports::what_could_not_be_replayed_there_cannot_be_here"],
             |it| {
                 it.imported = Box::new(|records| {
@@ -285,7 +285,7 @@ fn versions_and_imports() -> Vec<Control> {
             },
         ),
         control(
-            "resets the time of death",
+            "resets the time of dead-lettering",
             &["imports::an_import_keeps_the_time_of_death"],
             |it| {
                 it.imported = Box::new(|records| {
@@ -315,11 +315,11 @@ fn versions_and_imports() -> Vec<Control> {
 
 fn intake() -> Vec<Control> {
     fn other() -> QueueName {
-        QueueName::new("hospital/a").expect("it is short")
+        QueueName::new("hospital/a").expect("valid name")
     }
     vec![
         control(
-            "takes a success in another queue for its own",
+            "counts a success in another queue as its own",
             &[
                 "broker_intake::a_success_in_another_queue_completes_nothing",
                 "broker_intake::a_canary_passes_only_by_its_own_success",
@@ -360,7 +360,7 @@ fn intake() -> Vec<Control> {
             },
         ),
         control(
-            "replaces the time of death by that of intake",
+            "replaces the time of dead-lettering by that of intake",
             &[
                 "broker_intake::the_time_of_death_is_kept",
                 "causes::a_late_arrival_counts_in_the_hour_of_its_death",
@@ -387,7 +387,7 @@ fn intake() -> Vec<Control> {
 
 fn log_and_settings() -> Vec<Control> {
     vec![
-        control("logs somebody else", &["audit_log::an_entry_has_what_was_said_and_when"], |it| {
+        control("logs a wrong actor", &["audit_log::an_entry_has_what_was_said_and_when"], |it| {
             it.action = Box::new(|action| action.actor = "eve".to_owned());
         }),
         control(

@@ -21,7 +21,7 @@ fn recognized(change: fn(&mut u64, &mut bool)) -> Change<Vec<DeadLetter>> {
 pub(crate) fn controls() -> Vec<Control> {
     vec![
         control(
-            "takes redelivered letters for new ones",
+            "treats redelivered letters as new",
             &[
                 "recognition::a_letter_that_was_stored_and_not_removed_is_taken_in_once",
                 "recognition::as_many_equal_letters_are_recognized_as_were_taken_in",
@@ -29,7 +29,7 @@ pub(crate) fn controls() -> Vec<Control> {
             |it| it.letters = recognized(|_, redelivered| *redelivered = false),
         ),
         control(
-            "merges equal letters that come for the first time",
+            "merges equal letters that are delivered for the first time",
             &["recognition::equal_letters_that_come_for_the_first_time_are_all_kept"],
             |it| it.letters = recognized(|_, redelivered| *redelivered = true),
         ),

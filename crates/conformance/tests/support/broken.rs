@@ -1,4 +1,4 @@
-//! A transport around queues in memory, with a place for a defect in every operation.
+//! A transport around queues in memory that can have a defect in every operation.
 
 use std::{
     fmt::Debug,
@@ -18,24 +18,24 @@ use bezoar_memory::MemoryTransport;
 pub(crate) type Outcomes = Vec<Result<(), TransportError>>;
 pub(crate) type Settlements = Vec<(Delivery, Settlement)>;
 
-/// The sound queues inside.
+/// The correct queues inside.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) memory: MemoryTransport,
     pub(crate) clock: Arc<ManualClock>,
 }
 
-/// A sound queue, opened.
+/// A correct queue, opened.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) queue: QueueName,
     pub(crate) inner: Arc<dyn Subscription>,
     pub(crate) store: Store,
-    /// For what a defect keeps back.
+    /// Deliveries that a defect holds back.
     pub(crate) buffer: Mutex<Vec<Delivery>>,
 }
 
-/// What is wrong with a transport: each operation does what it should unless a defect says otherwise.
+/// A defect of a transport: each operation is correct unless the defect overrides it.
 #[async_trait]
 pub(crate) trait Defect: Debug + Send + Sync + 'static {
     fn capabilities(&self, honest: Capabilities) -> Capabilities {
@@ -55,7 +55,7 @@ pub(crate) trait Defect: Debug + Send + Sync + 'static {
         store.memory.send(to, batch).await
     }
 
-    /// Done before a queue is opened.
+    /// Called before a queue is opened.
     async fn opening(&self, _store: &Store, _queue: &QueueName) {}
 
     async fn receive(
@@ -141,7 +141,7 @@ pub(crate) trait Defect: Debug + Send + Sync + 'static {
     }
 }
 
-/// A transport with a defect. It claims to be durable, so that the cases of a restart run as well.
+/// A transport with a defect. It claims to be durable, so that the restart cases run too.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) store: Store,

@@ -32,7 +32,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The defect is made anew for each case, as some remember what they saw.
+    /// Creates a fresh defect for each case, because some defects have state.
     pub(crate) fn new<D: Defect>(
         defect_name: &'static str,
         defect: impl Fn() -> D + 'static,
@@ -47,14 +47,14 @@ pub(crate) fn unbroken() -> Control {
     Control::new("no defect", Twist::default, &[])
 }
 
-/// What a case made of a control.
+/// The result of a case for a control.
 pub(crate) enum Verdict {
     Passed,
     Skipped,
     Caught(String),
 }
 
-/// Runs a case under a paused clock, so that waiting in vain takes no time.
+/// Runs a case with a paused clock, so that timeouts take no real time.
 pub(crate) fn run(case: &Listed, control: &Control) -> Verdict {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let harness = Box::new(BrokenHarness::new((control.defect)()));
@@ -87,7 +87,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Queues in memory that outlive the transport, as those of a durable one do.
+/// Queues in memory that outlive the transport, like those of a durable one.
 struct BrokenHarness {
     store: Store,
     defect: Arc<dyn Defect>,

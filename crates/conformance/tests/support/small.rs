@@ -1,6 +1,6 @@
 //! A transport with the limits of Azure Storage Queue, modelled on queues in memory: 64 KiB for everything after
-//! base64, whole seconds, no order, no wait at the server, no depth, and dead letters only in turn. It passes every
-//! case that its capabilities allow, so that no case asks for more than a transport declares.
+//! base64, whole seconds, no order, no wait at the server, no depth, and only a feed of dead letters. It passes
+//! every case that its capabilities allow, which proves that no case requires more than a transport declares.
 
 use std::{
     num::NonZeroU32,
@@ -25,20 +25,20 @@ use super::{
 
 const SECOND: Duration = Duration::from_secs(1);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// The most that is kept of a message, in base64.
+/// The maximum size of a message in base64.
 const ENCODED_BYTES: usize = 64 * 1024;
-/// Six names of full length, times and counts.
+/// Room for six names of full length, times and counts.
 const ENVELOPE_BYTES: usize = 2 * 1024;
 const BODY_BYTES: usize = ENCODED_BYTES / 4 * 3 - ENVELOPE_BYTES;
 
-/// The limits that it keeps, and what it declares.
+/// A transport with these limits, and the capabilities that it declares.
 #[derive(Debug, Default)]
 pub(crate) struct SmallQueues {
     declared: Declared,
     looks: AtomicUsize,
 }
 
-/// What a transport says that it keeps.
+/// Which limit a transport declares wrongly.
 #[derive(Debug, Clone, Copy, Default)]
 enum Declared {
     #[default]
@@ -50,7 +50,7 @@ enum Declared {
     ShorterLeases,
 }
 
-/// A transport that declares more than it keeps.
+/// A transport that declares more than it supports.
 pub(crate) fn controls() -> Vec<Control> {
     const LEASES: &[&str] = &["leases::the_shortest_and_the_longest_lease_are_accepted"];
     let declares = |name, declared: Declared, caught_by| {
@@ -58,22 +58,22 @@ pub(crate) fn controls() -> Vec<Control> {
     };
     vec![
         declares(
-            "declares larger bodies than it keeps",
+            "declares larger bodies than it supports",
             Declared::LargerBodies,
             &["bodies::a_body_of_the_greatest_size_comes_back"],
         ),
         declares(
-            "declares larger messages than it keeps",
+            "declares larger messages than it supports",
             Declared::LargerMessages,
             &["headers::long_headers_come_back"],
         ),
         declares(
-            "declares longer delays than it keeps",
+            "declares longer delays than it supports",
             Declared::LongerDelays,
             &["delays::the_longest_declared_delay_is_accepted"],
         ),
-        declares("declares longer leases than it keeps", Declared::LongerLeases, LEASES),
-        declares("declares shorter leases than it keeps", Declared::ShorterLeases, LEASES),
+        declares("declares longer leases than it supports", Declared::LongerLeases, LEASES),
+        declares("declares shorter leases than it supports", Declared::ShorterLeases, LEASES),
     ]
 }
 
@@ -107,11 +107,11 @@ impl Defect for SmallQueues {
     }
 
     fn options(&self, asked: SubscribeOptions) -> SubscribeOptions {
-        kept().check_lease(asked.lease).expect("a case asks for a lease that is declared");
+        kept().check_lease(asked.lease).expect("a case uses only declared leases");
         asked
     }
 
-    /// Each batch is stored from its end, as there is no order to rely on.
+    /// Stores each batch from its end, because this transport promises no order.
     async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
         let mut results = Vec::new();
         for outgoing in batch.iter().rev() {
@@ -126,7 +126,7 @@ impl Defect for SmallQueues {
         results
     }
 
-    /// Never waits, and finds nothing at every other look, as a store of many servers may.
+    /// Never waits, and finds nothing at every other call, as a distributed store may.
     async fn receive(
         &self,
         open: &Opened,
@@ -159,7 +159,7 @@ impl Defect for SmallQueues {
         deliveries: &mut [Delivery],
         lease: Duration,
     ) -> Outcomes {
-        kept().check_lease(lease).expect("a case asks for a lease that is declared");
+        kept().check_lease(lease).expect("a case uses only declared leases");
         open.inner.extend(deliveries, lease).await
     }
 
@@ -206,7 +206,7 @@ impl DeadLetterFeed for SmallFeed {
     }
 }
 
-/// What is stored of a message, if it fits.
+/// The message as it is stored, if it fits.
 fn stored(outgoing: &Outgoing) -> Result<Outgoing, TransportError> {
     kept().check(outgoing)?;
     let mut outgoing = outgoing.clone();
@@ -222,7 +222,7 @@ fn stored(outgoing: &Outgoing) -> Result<Outgoing, TransportError> {
     Ok(outgoing)
 }
 
-/// Shortens the ledger as it was when it was stored.
+/// Shortens the ledger as storing it did.
 fn fit(message: &mut Message) {
     let mut ledger = std::mem::take(&mut message.ledger);
     let fits = ledger.fit(|ledger| encoded_bytes(message, ledger) <= ENCODED_BYTES);
@@ -230,7 +230,7 @@ fn fit(message: &mut Message) {
     message.ledger = ledger;
 }
 
-/// About what a message takes with its envelope and a ledger, all of it in base64.
+/// The approximate size of a message with its envelope and a ledger, in base64.
 fn encoded_bytes(message: &Message, ledger: &Ledger) -> usize {
     let names = [
         message.id.as_str().len(),

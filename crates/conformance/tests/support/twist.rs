@@ -1,4 +1,4 @@
-//! The simple defects: a value that is changed on its way.
+//! The simple defects: a value that is changed in transit.
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
@@ -12,7 +12,7 @@ use super::broken::{Defect, Opened, Outcomes, Settlements, Store};
 
 type Change<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 
-/// Changes one sort of value; the others pass as they are.
+/// Changes one sort of value; the others pass unchanged.
 pub(crate) struct Twist {
     pub(crate) capabilities: Change<Capabilities>,
     pub(crate) options: Change<SubscribeOptions>,

@@ -1,8 +1,8 @@
 //! The breaker of one route: failures of different messages open it, and a sign of life closes it.
 //!
-//! While it is open, a pause is followed by a round of probes with a budget. If the budget is used up and the last probe
-//! has ended without a sign of life, the next pause is twice as long. There are no timeouts: the rest of a budget is
-//! used by the next messages, and an abandoned probe returns its part of the budget.
+//! While it is open, each pause is followed by a round of probes with a budget. If the budget is used up and the last
+//! probe ended without a sign of life, the next pause is twice as long. There are no timeouts: later messages use up
+//! the rest of a budget, and an abandoned probe returns its share.
 
 use std::{
     collections::HashSet,
@@ -19,13 +19,13 @@ use crate::Code;
 const PROBES: u32 = 5;
 /// The maximum pause, whatever is configured or requested.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many messages are remembered that were tried in this opening.
+/// How many of the messages tried during this opening are remembered.
 const REMEMBERED: usize = 4_096;
 
-/// The number of tries beyond which the order no longer depends on them.
+/// Beyond this number of tries, further tries no longer affect the order.
 const MOST_TIMES: u32 = 10;
 
-/// When a breaker opens, and for how long.
+/// When a breaker opens, and how long it pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerOptions {
     /// How many different messages must fail, without a sign of life since the first of them started.
@@ -38,7 +38,7 @@ pub struct BreakerOptions {
 }
 
 impl Default for BreakerOptions {
-    /// 5 messages; from 1 s to 15 s.
+    /// Opens after 5 messages; pauses from 1 s to 15 s.
     fn default() -> Self {
         Self {
             failures: NonZeroU32::new(5).expect("5 is not 0"),
@@ -48,20 +48,20 @@ impl Default for BreakerOptions {
     }
 }
 
-/// The state of a breaker. Closed: a breaker has these three.
+/// The state of a breaker. Exhaustive: a breaker has exactly these three states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BreakerState {
     /// Messages are delivered.
     #[default]
     Closed,
-    /// No messages are delivered before the next probe.
+    /// No message is delivered until the next probe.
     Open,
     /// Probes are running.
     HalfOpen,
 }
 
 impl BreakerState {
-    /// Its name.
+    /// The name of the state.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -76,13 +76,13 @@ impl BreakerState {
 pub struct BreakerStatus {
     /// The state.
     pub state: BreakerState,
-    /// The code of the latest evidence, while it is not closed.
+    /// The code of the latest evidence, unless the breaker is closed.
     pub code: Option<Code>,
     /// How many messages opened it.
     pub messages: usize,
     /// How long it has been open.
     pub open_for: Duration,
-    /// The time until the next probe; zero if it may start now.
+    /// The time until the next probe; zero if a probe may start now.
     pub next_probe: Duration,
 }
 
@@ -109,7 +109,8 @@ pub(super) struct Breaker {
 #[derive(Debug, Default)]
 struct Gathered {
     messages: HashSet<u64>,
-    /// Messages whose credential or URL was refused, including calls that started before the last sign of life.
+    /// Messages refused for their credential or URL, including those whose call started before the last sign of
+    /// life.
     misdirected: HashSet<u64>,
     careful: bool,
     /// Whether any failure other than "nothing could be sent" occurred.
@@ -257,7 +258,7 @@ impl Breaker {
         }
     }
 
-    /// The host is reachable: evidence that only said otherwise is dropped.
+    /// Records that the host is reachable, and drops evidence that only said otherwise.
     pub(super) fn reachable(&mut self, now: Instant) {
         if self.gathered.was_sent {
             return;
@@ -316,7 +317,7 @@ impl Breaker {
 }
 
 impl Opening {
-    /// More evidence while it is open.
+    /// Records further evidence while the breaker is open.
     fn went_on(&mut self, evidence: &Evidence<'_>) {
         self.code = evidence.code.clone();
         if self.tried.get(evidence.key).is_none() {

@@ -19,7 +19,8 @@ impl Limit {
         self.current
     }
 
-    /// How many more calls may start. Unlimited here unless the endpoint asked for fewer: the caller has its own limit.
+    /// How many more calls may start. Unlimited unless the endpoint asked for fewer, because the caller has its own
+    /// limit.
     pub(super) fn free(&self, in_flight: u32) -> u32 {
         if self.current == self.most { u32::MAX } else { self.current.saturating_sub(in_flight) }
     }

@@ -8,7 +8,7 @@
 //! breaker and clears the evidence.
 //!
 //! Everything here is pure and bounded: time and randomness are arguments, and the memory of messages has a limit. A
-//! message that was forgotten does not become suspected.
+//! forgotten message does not become suspected.
 
 mod breaker;
 mod limit;
@@ -56,16 +56,16 @@ impl Default for BlameOptions {
 /// A point in time, by the monotonic clock and by the wall clock of ledgers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// By the monotonic clock.
+    /// The time on the monotonic clock.
     pub now: Instant,
-    /// By the wall clock.
+    /// The time on the wall clock.
     pub wall: Timestamp,
 }
 
 /// What is known about a message before it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageFacts {
-    /// A number for the message in its generation.
+    /// A number that identifies the message in its generation.
     pub key: u64,
     /// When it last failed in this generation.
     pub last_failure_at: Option<Timestamp>,
@@ -87,14 +87,14 @@ pub struct Call {
     round: Option<u64>,
 }
 
-/// How many messages may be fetched. Closed: whoever fetches has to obey every answer.
+/// How many messages may be fetched. Exhaustive: whoever fetches must obey every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// At most this many.
+    /// At most this many messages.
     UpTo(NonZeroU32),
-    /// None until this time has passed, or something changes.
+    /// No message until this time has passed or something changes.
     Wait(Duration),
-    /// None until a call ends.
+    /// No message until a call ends.
     WaitForCall,
 }
 
@@ -154,7 +154,8 @@ impl Blame {
         Ok(Call { message, started: now, number: self.entered, alone, round })
     }
 
-    /// Records the outcome of a call, and returns whether it counts. `code` is for display, `chance` is in [0, 1).
+    /// Records the outcome of a call and returns whether it counts. `code` is for display; `chance` is a random
+    /// number in [0, 1).
     pub fn leave(
         &mut self,
         call: Call,
@@ -192,7 +193,8 @@ impl Blame {
         judgement
     }
 
-    /// Returns a call that ended without an outcome: shutdown, a lost lease.
+    /// Returns a call that ended without an outcome, for example because of a shutdown or a lost
+    /// lease.
     pub fn abandon(&mut self, call: Call) {
         self.ended(&call);
         if let Some(round) = call.round {
@@ -213,7 +215,8 @@ impl Blame {
         self.breaker.note(evidence, now, chance);
     }
 
-    /// Records that another route could send to the same host. Probes at once if there is no other evidence.
+    /// Records that another route could send to the same host. Probes start at once if there is no other
+    /// evidence.
     pub fn reachable(&mut self, now: Instant) {
         self.breaker.reachable(now);
     }

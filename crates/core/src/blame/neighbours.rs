@@ -42,8 +42,8 @@ impl Neighbours {
 
     /// Whether other messages are evidence against one that just failed: since its last failure at least one succeeded,
     /// and fewer than a quarter of them had an unclear outcome. With half instead of a quarter, an endpoint that sheds
-    /// half of its load would make about every second message suspected. Its own outcomes are not included, because it
-    /// had none since.
+    /// half of its load would make about every second message suspected. The counts do not include its own outcomes,
+    /// because it had none since.
     pub(super) fn speak_against(&self, key: u64) -> bool {
         let Some(then) = self.at_last_failure.get(key) else { return false };
         let (done, unclear) = (self.counts.done - then.done, self.counts.unclear - then.unclear);

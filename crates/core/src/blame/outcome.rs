@@ -10,12 +10,13 @@ pub enum CallOutcome {
     Done,
     /// The response is about the message: most 4xx.
     Answered,
-    /// It asked to wait (429, or 503 with `Retry-After`).
+    /// The endpoint asked to wait (429, or 503 with `Retry-After`).
     Throttled {
-        /// How long to wait, if it said so.
+        /// How long to wait, if the endpoint said so.
         after: Option<Duration>,
     },
-    /// Nothing was sent: DNS, connection refused, unreachable, connection timed out, TLS.
+    /// Nothing was sent: DNS failed, the connection was refused or timed out, the host was
+    /// unreachable, or TLS failed.
     Unsent,
     /// The connection was closed without a reply after the request was sent, or a proxy answered (502, 503, 504).
     Ambiguous {
@@ -54,9 +55,9 @@ impl CallOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Judgement {
-    /// It is about the message: a failure counts as an attempt.
+    /// The outcome is about the message: a failure counts as an attempt.
     Counts,
-    /// It uses up no retry.
+    /// The failure uses up no retry.
     Uncounted {
         /// Whether the message becomes suspected, because others succeed.
         suspected: bool,

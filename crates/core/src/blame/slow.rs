@@ -6,7 +6,7 @@ use super::{MessageFacts, recent::Recent};
 
 /// How long a slow message waits while others go first.
 const LATER: Duration = Duration::from_secs(1);
-/// How many messages are remembered that waited once.
+/// How many of the messages that waited once are remembered.
 const REMEMBERED: usize = 1_024;
 
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 /// An action to record. Safe to show: it contains no body, header value or error detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedAction {
-    /// The name of a token, or of a program.
+    /// Who acts: the name of a token or of a program.
     pub actor: String,
     /// The address of the caller.
     pub address: String,
     /// What is done.
     pub verb: Verb,
-    /// What it is done to, such as `dead letter 7`.
+    /// The object of the action, such as `dead letter 7`.
     pub target: String,
     /// The reason, in the actor's own words.
     pub reason: String,
@@ -64,7 +64,7 @@ impl Verb {
         Self::Expire,
     ];
 
-    /// Its name.
+    /// The name of the verb.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reveal => "reveal",
@@ -85,21 +85,21 @@ impl Verb {
 /// An entry of the audit log. Its texts are not validated, so that a tampered entry can be shown too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Its number, from 1.
+    /// The number of the entry, from 1.
     pub number: u64,
-    /// The time.
+    /// When the action was recorded.
     pub at: Timestamp,
-    /// The actor.
+    /// Who acted.
     pub actor: String,
     /// The address of the actor.
     pub address: String,
     /// The name of the verb, see [`Verb::as_str`].
     pub verb: String,
-    /// What it was done to.
+    /// The object of the action.
     pub target: String,
-    /// The reason.
+    /// The reason, in the actor's own words.
     pub reason: String,
-    /// The hash of all this and of the previous entry.
+    /// The hash of these fields and of the previous entry.
     pub hash: AuditHash,
 }
 
@@ -119,8 +119,8 @@ impl fmt::Debug for AuditHash {
     }
 }
 
-/// The head of an audit log: the number of entries and the hash of the last one. Stored separately from the log, it
-/// reveals missing entries at the end; stored elsewhere, it reveals a log that was rewritten as a whole.
+/// The head of an audit log: the number of entries and the hash of the last one. Stored in a separate table, it
+/// reveals missing entries at the end; stored on another system, it reveals a log that was rewritten as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditHead {
     /// The number of entries.
@@ -145,10 +145,10 @@ pub enum AuditBreak {
 }
 
 impl AuditHead {
-    /// Before the first entry.
+    /// The head of an empty log.
     pub const START: Self = Self { count: 0, hash: AuditHash([0; 32]) };
 
-    /// The entry for an action, and the head after it.
+    /// Returns the entry for an action, and the head after it.
     pub fn append(&self, at: Timestamp, action: &AuditedAction) -> (AuditEntry, Self) {
         let mut entry = AuditEntry {
             number: self.count + 1,
@@ -165,11 +165,11 @@ impl AuditHead {
         (entry, head)
     }
 
-    /// The head after an entry that was read.
+    /// Returns the head after an entry that was read from the log.
     ///
     /// # Errors
     ///
-    /// [`AuditBreak`] if it is not the entry that was written after this head.
+    /// [`AuditBreak`] if the entry is not the one that was written after this head.
     pub fn follow(&self, entry: &AuditEntry) -> Result<Self, AuditBreak> {
         let number = self.count + 1;
         if entry.number != number {
@@ -181,7 +181,7 @@ impl AuditHead {
         Ok(Self { count: number, hash: entry.hash })
     }
 
-    /// Checks that the log ends here, as it was last written.
+    /// Checks that the log ends at this head: `kept` is the head stored with the last write.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl AuditHead {
         }
     }
 
-    /// Hashes every text with its length, so that nothing can move from one text to the next.
+    /// Hashes every text with its length, so that no text can move from one field to the next.
     fn hash_of(&self, entry: &AuditEntry) -> AuditHash {
         let mut hasher = Sha256::new();
         hasher.update(self.hash.0);

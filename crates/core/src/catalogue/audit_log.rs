@@ -6,13 +6,15 @@ use async_trait::async_trait;
 
 use super::{AuditEntry, AuditHead, AuditedAction, CatalogueError};
 
-/// Who did what, in an order that nobody can change unnoticed.
+/// Records who did what. Nobody can change, remove or reorder entries unnoticed.
 #[async_trait]
 pub trait AuditLog: Debug + Send + Sync + 'static {
-    /// Writes an action that changes nothing in the store, before it is done.
+    /// Writes an entry for an action that changes nothing in the store. To be called before the
+    /// action.
     async fn log(&self, action: &AuditedAction) -> Result<(), CatalogueError>;
 
-    /// Reads entries in order, after a number, and the head of the log, which is stored apart from it.
+    /// Reads the entries after a number, in order, and the head of the log, which is stored
+    /// separately.
     async fn audit(
         &self,
         after: u64,

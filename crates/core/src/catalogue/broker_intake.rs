@@ -1,4 +1,4 @@
-//! Dead letters of brokers, and what becomes of those that are replayed to them.
+//! Dead letters that come from brokers, and the outcomes of those replayed to them.
 
 use std::fmt::Debug;
 
@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use super::{CatalogueError, OperationId, Rejection, RejectionFilter};
 use crate::{DeadLetter, DeadLetterId, Message, MessageId, QueueName, Reason};
 
-/// Takes dead letters of brokers into the store, and learns the outcomes of those that go back.
+/// Takes dead letters from brokers into the store, and records the outcomes of those that are
+/// replayed.
 #[async_trait]
 pub trait BrokerIntake: Debug + Send + Sync + 'static {
-    /// Makes a queue of a broker known here, under a name of its own. What is replayed from it waits in the store's
-    /// queue of that name until somebody sends it to the broker; its outcome is what [`take_in`](Self::take_in) or
-    /// [`completed`](Self::completed) say. Doing it again changes nothing.
+    /// Registers a queue of a broker under a name of its own. Messages replayed from it wait in the store's queue
+    /// of that name until somebody sends them to the broker; [`take_in`](Self::take_in) and
+    /// [`completed`](Self::completed) report their outcomes. Calling it again changes nothing.
     async fn adopt(&self, queue: &QueueName) -> Result<(), CatalogueError>;
 
     /// Adds dead letters of an adopted queue; returns how many were new. One that was taken in within the last 30
@@ -36,31 +37,33 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`CatalogueError::TakenOver`] if a letter was recognized in another session meanwhile, so that this one is not
-    /// accounted for: leave it on the broker, to be handed out again.
+    /// [`CatalogueError::TakenOver`] if a letter was recognized in another session meanwhile. Leave this one on the
+    /// broker, which hands it out again.
     async fn removing(
         &self,
         queue: &QueueName,
         letters: &[DeadLetterId],
     ) -> Result<(), CatalogueError>;
 
-    /// Says why a broker is about to dead-letter messages of an adopted queue by itself, which keeps neither reason
-    /// nor ledger. When such a letter is taken in within 30 days, recognized by its message id, it gets these.
+    /// Records why a broker is about to dead-letter messages of an adopted queue by itself, because the broker
+    /// keeps neither reason nor ledger. If such a letter is taken in within 30 days, recognized by its message id,
+    /// it gets this reason and ledger.
     async fn announce(
         &self,
         queue: &QueueName,
         dying: Vec<(Message, Reason)>,
     ) -> Result<(), CatalogueError>;
 
-    /// What was [announced](Self::announce) within the last 30 days and not taken in, newest first, at most `limit`.
+    /// Lists rejections that were [announced](Self::announce) within the last 30 days and whose letters were not
+    /// taken in, newest first, at most `limit`.
     async fn rejections(
         &self,
         filter: &RejectionFilter,
         limit: u32,
     ) -> Result<Vec<Rejection>, CatalogueError>;
 
-    /// Says that messages which were replayed to an adopted queue completed there. Those that nobody waits for are
-    /// ignored; the same message id in another queue is another message.
+    /// Records that messages which were replayed to an adopted queue completed there. Messages without a pending
+    /// replay are ignored; the same message id in another queue is a different message.
     async fn completed(
         &self,
         queue: &QueueName,

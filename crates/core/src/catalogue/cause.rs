@@ -5,18 +5,18 @@ use jiff::Timestamp;
 use super::CauseId;
 use crate::{Code, DeadLetterId, FailureKind, MessageType, QueueName};
 
-/// A group of dead letters that failed the same way. Nothing of it is sensitive.
+/// A group of dead letters that failed the same way. It contains nothing sensitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// Its id.
+    /// The id of the cause.
     pub id: CauseId,
     /// The queue of the dead letters.
     pub queue: QueueName,
-    /// Their type.
+    /// The type of their messages.
     pub message_type: MessageType,
     /// The kind of the last failure.
     pub kind: FailureKind,
-    /// Its code.
+    /// The code of the last failure.
     pub code: Code,
     /// How many dead letters it has now.
     pub count: u64,
@@ -30,7 +30,7 @@ pub struct Cause {
     pub first_seen: Timestamp,
     /// When the last one was added.
     pub last_seen: Timestamp,
-    /// The latest few.
+    /// The ids of the latest few dead letters.
     pub samples: Vec<DeadLetterId>,
     /// How operators marked it.
     pub state: CauseState,
@@ -60,10 +60,10 @@ pub enum CauseState {
 }
 
 impl CauseState {
-    /// All of them.
+    /// Every state.
     pub const ALL: &[Self] = &[Self::Open, Self::Acknowledged, Self::Resolved, Self::Regressed];
 
-    /// Its name.
+    /// The name of the state.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",

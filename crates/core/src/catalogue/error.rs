@@ -10,14 +10,14 @@ pub enum CatalogueError {
     /// There is no such dead letter.
     #[error("unknown dead letter {0}; it may have been replayed or discarded")]
     NoDeadLetter(DeadLetterId),
-    /// There was such a dead letter, and it was replayed.
+    /// The dead letter was replayed.
     #[error("dead letter {id} was replayed by {operation} and {}", became(.state))]
     Replayed {
-        /// The dead letter that it was.
+        /// The id of the former dead letter.
         id: DeadLetterId,
-        /// The replay.
+        /// The operation that replayed it.
         operation: OperationId,
-        /// What became of its message.
+        /// The outcome of its message.
         state: ItemState,
     },
     /// There is no such cause.
@@ -41,21 +41,21 @@ pub enum CatalogueError {
         holders(held)
     )]
     Held {
-        /// Which operations, and how many each.
+        /// The operations, and how many dead letters each holds.
         held: Vec<(OperationId, u64)>,
     },
-    /// A letter that was taken in is accounted for by another session of its broker.
+    /// Another session of the broker has taken in the letter meanwhile.
     #[error("dead letter {0} was taken in by another session meanwhile; it stays on the broker")]
     TakenOver(DeadLetterId),
-    /// Its state does not allow it.
+    /// The state of the object does not allow the action.
     #[error("{0}")]
     Conflict(String),
-    /// The selection has another size than expected.
+    /// The selection does not have the expected size.
     #[error("found {found} dead letters, expected {expected}; check the selection again")]
     Unexpected {
-        /// How many were expected.
+        /// The expected number of dead letters.
         expected: u64,
-        /// How many there are.
+        /// The number of dead letters found.
         found: u64,
     },
     /// A value is invalid.

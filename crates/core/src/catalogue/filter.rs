@@ -1,4 +1,4 @@
-//! How dead letters are chosen: by conditions, page by page, or by their ids.
+//! How dead letters are selected: by conditions or by their ids, and page by page.
 
 use std::{fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ use crate::{
     millis,
 };
 
-/// Which dead letters. Those match that fulfil every condition that is given.
+/// Conditions for dead letters. A dead letter matches if it meets every condition that is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     /// In one of these queues.
@@ -27,15 +27,15 @@ pub struct Filter {
     pub correlation_id: Option<CorrelationId>,
     /// With this message id.
     pub message_id: Option<MessageId>,
-    /// Died at or after this time.
+    /// Dead-lettered at or after this time.
     pub since: Option<Timestamp>,
-    /// Died before this time.
+    /// Dead-lettered before this time.
     pub until: Option<Timestamp>,
-    /// Arrived in this store before this time, which is what expiry goes by.
+    /// Arrived in this store before this time. Expiry uses this condition.
     pub arrived_before: Option<Timestamp>,
-    /// After at least so many attempts.
+    /// With at least this many attempts.
     pub min_attempts: Option<u32>,
-    /// Replayed before, or never.
+    /// Replayed at least once (`true`), or never (`false`).
     pub replayed: Option<bool>,
     /// In a state of this name, see [`DeadLetterState::as_str`].
     pub state: Option<&'static str>,
@@ -65,7 +65,8 @@ impl Filter {
             && self.state.is_none_or(|state| letter.state.as_str() == state)
     }
 
-    /// Whether every condition is an attribute of causes, so that their counts answer how many match.
+    /// Whether every condition is an attribute of causes, so that the counts of causes can be used to
+    /// count matches.
     pub fn is_of_causes_only(&self) -> bool {
         let Self {
             correlation_id,
@@ -89,21 +90,21 @@ impl Filter {
     }
 }
 
-/// A part of a list, newest first.
+/// Which part of a list to return, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Start after this position; with the newest if `None`.
+    /// Start after this position; from the newest if `None`.
     pub after: Option<ListPosition>,
-    /// The most to list.
+    /// The maximum number to list.
     pub limit: u32,
 }
 
 /// A position in a list of dead letters. It stays valid when the dead letter is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListPosition {
-    /// When the dead letter died: lists are ordered by this.
+    /// When the message was dead-lettered. Lists are ordered by this.
     pub died_at: Timestamp,
-    /// The dead letter, among those that died at the same time.
+    /// The id, which orders dead letters of the same time.
     pub id: DeadLetterId,
 }
 
@@ -126,11 +127,11 @@ impl FromStr for ListPosition {
     }
 }
 
-/// Some dead letters. Closed: a store has to carry out every selection.
+/// A selection of dead letters. Exhaustive: a store must support every selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// These. One that is not there is an error.
+    /// The dead letters with these ids. An unknown id is an error.
     Ids(Vec<DeadLetterId>),
-    /// Those that fit now and wait for somebody.
+    /// The open dead letters that match at this moment.
     Matching(Filter),
 }

@@ -9,19 +9,19 @@ use crate::{
     Code, Detail, FailedTry, FailureKind, Invalid, Ledger, Message, MessageType, QueueName, Reason,
 };
 
-/// The version of the rule by which dead letters are grouped. With another rule comes another version, and a
-/// store groups anew what an older one has grouped.
+/// The version of the rule by which dead letters are grouped. When the rule changes, the version changes,
+/// and a store regroups what the older version grouped.
 pub const FINGERPRINT_VERSION: u32 = 1;
 
 /// How much of an error's text counts.
 const TEXT_LIMIT_BYTES: usize = 400;
 
-/// A store's own secret. Without it nobody can try out which text a cause was made from.
+/// A secret of the store. Without it, nobody can find the text behind a cause by trying out texts.
 #[derive(Clone)]
 pub struct StoreKey([u8; 32]);
 
 impl StoreKey {
-    /// A key that was kept.
+    /// The key with these bytes.
     pub const fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
@@ -33,12 +33,12 @@ impl fmt::Debug for StoreKey {
     }
 }
 
-/// What a cause is known by: `v1:7f3a…`. Safe to show.
+/// The id of a cause: `v1:7f3a…`. Safe to show.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CauseId(String);
 
 impl CauseId {
-    /// Reads one.
+    /// Parses an id.
     ///
     /// # Errors
     ///
@@ -71,24 +71,24 @@ impl fmt::Display for CauseId {
     }
 }
 
-/// What a dead letter is grouped by.
+/// The properties by which a dead letter is grouped.
 #[derive(Debug, Clone, Copy)]
 pub struct Fingerprint<'a> {
-    /// Where it was set aside.
+    /// The queue in which it was dead-lettered.
     pub queue: &'a QueueName,
-    /// What it is about.
+    /// The type of the message.
     pub message_type: &'a MessageType,
     /// The kind of its last failure.
     pub kind: FailureKind,
-    /// The code of its last failure, or else of the reason.
+    /// The code of its last failure, or of the reason if there is none.
     pub code: &'a Code,
-    /// What the last error said.
+    /// The text of the last error.
     pub detail: Option<&'a Detail>,
 }
 
 impl<'a> Fingerprint<'a> {
-    /// What a message is grouped by that becomes a dead letter of `queue`. `tries` are the failures of the attempt
-    /// that killed it, which its ledger does not have yet.
+    /// The fingerprint of a message that becomes a dead letter of `queue`. `tries` are the failures of the last
+    /// attempt, which the ledger does not contain yet.
     pub fn of(
         queue: &'a QueueName,
         message: &'a Message,
@@ -102,7 +102,8 @@ impl<'a> Fingerprint<'a> {
         Self { queue, message_type: &message.message_type, kind, code, detail }
     }
 
-    /// The cause. The same for the same failure, whatever numbers, ids and quoted text are in it.
+    /// The id of the cause. It is the same for the same failure, whatever numbers, ids and quoted
+    /// text the error contains.
     pub fn cause(&self, key: &StoreKey) -> CauseId {
         let said = self.detail.map(|detail| gist(detail.reveal())).unwrap_or_default();
         let mut mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("a key may have any length");
@@ -124,8 +125,8 @@ impl<'a> Fingerprint<'a> {
     }
 }
 
-/// The failure that a dead letter is grouped by: the latest of the generation that died. One from before a replay
-/// does not explain this death, and neither does any failure if the workers died.
+/// The failure by which a dead letter is grouped: the latest of the last generation. A failure from before a
+/// replay does not explain why the message was dead-lettered, and no failure explains it if the workers died.
 pub fn last_failure<'a>(
     ledger: &'a Ledger,
     tries: &'a [FailedTry],
@@ -137,8 +138,8 @@ pub fn last_failure<'a>(
     tries.last().or_else(|| ledger.last().filter(of_now))
 }
 
-/// The words of an error without what differs from message to message: quoted text, and words with a digit
-/// or with signs that ids and addresses have.
+/// The words of an error without the parts that differ between messages: quoted text, and words that
+/// contain a digit or a character found in ids and addresses.
 fn gist(text: &str) -> String {
     let text = &text[..text.floor_char_boundary(TEXT_LIMIT_BYTES)];
     let mut words = String::new();
@@ -154,7 +155,7 @@ fn gist(text: &str) -> String {
     words
 }
 
-/// The text with every quotation left out. An apostrophe within a word opens none.
+/// The text without quotations. An apostrophe within a word does not open a quotation.
 fn unquoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut open = None;

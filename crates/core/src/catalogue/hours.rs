@@ -1,15 +1,16 @@
-//! How many dead letters a cause got in this hour and in the last.
+//! How many dead letters a cause got in the current hour and in the previous one.
 
 const HOUR_MILLIS: i64 = 60 * 60 * 1_000;
 
-/// Counts of two neighbouring hours. Stored as they are; what they mean depends on the hour that is asked for.
+/// Counts of two consecutive hours. They are stored as they were last updated; use [`seen_in`](Self::seen_in)
+/// to read them at a later hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HourCounts {
-    /// The hour since 1970 that `this` is of.
+    /// The hour, counted since 1970, to which `this` belongs.
     pub hour: i64,
-    /// How many in that hour.
+    /// The count of that hour.
     pub this: u64,
-    /// How many in the hour before.
+    /// The count of the hour before.
     pub last: u64,
 }
 
@@ -19,7 +20,7 @@ impl HourCounts {
         millis.div_euclid(HOUR_MILLIS)
     }
 
-    /// The same counts as they are seen in `hour`; hours that have passed empty them.
+    /// The counts as seen in `hour`: counts of hours that have passed move or become 0.
     pub const fn seen_in(self, hour: i64) -> Self {
         match hour.saturating_sub(self.hour) {
             0 => self,
@@ -28,8 +29,8 @@ impl HourCounts {
         }
     }
 
-    /// The counts in `hour` after `count` more died in the hour `died`, which may be an earlier one: a dead letter
-    /// that is taken in or imported late counts in the hour of its death.
+    /// The counts in `hour` with `count` more dead letters of the hour `died`. That may be an earlier hour: a dead
+    /// letter that is taken in or imported late counts in the hour in which it was dead-lettered.
     pub const fn plus(self, hour: i64, died: i64, count: u64) -> Self {
         let mut counts = self.seen_in(hour);
         match hour.saturating_sub(died) {

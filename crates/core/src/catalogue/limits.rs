@@ -1,4 +1,4 @@
-//! The limits of every catalogue, and the checks that refuse what is beyond them.
+//! The limits of every catalogue, and the checks that enforce them.
 
 use super::{AuditedAction, CatalogueError, DeadLetterRecord};
 use crate::Invalid;
@@ -7,18 +7,18 @@ use crate::Invalid;
 pub const TEXT_LIMIT_BYTES: usize = 4_096;
 /// The longest page of any list.
 pub const PAGE_LIMIT: u32 = 1_000;
-/// The most dead letters that one operation can have.
+/// The maximum number of dead letters in one operation.
 pub const SELECTION_LIMIT: usize = 10_000_000;
-/// The most dead letters that are imported at once.
+/// The maximum number of dead letters in one import.
 pub const IMPORT_LIMIT: usize = 10_000;
-/// The most bytes of bodies that are imported at once; a single dead letter may have more.
+/// The maximum bytes of bodies in one import; a single dead letter may have more.
 pub const IMPORT_LIMIT_BYTES: usize = 64 * 1024 * 1024;
-/// The most dead letters that are expired or regrouped in one transaction.
+/// The maximum number of dead letters that are expired or regrouped in one transaction.
 pub const CHUNK_LIMIT: u32 = 10_000;
 /// How many versions, replays or earlier dead letters of one message are followed.
 pub const CHAIN_LIMIT: usize = 100;
 
-/// Refuses a text that is too long to be kept.
+/// Rejects a text that is too long to store.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn check_text(field: &'static str, text: &str) -> Result<(), CatalogueError>
 }
 
 impl AuditedAction {
-    /// Refuses an action that the audit log cannot keep.
+    /// Rejects an action that is too long for the audit log.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl AuditedAction {
     }
 }
 
-/// Refuses an import that is too large to be one transaction.
+/// Rejects an import that is too large for one transaction.
 ///
 /// # Errors
 ///

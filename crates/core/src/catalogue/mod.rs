@@ -1,24 +1,24 @@
-//! The catalogue: every dead letter in one place, grouped by cause, with what operators do about them.
+//! The catalogue: every dead letter in one place, grouped by cause, with the actions of operators.
 //!
-//! The contract of a store that has one, by audience. Every promise is a case in `crates/conformance`.
+//! One trait for each audience. Every promise is a case in `crates/conformance`.
 //!
 //! | trait | who calls it |
 //! | --- | --- |
 //! | [`DeadLetterCatalogue`] | people who look at dead letters, edit, import and expire them |
-//! | [`Operations`] | whoever plans replays and discards, and the loop that carries them out |
+//! | [`Operations`] | people who plan replays and discards, and the loop that carries them out |
 //! | [`BrokerIntake`] | the loop that moves dead letters between a broker and the store |
-//! | [`AuditLog`] | whoever has to know who did what |
-//! | [`Settings`] | the gateway, for the little that must survive a restart |
+//! | [`AuditLog`] | people who need to know who did what |
+//! | [`Settings`] | the gateway, for small values that must survive a restart |
 //!
-//! A method that takes an [`AuditedAction`] writes it to the audit log in the transaction of what it does: an action
-//! that cannot be written does not happen.
+//! A method that takes an [`AuditedAction`] writes it to the audit log in the same transaction as its changes: an
+//! action that cannot be logged does not happen.
 //!
-//! | file | what is decided there, for every store |
+//! | file | what it decides, for every store |
 //! | --- | --- |
 //! | `fingerprint.rs`, `cause.rs`, `hours.rs` | which dead letters are one cause, and what is known about a cause |
 //! | `filter.rs`, `summary.rs` | which dead letters match, and what a list shows |
 //! | `operation.rs` | what a replay or discard may do next |
-//! | `rejection.rs` | why messages were rejected whose dead letters stay on their broker |
+//! | `rejection.rs` | why messages were rejected, where their dead letters stay on the broker |
 //! | `versions.rs` | who may edit, and who may approve |
 //! | `audit.rs` | entries that are chained by their hashes |
 //! | `limits.rs` | limits, and checks of texts and imports |
@@ -62,7 +62,7 @@ pub use rejection::{Rejection, RejectionFilter};
 pub use settings::Settings;
 pub use summary::{Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary};
 
-/// A store with all of it. Implemented by whatever implements the parts.
+/// All traits of a catalogue together. Implemented for every type that implements them.
 pub trait Catalogue: DeadLetterCatalogue + Operations + BrokerIntake + AuditLog + Settings {}
 
 impl<T: DeadLetterCatalogue + Operations + BrokerIntake + AuditLog + Settings> Catalogue for T {}

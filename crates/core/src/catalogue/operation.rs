@@ -16,23 +16,25 @@ public_id!(
 /// A plan: what to do with a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationPlan {
-    /// What to do.
+    /// What the operation does.
     pub kind: OperationKind,
-    /// The dead letters to do it with.
+    /// The dead letters to replay or discard.
     pub selection: Selection,
-    /// The expected number; if another number is selected, nothing is planned.
+    /// The expected number of dead letters; if the selection has another number, nothing is
+    /// planned.
     pub expect: Option<u64>,
-    /// What to do if other operations hold some of the selected.
+    /// What to do if other operations hold some of the selected dead letters.
     pub held: HeldLetters,
 }
 
-/// What a plan does about dead letters that other operations hold. Closed: a store has to do either.
+/// What a plan does about dead letters that other operations hold. Exhaustive: a store must support
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeldLetters {
-    /// Plan nothing, and say who holds them.
+    /// Plan nothing, and return an error that names the operations.
     #[default]
     Refuse,
-    /// Leave them out; [`Operation::held`] says who holds them.
+    /// Leave them out; [`Operation::held`] names the operations.
     Skip,
 }
 
@@ -41,7 +43,7 @@ impl OperationPlan {
     ///
     /// # Errors
     ///
-    /// [`CatalogueError::Invalid`] for a rate that is not above 0.
+    /// [`CatalogueError::Invalid`] unless the rate is above 0.
     pub fn check(&self) -> Result<(), CatalogueError> {
         match self.kind {
             OperationKind::Replay { per_second: Some(rate), .. }
@@ -57,7 +59,7 @@ impl OperationPlan {
     ///
     /// # Errors
     ///
-    /// [`CatalogueError::Unexpected`] if it is another number.
+    /// [`CatalogueError::Unexpected`] if the numbers differ.
     pub fn check_expected(&self, found: u64) -> Result<(), CatalogueError> {
         match self.expect.filter(|expected| *expected != found) {
             Some(expected) => Err(CatalogueError::Unexpected { expected, found }),
@@ -66,10 +68,10 @@ impl OperationPlan {
     }
 }
 
-/// What an operation does. Closed: a store has to carry out every kind.
+/// What an operation does. Exhaustive: a store must support every kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OperationKind {
-    /// Sends dead letters back to their queues.
+    /// Replays dead letters to their queues.
     Replay {
         /// Replays this many first and continues only if all of them succeed; 0 for no canary.
         canary: u32,
@@ -86,20 +88,20 @@ pub enum OperationKind {
 
 impl Eq for OperationKind {}
 
-/// Which ids replayed messages have. Closed: the same ones or new ones.
+/// Which ids replayed messages have. Exhaustive: there are no other choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayIds {
-    /// The same: a receiver that deduplicates recognizes them.
+    /// The same ids: a receiver that deduplicates recognizes the messages.
     #[default]
     Same,
-    /// New ones: a receiver that deduplicates treats them as new messages. The old id becomes the causation id.
+    /// New ids: a receiver that deduplicates treats them as new messages. The old id becomes the causation id.
     New,
 }
 
 /// An operation and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// Its identity.
+    /// The id of the operation.
     pub id: OperationId,
     /// What it does.
     pub kind: OperationKind,
@@ -107,7 +109,7 @@ pub struct Operation {
     pub state: OperationState,
     /// Who planned it.
     pub actor: String,
-    /// The reason.
+    /// The reason, in the actor's own words.
     pub reason: String,
     /// When it was planned.
     pub planned_at: Timestamp,
@@ -117,22 +119,22 @@ pub struct Operation {
     pub stopped: Option<String>,
     /// How many dead letters are selected.
     pub total: u64,
-    /// How many were requested and could not be selected.
+    /// How many were requested but could not be selected.
     pub refused: u64,
-    /// Of those refused, how many other operations held, when this one was planned.
+    /// How many of those refused were held by other operations when this one was planned.
     pub held: Vec<(OperationId, u64)>,
     /// How many were sent or discarded.
     pub done: u64,
-    /// Of those sent, how many completed.
+    /// How many of those sent completed.
     pub completed: u64,
-    /// Of those sent, how many were dead-lettered again.
+    /// How many of those sent were dead-lettered again.
     pub failed: u64,
     /// The queues, with the number of messages for each.
     pub queues: Vec<(QueueName, u64)>,
 }
 
 impl Operation {
-    /// How many are sent and neither completed nor dead-lettered again.
+    /// How many were sent and have no outcome yet.
     pub fn in_flight(&self) -> u64 {
         self.done.saturating_sub(self.completed).saturating_sub(self.failed)
     }
@@ -157,7 +159,7 @@ pub enum OperationState {
 }
 
 impl OperationState {
-    /// All of them.
+    /// Every state.
     pub const ALL: &[Self] =
         &[Self::Planned, Self::Running, Self::Paused, Self::Stopped, Self::Cancelled, Self::Ended];
 
@@ -219,7 +221,7 @@ pub struct Advance {
 pub struct OperationItem {
     /// Its position in the frozen order, from 1.
     pub place: u64,
-    /// The dead letter that it was.
+    /// The id of the dead letter.
     pub dead_letter: DeadLetterId,
     /// The message id at the time of selection.
     pub message_id: MessageId,
@@ -266,7 +268,8 @@ impl ItemState {
     }
 }
 
-/// What an operation may do next, according to its progress. Closed: whoever runs it has to obey every answer.
+/// What an operation may do next, according to its progress. Exhaustive: whoever runs it must obey every
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     /// Continue with at most this many.
@@ -280,7 +283,7 @@ pub enum NextStep {
 }
 
 impl Operation {
-    /// The maximum number in flight: a replay that stops after failures must learn of them before everything is sent.
+    /// The maximum number in flight: a replay that stops after failures must see them before everything is sent.
     fn window(&self) -> Option<u64> {
         let OperationKind::Replay { stop_after, .. } = self.kind else { return None };
         stop_after.map(|most| (u64::from(most) * 4).max(64))

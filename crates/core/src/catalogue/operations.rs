@@ -9,13 +9,13 @@ use super::{
     OperationItem, OperationPlan,
 };
 
-/// Replays and discards: planned, commanded, and carried out piece by piece.
+/// Plans, controls and carries out replays and discards.
 #[async_trait]
 pub trait Operations: Debug + Send + Sync + 'static {
-    /// Freezes a selection. Its dead letters take part in no other operation until this one has ended; those that
-    /// cannot take part are counted as refused. If another operation holds some of them, nothing is planned unless the
-    /// plan says to [leave them out](super::HeldLetters::Skip). What dies later does not join. A replay takes only
-    /// what is open; a discard takes everything that is listed.
+    /// Freezes a selection. Its dead letters cannot be part of another operation until this one has ended; those that
+    /// cannot be selected are counted as refused. If another operation holds some of them, nothing is planned unless
+    /// the plan says to [leave them out](super::HeldLetters::Skip). Messages that are dead-lettered later are not
+    /// added. A replay selects only open dead letters; a discard selects everything that is listed.
     async fn plan(
         &self,
         plan: &OperationPlan,
@@ -31,16 +31,17 @@ pub trait Operations: Debug + Send + Sync + 'static {
         action: &AuditedAction,
     ) -> Result<Operation, CatalogueError>;
 
-    /// Does the next piece of a running operation in one transaction: at most `most`, and never more than
-    /// [`Operation::next`] allows. Each message is sent or discarded exactly once, whatever happens in between. An
-    /// operation that is not running is left as it is, which is no error: its state tells.
+    /// Carries out the next step of a running operation in one transaction: at most `most` dead letters, and never
+    /// more than [`Operation::next`] allows. Each message is sent or discarded exactly once, even after a crash.
+    /// If the operation is not running, nothing changes and the result is `Ok`; its state says why.
     async fn advance(&self, operation: OperationId, most: u32) -> Result<Advance, CatalogueError>;
 
-    /// Stops a running operation because of its own progress. One that is not running is left as it is.
+    /// Stops a running operation because of its own progress. An operation that is not running does not
+    /// change.
     async fn stop(&self, operation: OperationId, reason: &str)
     -> Result<Operation, CatalogueError>;
 
-    /// An operation, and how far it is.
+    /// Returns an operation and its progress.
     async fn operation(&self, operation: OperationId) -> Result<Operation, CatalogueError>;
 
     /// Lists operations, newest first.
@@ -49,7 +50,7 @@ pub trait Operations: Debug + Send + Sync + 'static {
     /// Lists running operations, oldest first.
     async fn running(&self, limit: u32) -> Result<Vec<Operation>, CatalogueError>;
 
-    /// Lists what became of each message of an operation, in order, after a place.
+    /// Lists the outcome of each message of an operation, in order, after a place.
     async fn items(
         &self,
         operation: OperationId,

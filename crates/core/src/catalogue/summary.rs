@@ -1,4 +1,4 @@
-//! A dead letter as a list shows it, and everything about one.
+//! A dead letter as lists show it, and the full record.
 
 use jiff::Timestamp;
 
@@ -11,29 +11,30 @@ use crate::{
 /// A dead letter without anything sensitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterSummary {
-    /// Its identity.
+    /// The id of the dead letter.
     pub id: DeadLetterId,
-    /// Where it was set aside, and where a replay sends it.
+    /// The queue in which it was dead-lettered, and to which a replay sends it.
     pub queue: QueueName,
     /// The message's own id, which may repeat.
     pub message_id: MessageId,
     /// The message's type.
     pub message_type: MessageType,
-    /// What connects it with others.
+    /// The message's correlation id.
     pub correlation_id: Option<CorrelationId>,
     /// The kind of the last failure; unknown if no handler failed.
     pub kind: FailureKind,
-    /// The code of the last failure, or else of the reason.
+    /// The code of the last failure, or of the reason if there is none.
     pub code: Code,
-    /// Its group.
+    /// The cause that groups it with others.
     pub cause: CauseId,
-    /// Why it was set aside, in words.
+    /// Why it was dead-lettered, in words.
     pub reason: String,
-    /// When the message was made.
+    /// When the message was created.
     pub time: Timestamp,
-    /// When it died, wherever that was: an intake or an import keeps it.
+    /// When it was dead-lettered. An intake or an import keeps the original time.
     pub died_at: Timestamp,
-    /// When it arrived in this store; the same time, unless it was taken in or imported. Expiry counts from here.
+    /// When it arrived in this store: the same time unless it was taken in or imported. Expiry counts from this
+    /// time.
     pub arrived_at: Timestamp,
     /// How many attempts failed since it was last sent or replayed.
     pub attempts: u32,
@@ -50,7 +51,7 @@ pub struct DeadLetterSummary {
 }
 
 impl DeadLetterSummary {
-    /// Where it is in a list, to go on after it.
+    /// Its position in a list, to continue after it.
     pub fn position(&self) -> ListPosition {
         ListPosition { died_at: self.died_at, id: self.id }
     }
@@ -60,7 +61,7 @@ impl DeadLetterSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeadLetterState {
-    /// It waits for somebody.
+    /// Nobody has acted on it yet.
     Open,
     /// It is part of an operation that has not ended.
     Taken(OperationId),
@@ -71,7 +72,7 @@ pub enum DeadLetterState {
 }
 
 impl DeadLetterState {
-    /// The state as people write it.
+    /// The name of the state.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -85,25 +86,25 @@ impl DeadLetterState {
 /// Everything about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterRecord {
-    /// What a list shows of it.
+    /// The summary that lists show.
     pub entry: DeadLetterSummary,
-    /// The message with its ledger; what is sensitive is hidden by its type.
+    /// The message with its ledger. The types of sensitive values hide them.
     pub message: Message,
-    /// Why it was set aside.
+    /// Why it was dead-lettered.
     pub reason: Reason,
-    /// Its edited versions, and those that it was made from, the first version first.
+    /// Its earlier and later edited versions, the original first.
     pub versions: Vec<DeadLetterId>,
-    /// The dead letters that it was before: each was replayed and failed again, the first one first.
+    /// The earlier dead letters of the same message, each replayed and failed again, oldest first.
     pub earlier: Vec<DeadLetterId>,
-    /// The replays that it took part in, the latest last.
+    /// The replays that it was part of, latest last.
     pub operations: Vec<OperationId>,
 }
 
-/// How many.
+/// A number of dead letters, exact or a lower bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// So many, or at least so many.
+    /// The number, or a lower bound.
     pub count: u64,
-    /// Which of the two.
+    /// Whether the number is exact.
     pub exact: bool,
 }

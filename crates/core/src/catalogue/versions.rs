@@ -3,12 +3,13 @@
 use super::{CatalogueError, DeadLetterState, DeadLetterSummary};
 
 impl DeadLetterSummary {
-    /// Whether an edited version can be added. A message has at most one version that can be replayed, so only the
-    /// latest version can be edited.
+    /// Checks whether an edited version can be added. A message has at most one version that can be replayed, so
+    /// only the latest version can be edited.
     ///
     /// # Errors
     ///
-    /// [`CatalogueError::Taken`] while an operation has it, [`CatalogueError::Conflict`] if it was edited before.
+    /// [`CatalogueError::Taken`] while an operation holds it, [`CatalogueError::Conflict`] if it was edited
+    /// before.
     pub fn check_edit(&self) -> Result<(), CatalogueError> {
         let id = self.id;
         match self.state {
@@ -20,7 +21,8 @@ impl DeadLetterSummary {
         }
     }
 
-    /// Whether `approver` may approve this version, which `editor` made: four eyes, never two.
+    /// Checks whether `approver` may approve the version that `editor` created. They must be two
+    /// different people.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How long to wait: delays that grow, and the chance that changes them.
+//! How long to wait: delays that grow, and jitter.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ pub enum Backoff {
     Linear {
         /// The delay before the first retry.
         first: Duration,
-        /// What is added each time.
+        /// The time added for each further retry.
         step: Duration,
     },
     /// `first`, `first × multiplier`, `first × multiplier²` …
     Exponential {
         /// The delay before the first retry.
         first: Duration,
-        /// By what it is multiplied each time; at least 1.
+        /// The factor for each further retry; at least 1.
         multiplier: f64,
     },
 }
@@ -41,7 +41,7 @@ impl Backoff {
         }
     }
 
-    /// The delay before retry number `retry` (from 1), in seconds; infinite where it is beyond all bounds.
+    /// The delay before retry number `retry` (from 1), in seconds; infinite if it overflows.
     pub(super) fn seconds(self, retry: u32) -> f64 {
         let before = f64::from(retry.saturating_sub(1));
         match self {
@@ -64,22 +64,22 @@ impl Backoff {
     }
 }
 
-/// How chance changes a delay, so that messages that failed together do not return together.
+/// Random changes to a delay, so that messages that failed together are not retried together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Jitter {
-    /// Not at all.
+    /// No change.
     None,
-    /// By up to this factor (0 to 1) in either direction.
+    /// Lengthens or shortens the delay by up to this factor (0 to 1).
     Symmetric(f64),
-    /// By up to this factor (0 to 1), longer only.
+    /// Lengthens the delay by up to this factor (0 to 1).
     Lengthening(f64),
-    /// Anything from nothing to the whole delay.
+    /// Any delay from zero to the whole delay.
     Full,
 }
 
 impl Jitter {
-    /// The factor for a `chance` in [0, 1).
+    /// The factor for a random number in [0, 1).
     pub(super) fn factor(self, chance: f64) -> f64 {
         match self {
             Self::None => 1.0,
@@ -89,7 +89,7 @@ impl Jitter {
         }
     }
 
-    /// The factor that no chance exceeds.
+    /// The largest possible factor.
     pub(super) fn largest(self) -> f64 {
         match self {
             Self::None | Self::Full => 1.0,
@@ -107,7 +107,7 @@ impl Jitter {
     }
 }
 
-/// A number in [0, 1) with the 53 bits that a float holds.
+/// A random number in [0, 1) with the 53 bits that a float holds.
 pub(super) fn chance(random: &mut dyn Rng) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     let bits = (random.next_u64() >> 11) as f64;

@@ -1,10 +1,10 @@
-//! What is to become of a message, and why, as a person reads it.
+//! What happens to a message next, and the reason, worded for people.
 
 use std::time::Duration;
 
 use crate::{Code, FailedTry, Failure, Ledger, Reason, Settlement};
 
-/// What is to become of a message.
+/// What happens to a message next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -17,22 +17,23 @@ pub enum Verdict {
     DeadLetter,
 }
 
-/// A verdict with what a person wants to know about it.
+/// A verdict with the facts that people want to know about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Decision {
     /// Retry or dead-letter.
     pub verdict: Verdict,
-    /// The number of the retry that follows; for a dead letter, how many retries there were.
+    /// The number of the next retry; for a dead letter, the number of retries made.
     pub retry_count: u32,
     /// How many retries the strategy allows, if it has a maximum.
     pub max_retries: Option<u32>,
-    /// "retry 2 of 3", "max retries (3) exhausted", "non-retryable error: permanent".
+    /// The reason, such as "retry 2 of 3", "max retries (3) exhausted" or "non-retryable error:
+    /// permanent".
     pub reason: Reason,
 }
 
 impl Decision {
-    /// Another attempt of the message with this ledger, not before this delay has passed.
+    /// A retry of the message with this ledger after at least this delay.
     pub fn retry(ledger: &Ledger, after: Duration) -> Self {
         let retry = ledger.failed.saturating_add(1);
         Self {
@@ -43,12 +44,12 @@ impl Decision {
         }
     }
 
-    /// No more attempts of the message with this ledger.
+    /// Dead-letters the message with this ledger.
     pub fn dead_letter(ledger: &Ledger, reason: Reason) -> Self {
         Self { verdict: Verdict::DeadLetter, retry_count: ledger.failed, max_retries: None, reason }
     }
 
-    /// The same decision of a strategy that allows this many retries. The reason of a retry says so: "retry 2 of 3".
+    /// Adds how many retries the strategy allows. The reason of a retry then says "retry 2 of 3".
     pub fn of(mut self, max_retries: u32) -> Self {
         self.max_retries = Some(max_retries);
         if let Verdict::Retry { .. } = self.verdict {

@@ -24,11 +24,11 @@ pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// [longest delay](crate::Capabilities::scheduled) if that is shorter.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often a handler can be run again at once within one attempt.
+/// The maximum number of immediate retries within one attempt.
 pub const MAX_IMMEDIATE_RETRIES: u32 = 10;
 
-/// How often a failed message is tried again, and when: the [`RetryStrategy`] that comes with the product. Its constructor
-/// checks it, so that every value is a valid policy.
+/// How often a failed message is retried, and when: the [`RetryStrategy`] that comes with Bezoar. The constructor
+/// validates it, so every value is a valid policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
     max_retries: u32,
@@ -39,8 +39,8 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// A policy of `max_retries` retries after the first attempt. No delay exceeds `cap`, which is applied
-    /// before the jitter.
+    /// A policy with `max_retries` retries after the first attempt. No delay exceeds `cap`, which is
+    /// applied before the jitter.
     ///
     /// # Errors
     ///
@@ -65,13 +65,13 @@ impl RetryPolicy {
         Ok(Self { max_retries, immediate_retries: 0, backoff, cap, jitter })
     }
 
-    /// The same policy with another number of retries; 0 means that the first failure is the last.
+    /// Sets the number of retries; with 0, the first failure dead-letters the message.
     pub const fn with_max_retries(mut self, max_retries: u32) -> Self {
         self.max_retries = max_retries;
         self
     }
 
-    /// The same policy, running a failed handler again at once this often before an attempt counts as failed.
+    /// Sets how often a failed handler is run again immediately before the attempt counts as failed.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl RetryPolicy {
         self.max_retries
     }
 
-    /// How often a failed handler is run again at once, within the same attempt.
+    /// How often a failed handler is run again immediately, within the same attempt.
     pub const fn immediate_retries(&self) -> u32 {
         self.immediate_retries
     }
@@ -105,7 +105,7 @@ impl RetryPolicy {
         self.cap
     }
 
-    /// How chance changes the delays.
+    /// How jitter changes the delays.
     pub const fn jitter(&self) -> Jitter {
         self.jitter
     }
@@ -116,7 +116,7 @@ impl RetryPolicy {
         (1..=self.max_retries).map(move |retry| policy.delay(retry))
     }
 
-    /// The longest delay that it asks for of its own accord, jitter included. A failure's `retry_after` may ask for more,
+    /// The longest delay that the policy itself asks for, jitter included. A failure's `retry_after` may ask for more,
     /// up to [`MAX_RETRY_AFTER`].
     pub fn largest_delay(&self) -> Duration {
         match self.max_retries {
@@ -125,10 +125,10 @@ impl RetryPolicy {
         }
     }
 
-    /// What becomes of a message with this ledger after this failure.
+    /// Decides what happens to a message with this ledger after this failure.
     ///
-    /// The ledger is the one before the failure is recorded. A `retry_after` of the failure lengthens
-    /// the delay, to at most [`MAX_RETRY_AFTER`].
+    /// Pass the ledger as it was before the failure is recorded. The failure's `retry_after`
+    /// lengthens the delay, to at most [`MAX_RETRY_AFTER`].
     pub fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut dyn Rng) -> Decision {
         let decision = if !failure.kind.is_retryable() {
             Decision::dead_letter(ledger, Reason::not_retryable(failure))
@@ -165,7 +165,7 @@ impl RetryStrategy for RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// The one [for jobs](Self::jobs).
+    /// The policy [for jobs](Self::jobs).
     fn default() -> Self {
         Self::jobs()
     }
@@ -273,7 +273,7 @@ mod tests {
         };
         assert_eq!(counts(0), (1, 1, Some(3)));
         assert_eq!(counts(2), (3, 3, Some(3)));
-        assert_eq!(counts(3), (4, 3, Some(3)), "there were three retries, and there is no fourth");
+        assert_eq!(counts(3), (4, 3, Some(3)), "three retries, and no fourth");
     }
 
     #[test]

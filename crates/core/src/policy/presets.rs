@@ -1,11 +1,11 @@
-//! Policies that systems before us have proven: what each is for, in numbers.
+//! Preset policies with values that are proven in other systems.
 
 use std::time::Duration;
 
 use super::{Backoff, Jitter, MAX_DELAY, RetryPolicy};
 
 impl RetryPolicy {
-    /// Every preset by the name that it has in configuration.
+    /// Every preset with its name in the configuration.
     pub const PRESETS: [(&'static str, Self); 5] = [
         ("jobs", Self::jobs()),
         ("poison_queue", Self::poison_queue()),
@@ -62,7 +62,8 @@ impl RetryPolicy {
     }
 
     /// For brokers that dead-letter what a consumer rejects: one attempt of up to 4 tries, 3 of them immediate
-    /// retries, and no retry later. With more retries they follow the delays [for jobs](Self::jobs).
+    /// retries, and no later retries. If later retries are configured, they use the delays [for
+    /// jobs](Self::jobs).
     pub const fn broker() -> Self {
         Self { max_retries: 0, immediate_retries: 3, ..Self::jobs() }
     }

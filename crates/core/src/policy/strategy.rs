@@ -1,4 +1,4 @@
-//! What a worker asks after a failure: any rule that says whether and when a message is tried again.
+//! The trait that decides after a failure whether and when a message is retried.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use rand::Rng;
 use super::Decision;
 use crate::{Failure, Ledger};
 
-/// Decides what becomes of a message after a failure.
+/// Decides what happens to a message after a failure.
 ///
-/// [`RetryPolicy`](crate::RetryPolicy) is the strategy that comes with the product. Your own goes behind a worker the same
-/// way, with `Worker::policy`:
+/// [`RetryPolicy`](crate::RetryPolicy) is the strategy that comes with Bezoar. Pass your own to `Worker::policy` in the
+/// same way:
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,19 +48,20 @@ use crate::{Failure, Ledger};
 /// assert_eq!(decision.reason.to_string(), "retry 1");
 /// ```
 pub trait RetryStrategy: Debug + Send + Sync + 'static {
-    /// What becomes of a message with this ledger after this failure. The ledger is the one before the failure is
-    /// recorded: `ledger.failed` is 0 after the first attempt.
+    /// Decides what happens to a message with this ledger after this failure. The ledger does not include the
+    /// failure yet: `ledger.failed` is 0 after the first attempt.
     ///
     /// It must not block. If it panics, the default policy decides.
     fn decide(&self, ledger: &Ledger, failure: &Failure, jitter: &mut dyn Rng) -> Decision;
 
-    /// The longest delay that [`decide`](Self::decide) asks for of its own accord. A worker never waits longer: it shortens
-    /// what exceeds this. Only a failure's `retry_after` may ask for more, up to
+    /// The longest delay that [`decide`](Self::decide) itself asks for. A worker never waits longer: it shortens any
+    /// delay that exceeds this. Only a failure's `retry_after` may ask for more, up to
     /// [`MAX_RETRY_AFTER`](crate::MAX_RETRY_AFTER).
     fn largest_delay(&self) -> Duration;
 
-    /// How often a failed handler is run again at once, within the same attempt, before
-    /// [`decide`](Self::decide) is asked; from 0 to [`MAX_IMMEDIATE_RETRIES`](crate::MAX_IMMEDIATE_RETRIES). `Worker::immediate_retries` overrides it.
+    /// How often a failed handler is run again immediately, within the same attempt, before [`decide`](Self::decide) is
+    /// called; from 0 to [`MAX_IMMEDIATE_RETRIES`](crate::MAX_IMMEDIATE_RETRIES). `Worker::immediate_retries` overrides
+    /// it.
     fn immediate_retries(&self) -> u32 {
         0
     }

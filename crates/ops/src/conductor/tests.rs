@@ -1,5 +1,5 @@
-//! Rates and waiting times follow the clock that was passed in, whatever time the tests take. The rounds are run one by
-//! one, so nothing has to be waited for.
+//! Rates and waiting times follow the clock that was passed in, whatever time the tests take. The tests run the rounds
+//! one by one, so they never have to wait.
 
 use std::num::NonZeroU32;
 
@@ -26,7 +26,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// With this many dead letters.
+    /// Creates a store with this many dead letters.
     async fn with_dead(count: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteTransport::open(Options::new(folder.path().join("lab.db"))).unwrap();
@@ -63,7 +63,7 @@ impl Lab {
         self.store.command(planned.id, OperationCommand::Run, &action()).await.unwrap().id
     }
 
-    /// Runs many rounds at one and the same time of the clock; returns how many letters were replayed so far.
+    /// Runs many rounds while the clock stands still; returns how many letters were replayed so far.
     async fn rounds(&mut self, replay: OperationId) -> u64 {
         for _ in 0..20 {
             self.conductor.round(&mut self.paces).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_rate_follows_the_clock_that_was_passed_in() {
     lab.clock.advance(Duration::from_millis(100));
     assert_eq!(lab.rounds(replay).await, 6);
     lab.clock.advance(Duration::from_secs(3_600));
-    assert_eq!(lab.rounds(replay).await, 16, "an hour does not save up more than a burst");
+    assert_eq!(lab.rounds(replay).await, 16, "an hour allows no more than one burst");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! How large JSON is once it is written, and how deep it nests.
+//! The size of JSON when it is written, and how deep it nests.
 
 use std::io::{self, Write};
 

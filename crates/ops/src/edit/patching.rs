@@ -1,10 +1,11 @@
 //! Applies a JSON patch (RFC 6902) at a cost that is proportional to body and patch.
 //!
-//! The semantics are those of the crate `json_patch`, which a property compares. What is added here is accounting: the size of
-//! the written document is known after every operation without writing it. An operation measures only the values that it
-//! creates or drops. A value is dropped once, so all of that together costs no more than body, patch and copies. What is left,
-//! copies and elements shifted within arrays, is counted against a limit, because 1,000 short operations can each ask for a
-//! body's worth of it. The depth is limited too: writing or dropping a document that nests deeply enough overflows the stack.
+//! The semantics are those of the crate `json_patch`; a property test compares the two. This module adds accounting:
+//! the size of the written document is known after every operation without writing it. An operation measures only the
+//! values that it creates or drops. A value is dropped once, so the total cost is at most that of body, patch and
+//! copies. Copies and elements shifted within arrays are counted against a limit, because each of 1,000 short
+//! operations can copy or shift a whole body. The depth is limited too: writing or dropping a document that nests
+//! deeply enough overflows the stack.
 
 use json_patch::{
     PatchOperation,
@@ -22,23 +23,24 @@ const WORK_PER_BYTE: usize = 16;
 /// How deep a document may nest: as deep as `serde_json` reads.
 const DEPTH_LIMIT: usize = 127;
 
-/// A document that is being patched. After an error it is in no defined state and has to be dropped.
+/// A document that is being patched. After an error its state is undefined and it must be dropped.
 #[derive(Debug)]
 pub(super) struct Patching {
     value: Value,
     /// The size of the document as it is written.
     bytes: usize,
-    /// The document nests at most this deep; measured again before anything is refused for it.
+    /// An upper bound of the nesting depth. The depth is measured before an operation is refused
+    /// because of it.
     depth: usize,
     /// How many bytes were copied and elements shifted.
     work: usize,
     limit: usize,
 }
 
-/// Why an operation was not carried out.
+/// Why an operation failed.
 #[derive(Debug)]
 enum Stop {
-    /// It does not fit the document: a value that is missing or differs.
+    /// The operation does not apply to the document: a value is missing or differs.
     Inapplicable,
     /// It costs too much.
     TooMuchWork,
@@ -120,19 +122,20 @@ impl Patching {
         }
     }
 
-    /// Counts a value that the patch brings along.
+    /// Counts a value that the patch contains.
     fn created(&mut self, path: &Pointer, value: &Value) {
         self.bytes += size(value);
         self.depth = self.depth.max(path.count() + depth(value));
     }
 
-    /// Notes how deep the document can be once a part of it is at another place too.
+    /// Updates the depth bound for a part of the document that is moved or copied to another place.
     fn nest(&mut self, from: &Pointer, path: &Pointer) {
         let part = self.depth.saturating_sub(from.count());
         self.depth = self.depth.max(path.count() + part);
     }
 
-    /// Measures the depth if it could be too large: moving back and forth only seems to deepen the document.
+    /// Measures the depth if its bound is too large, because moving back and forth raises the bound but not
+    /// the depth.
     fn check_depth(&mut self) -> Result<(), Stop> {
         if self.depth > DEPTH_LIMIT {
             charge(&mut self.work, self.bytes, self.limit)?;
@@ -141,7 +144,7 @@ impl Patching {
         if self.depth > DEPTH_LIMIT { Err(Stop::TooDeep) } else { Ok(()) }
     }
 
-    /// Puts a value, which is counted already, into the document, and counts what surrounds it there.
+    /// Inserts a value that is already counted, and counts the name and punctuation around it.
     fn attach(&mut self, path: &Pointer, value: Value) -> Result<(), Stop> {
         let Some((parent, last)) = path.split_back() else {
             self.bytes -= size(&std::mem::replace(&mut self.value, value));
@@ -170,7 +173,8 @@ impl Patching {
         }
     }
 
-    /// Takes a value, which stays counted, out of the document, and no longer counts what surrounded it.
+    /// Removes a value from the document. The value stays counted; the name and punctuation around it do
+    /// not.
     fn detach(&mut self, path: &Pointer) -> Result<Value, Stop> {
         let (parent, last) = path.split_back().ok_or(Stop::Inapplicable)?;
         match self.value.pointer_mut(parent.as_str()) {
@@ -199,12 +203,12 @@ fn take_member(members: &mut Map<String, Value>, name: &Token<'_>) -> Option<(Va
     Some((value, text_size(&name) + ":".len() + comma(members.len())))
 }
 
-/// One more beside this many others needs a comma if there are others.
+/// The size of the comma for one more element: needed if there are others.
 fn comma(others: usize) -> usize {
     usize::from(others > 0)
 }
 
-/// Counts work before it is done, so that the one operation that asks for too much does not do it either.
+/// Counts work before it is done, so that the operation that exceeds the limit is not executed either.
 fn charge(work: &mut usize, more: usize, limit: usize) -> Result<(), Stop> {
     *work = work.saturating_add(more);
     if *work > limit.saturating_mul(WORK_PER_BYTE) { Err(Stop::TooMuchWork) } else { Ok(()) }

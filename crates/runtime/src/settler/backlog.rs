@@ -1,4 +1,4 @@
-//! Settlements that wait to be stored: which go next, and which only after a pause.
+//! Settlements that wait to be stored: which are next, and which wait for a pause to end.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use tokio::time::Instant;
 
 use super::{BATCH_LIMIT, Kept, Settled, passes_by_itself};
 
-/// Settlements of messages that are done, and of the others: the first do not wait behind the second.
+/// Two sorts of settlements, completed messages and all others, so that the first do not wait behind
+/// the second.
 pub(super) const SORTS: usize = 2;
 const OTHERS: usize = 1;
-/// How many batches of one sort are on their way at a time.
+/// The maximum number of batches of one sort in flight.
 const IN_FLIGHT_LIMIT: usize = 4;
-/// For how long a batch that is not full waits for the one before it, because large batches are cheaper.
+/// How long a batch that is not full waits for the one before it, because large batches are cheaper.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The first and the longest pause before what could not be stored is tried again.
+/// The first and the longest pause before storing is tried again.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(5));
-/// The longest pause that a transport can ask for.
+/// The longest pause that a transport can request.
 const LONGEST_ASKED: Duration = Duration::from_secs(30);
 
 pub(super) struct Backlog {
     sorts: [Sort; SORTS],
     later: Vec<Later>,
-    /// How many there are in all, those on their way included.
+    /// The total number of settlements, including those in flight.
     pub(super) count: usize,
     /// How many have failed to be stored.
     failed: usize,
-    /// How many of these for a reason that somebody must repair.
+    /// How many of these were refused for a reason that somebody must repair.
     pub(super) refused: usize,
     pauses: Pauses,
     troubled: bool,
@@ -36,7 +37,7 @@ pub(super) struct Backlog {
 struct Sort {
     waiting: Vec<Settled>,
     batches: usize,
-    /// When a batch that is not full may join those on their way.
+    /// When a batch that is not full may start.
     not_before: Option<Instant>,
 }
 
@@ -79,15 +80,15 @@ impl Backlog {
         self.sorts[sort_of(&settled)].waiting.push(settled);
     }
 
-    /// Notes that one is stored or lost.
+    /// Removes a settlement that is stored or lost.
     pub(super) fn remove(&mut self, settled: &Settled) {
         self.count -= 1;
         self.failed -= usize::from(settled.kept != Kept::New);
         self.refused -= usize::from(settled.kept == Kept::Refused);
     }
 
-    /// The next batch of a sort, if it should go now: the first at once, others when they are full or the
-    /// one before takes long.
+    /// The next batch of a sort, if it should start now: the first immediately, others when they are full
+    /// or the one before takes long.
     pub(super) fn next_batch(&mut self, sort: usize, now: Instant) -> Option<Vec<Settled>> {
         let Sort { waiting, batches, not_before } = &mut self.sorts[sort];
         let full = waiting.len() >= BATCH_LIMIT || not_before.is_none_or(|at| at <= now);
@@ -111,7 +112,7 @@ impl Backlog {
         self.sorts[sort].batches -= 1;
     }
 
-    /// Keeps settlements that could not be stored, and says for how long.
+    /// Keeps settlements that could not be stored, and returns the pause.
     pub(super) fn try_later(
         &mut self,
         mut settled: Vec<Settled>,
@@ -132,7 +133,7 @@ impl Backlog {
         pause
     }
 
-    /// Makes those wait no longer whose pause has ended.
+    /// Makes settlements whose pause has ended ready again.
     pub(super) fn retry(&mut self, now: Instant) {
         for Later { settled, .. } in self.later.extract_if(.., |later| later.at <= now) {
             for settled in settled {
@@ -141,7 +142,7 @@ impl Backlog {
         }
     }
 
-    /// Gives up those that wait for a pause to end.
+    /// Removes and returns the settlements that wait for a pause to end.
     pub(super) fn take_later(&mut self) -> Vec<(Settled, TransportError)> {
         let mut taken = Vec::new();
         for Later { settled, error, .. } in std::mem::take(&mut self.later) {
@@ -151,7 +152,7 @@ impl Backlog {
         taken
     }
 
-    /// Whether what could not be stored is stored now. Said once.
+    /// Whether all settlements that had failed are stored now. Returns `true` once.
     pub(super) fn recovered(&mut self) -> bool {
         let recovered = self.failed == 0 && std::mem::take(&mut self.troubled);
         if self.failed == 0 {
@@ -162,7 +163,7 @@ impl Backlog {
         recovered
     }
 
-    /// When to look again without anything else having happened.
+    /// When to check again if nothing else happens.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let joins = |sort: &Sort| {
             sort.not_before.filter(|at| *at > now && !sort.waiting.is_empty() && sort.batches > 0)

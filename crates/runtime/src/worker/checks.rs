@@ -8,11 +8,12 @@ use super::Worker;
 use crate::{RunError, RunErrorKind};
 
 impl Worker {
-    /// Whether every setting is within its range. Running a worker checks this first; nothing is clamped.
+    /// Checks that every setting is within its range. Running a worker checks this first; nothing is
+    /// clamped.
     ///
     /// # Errors
     ///
-    /// [`RunErrorKind::InvalidSettings`] with every setting that is not.
+    /// [`RunErrorKind::InvalidSettings`] with every setting that is out of range.
     pub fn check(&self) -> Result<(), RunError> {
         if self.problems.is_empty() {
             return Ok(());
@@ -21,13 +22,13 @@ impl Worker {
         Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
     }
 
-    /// Whether a transport with these capabilities can keep what this worker asks of it: its lease, and the
-    /// longest waits of its policies. Running a worker checks this first: a message is never delivered early
-    /// because a transport cannot wait that long.
+    /// Checks that a transport with these capabilities supports the settings of this worker: its lease, and
+    /// the longest waits of its policies. Running a worker checks this first: a message is never delivered
+    /// early because a transport cannot wait that long.
     ///
     /// # Errors
     ///
-    /// [`RunErrorKind::InvalidSettings`] with every setting that it cannot keep.
+    /// [`RunErrorKind::InvalidSettings`] with every setting that the transport does not support.
     pub fn check_on(&self, capabilities: &Capabilities) -> Result<(), RunError> {
         self.check()?;
         let problems: Vec<_> = [
@@ -46,7 +47,8 @@ impl Worker {
         Err(RunError::new(RunErrorKind::InvalidSettings { queue, problems }))
     }
 
-    /// The number, if it is within its range; otherwise the problem is kept for [`check`](Self::check).
+    /// The number, if it is within its range; otherwise the problem is stored for
+    /// [`check`](Self::check).
     pub(super) fn require(
         &mut self,
         field: &'static str,

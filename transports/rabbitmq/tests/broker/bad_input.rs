@@ -1,4 +1,4 @@
-//! Whatever another client has put into a queue is handled, and gets in nobody's way.
+//! Any message that another client sends is handled, and does not block others.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -39,7 +39,7 @@ fn with_headers(headers: FieldTable) -> BasicProperties {
     BasicProperties::default().with_headers(headers)
 }
 
-/// Through everything that can happen to a message: tried again, set aside, found there, done.
+/// Passes a message through its whole life: retried, dead-lettered, found in the feed, completed.
 async fn live(place: &Place, body: &[u8]) {
     let worker = place.worker().await;
     for after in [Duration::ZERO, Duration::from_millis(50)] {
@@ -134,7 +134,11 @@ async fn headers_that_fill_a_frame_live() {
         assert_eq!(held.message.ledger.failed, 1);
         assert_eq!(held.message.headers["tenant"].reveal(), "St. Mary's");
         let kept = held.message.headers.contains_key("large");
-        assert_eq!(kept, bytes < 127_000, "left out only if there is no room for ours");
+        assert_eq!(
+            kept,
+            bytes < 127_000,
+            "a header is left out only if there is no room for Bezoar's own"
+        );
         settle(&*worker, held, retry(Duration::ZERO)).await;
         worker.close().await.unwrap();
         let worker = place.worker().await;
@@ -213,7 +217,7 @@ async fn forged_headers_neither_stop_a_queue_nor_lose_a_message() {
     }
 }
 
-/// A message that says of itself that it was handed back often could kill its process for ever.
+/// A message that claims many releases could otherwise crash its process forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn forged_counters_grant_no_further_start() {
@@ -244,7 +248,7 @@ async fn publish_unreadable(place: &Place) {
     channel.basic_publish("".into(), key, options, b"", properties).await.unwrap().await.unwrap();
 }
 
-/// What the client library cannot read at all is said, and stops nobody else for longer than a moment.
+/// A message that the client library cannot read is reported, and delays others only for a moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_property_that_is_no_utf_8_is_told_and_goes_when_it_is_removed() {
@@ -256,13 +260,13 @@ async fn a_property_that_is_no_utf_8_is_told_and_goes_when_it_is_removed() {
     assert_eq!(failed.kind, ErrorKind::Unusable);
     let told = std::error::Error::source(&failed).unwrap().to_string();
     assert!(told.contains("not UTF-8"), "{told}");
-    // They return with the connection that lapin ended, which the broker may notice a little later.
+    // They are delivered again once the broker notices that lapin closed the connection.
     let both = async {
         while place.transport.depth(&place.queue).await.unwrap().ready != Some(2) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, both).await.expect("both are there");
+    tokio::time::timeout(PATIENCE, both).await.expect("both messages arrive");
     let (_connection, channel) = foreign_channel().await;
     channel.queue_purge(place.queue.as_str().into(), QueuePurgeOptions::default()).await.unwrap();
     place.send(message("after")).await.unwrap();

@@ -38,13 +38,13 @@ async fn a_cut_connection_is_reopened_and_its_receipts_are_stale() {
         settle(&*worker, again, Settlement::Complete).await;
         let more = worker.receive(std::num::NonZeroU32::MIN, Duration::from_millis(300)).await;
         for copy in more.unwrap() {
-            // A failed send may have arrived after all: at most what was in flight is duplicated.
+            // A failed send may have arrived: only messages in flight can be duplicated.
             settle(&*worker, copy, Settlement::Complete).await;
         }
     }
 }
 
-/// The error for a URL that does not lead to a broker. It comes in time, and shows no secret.
+/// The error for a URL without a broker. Checks that it comes in time and shows no secret.
 async fn refusal(url: String) -> (ErrorKind, String) {
     let options = Options {
         connect_timeout: Duration::from_secs(5),

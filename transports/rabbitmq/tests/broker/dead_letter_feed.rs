@@ -1,4 +1,4 @@
-//! Dead letters: taken elsewhere by the feed, in bulk on the broker.
+//! Dead letters: moved elsewhere by the feed, or replayed and discarded in bulk on the broker.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ async fn next(feed: &dyn DeadLetterFeed) -> Vec<DeadLetter> {
     feed.next(NonZeroU32::new(100).unwrap(), PATIENCE).await.unwrap()
 }
 
-/// As many as are asked for, in however many batches.
+/// Takes `count` letters, in any number of batches.
 async fn all(feed: &dyn DeadLetterFeed, count: usize) -> Vec<DeadLetter> {
     let (mut letters, started) = (Vec::new(), Instant::now());
     while letters.len() < count {
@@ -67,7 +67,7 @@ async fn the_feed_hands_out_what_was_set_aside_until_it_is_removed() {
         first.remove(&[letters[1].id]).await.unwrap();
         let short = Duration::from_millis(50);
         let more = first.next(NonZeroU32::MIN, short).await.unwrap();
-        assert_eq!(more, [], "what is in hand does not come again");
+        assert_eq!(more, [], "a letter that was handed out is not handed out again");
         drop(first);
 
         let second = place.feed().await;
@@ -92,7 +92,7 @@ async fn a_letter_of_the_brokers_own_comes_again_equal_and_flagged() {
         set_aside(&rejecting, &["a"]).await;
         let taken = all(&*place.feed().await, 1).await.pop().unwrap();
         assert_eq!(taken.reason.code().as_str(), "rejected");
-        assert_eq!(taken.message, message("a"), "nothing is made up");
+        assert_eq!(taken.message, message("a"), "no field is invented");
         let last = place.feed().await;
         let again = all(&*last, 1).await.pop().unwrap();
         assert_eq!((&again.message, again.at), (&taken.message, taken.at));
@@ -166,12 +166,12 @@ async fn a_dropped_wait_for_letters_loses_none() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     set_aside(&place, &names).await;
     let hundred = NonZeroU32::new(100).unwrap();
-    // While it opens, at every point of it.
+    // Dropped while it opens, at every point.
     for step in 0..100 {
         let feed = place.feed().await;
         let _ = timeout(Duration::from_micros(100 * step), feed.next(hundred, PATIENCE)).await;
     }
-    // While it waits.
+    // Dropped while it waits.
     let feed = place.feed().await;
     let (mut letters, mut dropped) = (Vec::new(), 0);
     while letters.len() < names.len() {
@@ -196,7 +196,7 @@ async fn there_is_no_feed_of_a_queue_that_is_not_there() {
     assert_eq!(refused.kind, ErrorKind::QueueNotFound(unknown));
 }
 
-/// Letters of another client, straight in the dead-letter queue.
+/// Publishes letters of another client directly to the dead-letter queue.
 async fn fill(place: &Place, count: usize, bytes: usize) {
     let (_connection, channel) = foreign_channel().await;
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
@@ -221,7 +221,7 @@ async fn fill(place: &Place, count: usize, bytes: usize) {
     }
 }
 
-/// The most memory that this process has used so far.
+/// The peak memory of this process so far.
 fn peak_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! Delays are kept to 5 % or 100 ms, and a message may wait as often as it has to.
+//! Delays are exact to 5 % or 100 ms, and a message may be delayed any number of times.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::support::{Place, TYPES, message, one, retry, settle};
 
 /// The shortest delay: one hop through one delay queue.
 const SHORTEST: Duration = Duration::from_millis(25);
-/// How many delay queues a message passes at most.
+/// The maximum number of delay queues that a message passes.
 const HOPS: u32 = 3;
 
 /// How much later than `delay` a message arrives.
@@ -25,12 +25,12 @@ async fn lateness(place: &Place, worker: &dyn Subscription, delay: Duration) -> 
     took - delay
 }
 
-/// The lateness of `delay`, and how late it may be: 5 % or 100 ms, and the time that the hops take on this machine just
-/// now. A control before and after measures that, so that a busy machine does not fail the test.
+/// The lateness of `delay`, and how late it may be: 5 % or 100 ms, plus the time that the hops currently take on this
+/// machine. A control before and after measures that time, so that a busy machine does not fail the test.
 async fn measure(queue_type: QueueType, delay: Duration) -> (Duration, Duration) {
     let place = Place::new(queue_type).await;
     let worker = place.worker().await;
-    // Connections and channels are opened by the first message, and are not part of a delay.
+    // The first message opens connections and channels, which is not part of a delay.
     lateness(&place, &*worker, SHORTEST).await;
     let before = lateness(&place, &*worker, SHORTEST).await;
     let late = lateness(&place, &*worker, delay).await;
@@ -60,7 +60,7 @@ async fn a_delay_is_kept_to_five_percent_or_a_tenth_of_a_second() {
     }
 }
 
-/// The broker drops a message that expires back into a queue and looks like a cycle.
+/// The broker drops a message that expires back into a queue if that looks like a cycle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_message_may_be_retried_many_times() {

@@ -67,7 +67,7 @@ async fn a_message_of_another_client_keeps_its_properties_through_everything() {
         let (_connection, channel) = foreign_channel().await;
         let name = place.queue.as_str();
         let got = channel.basic_get(name.into(), BasicGetOptions::default()).await.unwrap();
-        let got = got.expect("it was sent back").delivery;
+        let got = got.expect("the message was replayed").delivery;
         let (sent, got, body) = (properties(), got.properties, got.data);
         assert_eq!(body, b"\xffplain");
         assert_eq!(got.content_encoding(), sent.content_encoding());
@@ -79,7 +79,7 @@ async fn a_message_of_another_client_keeps_its_properties_through_everything() {
         let headers = got.headers().as_ref().unwrap().inner();
         assert_eq!(headers["count"], AMQPValue::LongInt(-7));
         assert_eq!(headers["x-own"], AMQPValue::Boolean(true));
-        assert!(!headers.contains_key("x-death"), "nothing that looks like a cycle");
+        assert!(!headers.contains_key("x-death"), "no header that looks like a cycle");
     }
 }
 

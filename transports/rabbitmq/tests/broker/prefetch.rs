@@ -9,7 +9,7 @@ use super::support::{Place, TYPES, message, one};
 
 const AHEAD: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-/// Everything that arrives without settling anything.
+/// Receives everything that arrives, without settling anything.
 async fn all(worker: &dyn Subscription) -> Vec<Delivery> {
     let mut all = Vec::new();
     loop {
@@ -32,10 +32,10 @@ async fn after_messages_were_left_waiting_the_prefetch_is_halved() {
         let options = SubscribeOptions::default().with_prefetch(AHEAD);
         let worker = place.transport.subscribe(&place.queue, options).await.unwrap();
         let _first = one(&*worker).await;
-        sleep(Duration::from_secs(1)).await; // three lie there for longer than `idle`
+        sleep(Duration::from_secs(1)).await; // three messages stay prefetched for longer than `idle`
         let then = all(&*worker).await;
         let ids: Vec<_> = then.iter().map(|it| it.message.id.as_str()).collect();
-        // These three are handed out, or returned to the end of their queue.
+        // These three are delivered, or were returned to the end of their queue.
         let more = ids.iter().filter(|id| !["m-1", "m-2", "m-3"].contains(id)).count();
         assert_eq!(more, 2, "{ids:?}");
     }

@@ -23,7 +23,7 @@ const TASK: &str = "BEZOAR_TEST_TASK";
 const ARGUMENTS: [&str; 4] =
     ["--exact", "broker::process::other_process", "--ignored", "--nocapture"];
 
-/// Does what another test wants done by a second process.
+/// Runs a task of another test in a second process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the other process of other tests, which start it"]
 async fn other_process() {
@@ -62,7 +62,7 @@ async fn lease_and_crash(transport: RabbitTransport, queue: &str, count: usize) 
     std::process::abort();
 }
 
-/// The other process, ended with this value.
+/// The other process. It is killed when this value is dropped.
 pub(crate) struct Other {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -91,7 +91,7 @@ impl Other {
             }
         }
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
-        assert!(!ended.success(), "it ends only by a crash");
+        assert!(!ended.success(), "the process ends only by a crash");
         None
     }
 }

@@ -27,7 +27,8 @@ async fn quarantined(place: &Place) -> u32 {
     found.message_count()
 }
 
-/// A process that prefetches everything, is handed `max` messages, and is lost. Returns what it was handed.
+/// Simulates a process that prefetches everything, receives `max` messages, and is lost. Returns the
+/// messages that it received.
 async fn lose(place: &Place, queue_type: QueueType, max: NonZeroU32) -> Vec<Delivery> {
     let process = place.seen_with(options(queue_type));
     let worker = prefetching(&process).await;
@@ -35,7 +36,7 @@ async fn lose(place: &Place, queue_type: QueueType, max: NonZeroU32) -> Vec<Deli
     while held.len() < max.get() as usize {
         let left = NonZeroU32::new(max.get() - held.len() as u32).unwrap();
         let some = worker.receive(left, PATIENCE).await.unwrap();
-        assert!(!some.is_empty(), "they must be there");
+        assert!(!some.is_empty(), "messages must arrive");
         held.extend(some);
     }
     // Everything is prefetched before the process is lost.
@@ -82,7 +83,11 @@ async fn the_first_lost_delivery_quarantines_nobody() {
         assert_eq!(ids, sent);
         for delivery in back {
             assert!(delivery.redelivered, "a handler may have had it");
-            assert_eq!(delivery.message.ledger.without_outcome(), 2, "one lost, one held");
+            assert_eq!(
+                delivery.message.ledger.without_outcome(),
+                2,
+                "one delivery was lost, one is current"
+            );
             settle(&*worker, delivery, Settlement::Complete).await;
         }
     }
@@ -105,7 +110,7 @@ async fn until(
         if let Some(at) = others.iter().position(&wanted) {
             return others.swap_remove(at);
         }
-        assert!(started.elapsed() < PATIENCE, "it does not come");
+        assert!(started.elapsed() < PATIENCE, "the message does not arrive");
     }
 }
 
@@ -122,8 +127,12 @@ async fn after_the_second_they_are_handed_out_one_at_a_time_and_fresh_ones_conti
         let mut others = Vec::new();
         for number in 0..left.len() {
             let suspect = until(&*worker, &mut others, is_suspect).await;
-            assert_eq!(suspect.message.ledger.without_outcome(), 3, "two lost, one held");
-            assert!(left.remove(suspect.message.id.as_str()), "each comes once");
+            assert_eq!(
+                suspect.message.ledger.without_outcome(),
+                3,
+                "two deliveries were lost, one is current"
+            );
+            assert!(left.remove(suspect.message.id.as_str()), "each suspect arrives once");
             // While it is leased, fresh messages arrive, and no other suspect does.
             place.send(message(&format!("fresh-{number}"))).await.unwrap();
             let sent = Instant::now();
@@ -193,7 +202,11 @@ async fn a_suspect_leaves_quarantine_with_an_outcome_and_not_by_a_release() {
         }
         settle(&*worker, one(&*worker).await, retry(Duration::ZERO)).await;
         let cleared = one(&*worker).await;
-        assert_eq!(cleared.message.ledger.without_outcome(), 1, "only the present delivery");
+        assert_eq!(
+            cleared.message.ledger.without_outcome(),
+            1,
+            "only the current delivery is without an outcome"
+        );
         // Another suspect is leased at the same time: this one did not come from the quarantine queue.
         place.send(message("other")).await.unwrap();
         let mut others = Vec::new();

@@ -15,7 +15,8 @@ use super::{
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// The settlement is refused for this reason, and the delivery stays leased. Returns the text of the error.
+/// Asserts that the settlement is refused for this reason and that the delivery stays leased. Returns the
+/// text of the error.
 async fn refuse(
     worker: &dyn Subscription,
     held: &Delivery,

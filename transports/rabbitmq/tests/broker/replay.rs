@@ -1,4 +1,4 @@
-//! What was set aside goes back to the exchange and key that it came by, as it was.
+//! Dead letters are replayed unchanged to the exchange and routing key that they came from.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -16,7 +16,7 @@ use lapin::{
 
 use super::support::{PATIENCE, Place, TYPES, dead_letter, foreign_channel, one, settle};
 
-/// A queue behind an exchange of its own, as other programs would have it.
+/// A queue behind an exchange of its own, as other programs use it.
 struct Behind {
     place: Place,
     exchange: String,
@@ -52,7 +52,7 @@ impl Behind {
         assert!(confirm.unwrap().await.unwrap().is_ack());
     }
 
-    /// Sets the one message aside, after a retry that went by the ladder of delays.
+    /// Dead-letters the only message, after a retry that passed the delay queues.
     async fn set_aside(&self) {
         let worker = self.place.worker().await;
         let held = one(&*worker).await;
@@ -63,7 +63,7 @@ impl Behind {
         worker.close().await.unwrap();
     }
 
-    /// The one dead letter, gone from the broker and kept as any store keeps it.
+    /// The only dead letter, removed from the broker and kept as a store would keep it.
     async fn taken(&self) -> Message {
         let feed = self.place.transport.dead_letter_feed(&self.place.queue).await.unwrap().unwrap();
         let letter = feed.next(NonZeroU32::MIN, PATIENCE).await.unwrap().pop().unwrap();
@@ -82,11 +82,11 @@ impl Behind {
         let queue = self.place.queue.as_str();
         let options = BasicGetOptions { no_ack: true };
         let got = self.channel.basic_get(queue.into(), options).await.unwrap();
-        got.expect("it was given back").delivery
+        got.expect("the message was replayed").delivery
     }
 }
 
-/// All that AMQP can say: every property, and headers of every type.
+/// Every property of AMQP, and headers of every type.
 fn everything() -> BasicProperties {
     let mut headers = FieldTable::default();
     let flat = vec![
@@ -132,8 +132,8 @@ fn everything() -> BasicProperties {
         .with_cluster_id("c".into())
 }
 
-/// What is not in `sent`, or is another there, apart from what the README says is added: a time, the counters
-/// of a message with a history, and the broker's own count.
+/// The fields that differ from `sent`, except those that the README says are added: a time, the counters of a
+/// message with a history, and the broker's own count.
 fn differences(got: BasicProperties, sent: &BasicProperties) -> Vec<String> {
     const ADDED: [&str; 5] = [
         "bezoar-time",

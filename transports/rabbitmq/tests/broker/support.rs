@@ -11,7 +11,7 @@ use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
 use lapin::{Channel, Connection, ConnectionProperties};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long no letter comes before there is none.
+/// After this long without a letter, the feed counts as empty.
 pub(crate) const LAST_LETTER: Duration = Duration::from_millis(1_500);
 pub(crate) const TYPES: [QueueType; 2] = [QueueType::Quorum, QueueType::Classic];
 
@@ -61,7 +61,7 @@ impl Place {
         self.transport.dead_letter_feed(&self.queue).await.unwrap().expect("a broker has a feed")
     }
 
-    /// All dead letters, by id; they stay.
+    /// All dead letters, sorted by id. None is removed.
     pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
         let feed = self.feed().await;
         let mut dead = Vec::new();

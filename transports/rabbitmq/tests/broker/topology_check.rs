@@ -50,7 +50,8 @@ impl CheckedQueue {
         self.place.transport.validate(&self.place.queue).await.unwrap()
     }
 
-    /// Expects a finding of that severity with these words; policies take a moment to hold.
+    /// Expects a finding of that severity with these words. Retries, because policies take a moment
+    /// to apply.
     async fn expect(&self, severity: Severity, words: &str) {
         let started = Instant::now();
         loop {
@@ -64,7 +65,7 @@ impl CheckedQueue {
         }
     }
 
-    /// Expects that nothing is consumed, and that the error says why and what to do.
+    /// Expects that consuming fails, and that the error says why and what to do.
     async fn expect_no_consuming(&self, words: &str) {
         self.place.send(message("m")).await.unwrap();
         let options = SubscribeOptions::default();
@@ -128,7 +129,7 @@ fn sound(queue: &str) -> Vec<(&str, &str)> {
     ]
 }
 
-/// The same, but for one argument: another value, or none.
+/// The same arguments with one changed or removed.
 fn but<'a>(queue: &'a str, name: &'a str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
     let mut arguments = sound(queue);
     arguments.retain(|(it, _)| *it != name);

@@ -1,4 +1,4 @@
-//! A virtual host for one test, because it breaks what all queues share.
+//! A virtual host for one test, because the test breaks objects that all queues share.
 
 use std::env;
 
@@ -31,7 +31,7 @@ impl Vhost {
         put(&format!("permissions/{}/{user}", self.name), &some).await;
     }
 
-    /// A user who may do everything here by AMQP, and ask nothing of the management API.
+    /// A user who has all AMQP permissions here, but no access to the management API.
     pub(crate) async fn user(&self) -> String {
         let user = format!("user-{:08x}", rand::random::<u32>());
         put(&format!("users/{user}"), r#"{"password": "secret", "tags": ""}"#).await;
@@ -50,7 +50,7 @@ impl Vhost {
         Options { url: self.url().into(), ..options(queue_type) }
     }
 
-    /// The same for one of its users.
+    /// The options for one of its users.
     pub(crate) fn options_of(&self, user: &str, queue_type: QueueType) -> Options {
         let url = self.url().replacen("guest:guest", &format!("{user}:secret"), 1);
         Options { url: url.into(), ..options(queue_type) }
@@ -60,7 +60,7 @@ impl Vhost {
         format!("{}/{}", url().rsplit_once('/').unwrap().0, self.name)
     }
 
-    /// What the management API says of a part of it.
+    /// The answer of the management API about a part of the virtual host.
     pub(crate) async fn get(&self, part: &str) -> serde_json::Value {
         let request = client().get(format!("{}/api/vhosts/{}/{part}", management(), self.name));
         let body = request.send().await.unwrap().bytes().await.unwrap();

@@ -78,7 +78,7 @@ async fn an_alarm_throttles_and_leases_are_kept() {
         let worker = place.worker().await;
         let held = one(&*worker).await;
         server.control(&["set_disk_free_limit", "mem_relative", "1000.0"]);
-        // The first one is on its way when the broker says so.
+        // The first message is already being sent when the broker raises the alarm.
         let first = place.send("unknown").await.unwrap_err();
         assert!(matches!(first.kind, ErrorKind::OutcomeUnknown), "{first}");
         let refused = place.send("refused").await.unwrap_err();
@@ -90,7 +90,7 @@ async fn an_alarm_throttles_and_leases_are_kept() {
         let refused = settle(&*worker, held, retry()).await.unwrap_err();
         assert!(refused.is_transient(), "{refused}");
         let renewed = std::slice::from_mut(&mut again);
-        worker.extend(renewed, Duration::from_secs(1)).await.remove(0).expect("it is still held");
+        worker.extend(renewed, Duration::from_secs(1)).await.remove(0).expect("it is still leased");
         server.control(&["set_disk_free_limit", "1MB"]);
         until_ok(async || settle(&*worker, again.copy(), retry()).await).await;
         until_ok(async || place.send("after").await).await;
@@ -98,7 +98,7 @@ async fn an_alarm_throttles_and_leases_are_kept() {
         while !seen.contains(&"after".to_owned()) {
             let held = one(&*worker).await;
             let (id, ledger) = (held.message.id.to_string(), &held.message.ledger);
-            assert!(!held.redelivered, "{id}: nothing happened that nobody knows of");
+            assert!(!held.redelivered, "{id}: no delivery was lost");
             assert_eq!(ledger.failed, u32::from(id == "m"));
             seen.push(id);
             settle(&*worker, held, Settlement::Complete).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_channel_that_the_broker_closes_returns_its_messages() {
         while worker.extend(std::slice::from_mut(&mut held), Duration::from_secs(1)).await[0]
             .is_ok()
         {
-            assert!(started.elapsed() < PATIENCE, "the broker waits for ever");
+            assert!(started.elapsed() < PATIENCE, "the broker waits forever");
             sleep(Duration::from_millis(100)).await;
         }
         let late = settle(&*worker, held, Settlement::Complete).await.unwrap_err();
@@ -175,9 +175,9 @@ async fn revoked_credentials_pause_until_they_are_restored() {
         server.control(&revoke);
         server.control(&["close_all_user_connections", "nurse", "revoked"]);
         let failed = loop {
-            // The first that is said is that the connection is gone, which passes.
+            // The first error says that the connection is lost, which is transient.
             match worker.receive(NonZeroU32::MIN, Duration::from_secs(2)).await {
-                Ok(some) => assert!(some.is_empty(), "nobody is let in"),
+                Ok(some) => assert!(some.is_empty(), "access is refused"),
                 Err(failed) if failed.is_transient() => (),
                 Err(failed) => break failed,
             }

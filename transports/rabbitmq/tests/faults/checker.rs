@@ -1,4 +1,4 @@
-//! Records what happens to each message, and judges whether promises were kept.
+//! Records what happens to each message, and checks that promises were kept.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ struct Fate {
     flagged: u32,
     /// Whether dead-lettering it succeeded.
     set_aside: bool,
-    /// It was handled, and it is unknown whether that is stored.
+    /// It was handled, but it is unknown whether the outcome is stored.
     perhaps_done: bool,
     /// How often it was completed or found as a dead letter.
     ends: u32,
@@ -43,16 +43,16 @@ pub(crate) struct Checker {
     trouble: Mutex<String>,
 }
 
-/// What went wrong.
+/// The violations that were found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) accepted: usize,
-    /// Accepted, and neither completed nor dead-lettered, as far as that is known.
+    /// Accepted, but neither completed nor dead-lettered as far as is known.
     pub(crate) lost: Vec<String>,
     /// Never sent, or with another body.
     pub(crate) made_up: Vec<String>,
-    /// Completed more than once without a redelivered flag. Except delayed ones: a broker that dies may move an expired
-    /// message twice, without a flag.
+    /// Completed more than once without a redelivered flag. Delayed messages are excepted, because a broker that dies
+    /// may move an expired message twice without a flag.
     pub(crate) unflagged: Vec<String>,
     /// How many completions were duplicates.
     pub(crate) duplicates: u32,
@@ -117,7 +117,7 @@ impl Checker {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many were accepted and are neither completed nor dead-lettered so far.
+    /// How many accepted messages are neither completed nor dead-lettered yet.
     pub(crate) fn open(&self) -> usize {
         let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |fate: &&Fate| fate.is_missed() && !fate.set_aside;

@@ -22,7 +22,7 @@ fn random_plan(random: &mut StdRng) -> FaultPlan {
         _ => Fault::Cut,
     };
     let direction = if random.random() { Direction::Upward } else { Direction::Downward };
-    // From within the handshake to long after it, all magnitudes alike.
+    // From the middle of the handshake to long after it, uniform on a logarithmic scale.
     let after_bytes = 2_f64.powf(random.random_range(5.0..17.0)) as usize;
     FaultPlan { direction, after_bytes, fault }
 }

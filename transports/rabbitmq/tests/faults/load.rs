@@ -24,7 +24,8 @@ use super::checker::{Checker, Verdict, body_of};
 /// The prefetch limit of each worker.
 const PREFETCH: u32 = 16;
 const WORKERS: u32 = 2;
-/// What can be in flight at once: prefetched, one quarantined, and moved at that moment, for each worker.
+/// How many messages can be in flight at once: for each worker those prefetched, one in quarantine, and
+/// those being moved.
 pub(crate) const IN_FLIGHT: u32 = WORKERS * (2 * PREFETCH + 1);
 /// How long RabbitMQ 3.10 may take until its list of quorum queues is on disk. If it is killed before that, the queue has
 /// no leader after the restart, and confirms nothing.
@@ -55,8 +56,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins on a new queue. `direct` is the way to look at the end; messages are sent by `sender` and
-    /// handled by way of `worker`.
+    /// Starts on a new queue. Messages are sent through `sender` and handled through `worker`; `direct`
+    /// is used to check the result.
     pub(crate) async fn begin(
         direct: RabbitTransport,
         sender: Arc<dyn Transport>,
@@ -74,12 +75,12 @@ impl Load {
         Self { checker, direct, queue, sent, stop, sending, working, patience: STANDSTILL }
     }
 
-    /// How long to wait in the end for what does not come.
+    /// How long to wait at the end before concluding that nothing more arrives.
     pub(crate) fn patient_for(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Waits until so many more were accepted.
+    /// Waits until this many more messages were accepted.
     pub(crate) async fn more(&self, count: u32) {
         let (goal, started) = (self.sent.load(Ordering::SeqCst) + count, Instant::now());
         while self.sent.load(Ordering::SeqCst) < goal {
@@ -89,7 +90,7 @@ impl Load {
         }
     }
 
-    /// Sends no more, waits until everything has come to an end, and judges.
+    /// Stops sending, waits until every message has an outcome, and returns the verdict.
     pub(crate) async fn end(mut self) -> Verdict {
         self.sending.abort();
         let _ = (&mut self.sending).await;
@@ -109,7 +110,7 @@ impl Load {
         self.checker.verdict()
     }
 
-    /// How many are not where they belong in the end.
+    /// How many messages are not in their expected place at the end.
     async fn missing(&self) -> u64 {
         let depth = self.direct.depth(&self.queue).await;
         let ready = depth.ok().and_then(|depth| depth.ready).unwrap_or(1);
@@ -135,7 +136,7 @@ async fn count_dead(transport: &RabbitTransport, queue: &QueueName, checker: &Ch
             Ok(letters) if letters.is_empty() => return,
             Ok(letters) => {
                 letters.iter().for_each(|letter| checker.ended(letter.message.id.as_str()));
-                // The broker sends no more while it waits for answers to these.
+                // The broker sends no more letters until these are acknowledged.
                 let ids: Vec<_> = letters.iter().map(|letter| letter.id).collect();
                 let removed = feed.as_ref().expect("it was read").remove(&ids).await;
                 assert!(removed.is_ok() || started.elapsed() < STANDSTILL, "{removed:?}");
@@ -210,7 +211,7 @@ async fn work(
     }
 }
 
-/// Settles, and notes what came of it. What the transport cannot take for the time being is to be settled again.
+/// Settles and records the result. A settlement that the transport cannot store yet must be tried again.
 async fn settle(
     worker: &dyn Subscription,
     batch: Vec<(Delivery, Settlement)>,
@@ -235,7 +236,7 @@ async fn settle(
     again
 }
 
-/// One in ten is set aside, three in ten fail twice and are tried again after a while.
+/// One in ten messages is dead-lettered; three in ten fail twice and are retried after a delay.
 fn decide(delivery: Delivery, checker: &Checker) -> (Delivery, Settlement) {
     let message = &delivery.message;
     let id = message.id.as_str();

@@ -1,4 +1,5 @@
-//! The audit log: written in the transaction of what it records, chained by hashes.
+//! The audit log: entries are chained by hashes, and written in the same transaction as the change
+//! they record.
 
 use bezoar_core::{
     catalogue::{AuditEntry, AuditHash, AuditHead, AuditedAction, PAGE_LIMIT},
@@ -8,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{row, session::Session};
 
-/// Writes an action to the log, in the transaction that the action is in.
+/// Writes an action to the log, in the transaction of the action.
 pub(crate) fn append(
     session: &Session,
     connection: &Connection,
@@ -36,8 +37,8 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// The end of the log as it is kept apart: the count in eight bytes, then the hash. One that was spoilt is as good as
-/// none: the log does not end there, which is found out, and nothing more is written after it.
+/// The head of the log, which is stored separately: the count in eight bytes, then the hash. A corrupted head counts
+/// as none: verification then reports that the log does not end there, and no further entry can be written.
 fn head(connection: &Connection) -> rusqlite::Result<AuditHead> {
     let kept: Option<Option<[u8; 40]>> = connection
         .prepare_cached("SELECT value FROM bezoar_meta WHERE name = 'audit'")?
@@ -66,7 +67,8 @@ pub(crate) fn read(
     Ok((entries, head(connection)?))
 }
 
-/// What is no text or no hash is shown as none: the entry then is not what was written, and is found out.
+/// A value that is not a text or not a hash is shown as empty. The entry then differs from what was
+/// written, which verification reports.
 fn entry(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
     let text = |column| row::text(row, column).map(|it| it.unwrap_or_default().to_owned());
     Ok(AuditEntry {

@@ -1,12 +1,12 @@
-//! The catalogue of dead letters, in the same database as the queues: what becomes of a message, what is counted and what
-//! is written to the audit log are one transaction.
+//! The catalogue of dead letters, in the same database as the queues: the outcome of a message, the counters and the
+//! audit log are written in one transaction.
 //!
 //! | where | what |
 //! | --- | --- |
 //! | `dead_letters/` | how they arrive, how filters find them, versions, imports, expiry |
 //! | `causes/` | groups of dead letters: `cause_grouping.rs` groups and counts |
-//! | `operations/` | replays and discards: frozen, advanced, and their outcomes in `replay_counts.rs` |
-//! | `intake/` | dead letters of brokers, and what brokers cannot say about them |
+//! | `operations/` | replays and discards: plans and steps, with outcomes in `replay_counts.rs` |
+//! | `intake/` | dead letters from brokers, and the reasons that brokers do not store |
 //! | `audit.rs`, `settings.rs` | who did what; small settings |
 
 mod audit;
@@ -48,11 +48,11 @@ use self::{
 };
 use crate::{SqliteTransport, error::error, session::Session};
 
-/// What was found or done, or why it was refused; an error of SQLite undoes the transaction.
+/// A result, or why the action was refused. An error of SQLite rolls back the transaction.
 pub(crate) type Found<T> = rusqlite::Result<Result<T, CatalogueError>>;
 
 impl SqliteTransport {
-    /// Runs `work` in a transaction. If it refuses, nothing of it is done.
+    /// Runs `work` in a transaction. If it returns an error, its changes are undone.
     async fn transact<T: Send + 'static>(
         &self,
         operation: &'static str,

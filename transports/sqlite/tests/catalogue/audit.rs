@@ -1,4 +1,4 @@
-//! The audit log: written with every action, and harm to it is found.
+//! The audit log: every action is written, and tampering is detected.
 
 use bezoar_core::catalogue::{AuditBreak, AuditHead, Verb};
 

@@ -1,8 +1,8 @@
-//! Everything that is kept as a number, counted by looking.
+//! Recounts every stored counter from the rows.
 
 use super::ward::Ward;
 
-/// Every query tells how many rows are not what they should be.
+/// Each query counts the rows that violate the rule.
 const RULES: [(&str, &str); 11] = [
     (
         "each message is in exactly one place",
@@ -20,7 +20,7 @@ const RULES: [(&str, &str); 11] = [
         "SELECT count(*) FROM bezoar_attempts WHERE seq NOT IN (SELECT seq FROM bezoar_messages)",
     ),
     (
-        "queues count what waits and what is dead",
+        "queues count their waiting messages and dead letters",
         "SELECT count(*) FROM bezoar_queues AS q
          WHERE waiting <> (SELECT count(*) FROM bezoar_waiting WHERE queue = q.id)
             OR dead <> (SELECT count(*) FROM bezoar_dead WHERE queue = q.id)",
@@ -46,32 +46,32 @@ const RULES: [(&str, &str); 11] = [
          OR total <> (SELECT coalesce(sum(count), 0) FROM bezoar_operation_queues WHERE operation = o.id))",
     ),
     (
-        "what is in flight waits in its queue, once",
+        "a message in flight waits in its queue, once",
         "SELECT count(*) FROM bezoar_items AS i WHERE state = 'in flight' AND 1 <>
            (SELECT count(*) FROM bezoar_waiting AS w WHERE w.seq = i.seq AND w.queue = i.queue)",
     ),
     (
-        "what waits for its turn is dead and taken",
+        "a waiting item is a dead letter that the operation holds",
         "SELECT count(*) FROM bezoar_items AS i JOIN bezoar_operations AS o ON o.id = i.operation
          WHERE i.state = 'waiting' AND o.state NOT IN ('cancelled', 'ended', 'void') AND NOT EXISTS
            (SELECT 1 FROM bezoar_dead AS d WHERE d.id = i.dead AND d.operation = o.id)",
     ),
     (
-        "no message is in two operations that go on",
+        "no message is in two operations that have not ended",
         "SELECT count(*) FROM (SELECT i.seq FROM bezoar_items AS i
             JOIN bezoar_operations AS o ON o.id = i.operation
             WHERE i.state = 'in flight' OR (i.state = 'waiting' AND o.state NOT IN ('cancelled', 'ended', 'void'))
             GROUP BY i.seq HAVING count(*) > 1)",
     ),
     (
-        "an operation has ended when everything is known of it, and not before",
+        "an operation has ended exactly when every outcome is known",
         "SELECT count(*) FROM bezoar_operations WHERE state NOT IN ('cancelled', 'void') AND (state = 'ended') <>
            (state <> 'planned' AND done = total AND (task = 'discard' OR completed + failed = done)
             AND (total > 0 OR state = 'ended'))",
     ),
 ];
 
-/// The rules that do not hold.
+/// Returns the rules that are violated.
 pub(crate) fn broken(ward: &Ward) -> Vec<&'static str> {
     RULES.iter().filter(|(_, query)| ward.one(query) != 0).map(|(rule, _)| *rule).collect()
 }

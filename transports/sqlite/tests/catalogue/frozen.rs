@@ -1,4 +1,4 @@
-//! Selections of thousands, frozen piece by piece.
+//! Selections of thousands of dead letters, frozen in pieces.
 
 use bezoar_core::{
     DeadLetterAccess, DeadLetterId, DeadLetterIds, QueueAdmin,
@@ -38,7 +38,7 @@ async fn a_large_selection_is_frozen_piece_by_piece_and_whole() {
 async fn a_large_plan_that_is_given_up_takes_nothing() {
     let ward = Ward::new().await;
     many(&ward, 12_000);
-    // The last piece is refused: it holds an id that is not there.
+    // The last piece is refused, because it contains an unknown id.
     let ids: Vec<_> = (1..=12_001).map(DeadLetterId::from_number).collect();
     let plan = OperationPlan {
         kind: replay(),
@@ -51,7 +51,7 @@ async fn a_large_plan_that_is_given_up_takes_nothing() {
         matches!(refused, CatalogueError::NoDeadLetter(id) if id.number() == 12_001),
         "{refused}"
     );
-    ward.store.provision(&queue("lab")).await.unwrap(); // whatever was in line is done
+    ward.store.provision(&queue("lab")).await.unwrap(); // all queued jobs have run
     assert_eq!(ward.store.operations(9).await.unwrap(), []);
     let again = ward.plan(replay(), everything()).await;
     assert_eq!((again.total, again.refused), (12_000, 0));
@@ -77,7 +77,7 @@ async fn a_large_plan_that_nobody_waits_for_takes_nothing() {
             ward.command(planned.unwrap().id, OperationCommand::Cancel).await;
         }
     }
-    // What was dropped may be in line yet, and takes itself back after it.
+    // The dropped job may still be queued, and is undone only after it ran.
     for _ in 0..2 {
         ward.store.provision(&queue("lab")).await.unwrap();
     }
@@ -98,7 +98,7 @@ async fn what_a_process_that_died_was_freezing_is_free_after_a_minute() {
     assert_eq!(ward.plan(replay(), everything()).await.total, 2);
 }
 
-/// Dead letters by the thousand, written by hand.
+/// Inserts thousands of dead letters directly.
 fn many(ward: &Ward, count: usize) {
     ward.sql(&format!(
         "BEGIN;

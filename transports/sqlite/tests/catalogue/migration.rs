@@ -1,4 +1,4 @@
-//! Databases from before there was a catalogue.
+//! Databases from versions without a catalogue.
 
 use bezoar_core::{
     CorrelationId, FailureKind, QueueAdmin, Settlement,
@@ -47,11 +47,19 @@ async fn dead_letters_are_shown_at_once_and_grouped_piece_by_piece() {
     let of_lab = Filter { queues: Some(vec![queue("lab")]), ..Filter::default() };
     let count = async |filter: &Filter| ward.store.count(filter).await.unwrap();
     assert_eq!(count(&Filter::default()).await, Count { count: 3, exact: true });
-    assert_eq!(count(&of_lab).await, Count { count: 0, exact: false }, "it says so");
+    assert_eq!(
+        count(&of_lab).await,
+        Count { count: 0, exact: false },
+        "the count is marked as inexact"
+    );
     for expected in [2, 1, 0] {
         assert_eq!(ward.store.regroup(2).await.unwrap(), expected);
     }
-    assert_eq!(ward.list(&Filter::default()).await, before, "the causes are what was shown");
+    assert_eq!(
+        ward.list(&Filter::default()).await,
+        before,
+        "the causes are those that were shown before"
+    );
     assert_eq!(count(&of_lab).await, Count { count: 3, exact: true });
     let causes = ward.store.causes(&Filter::default(), 9).await.unwrap();
     assert_eq!(causes.iter().map(|it| (it.count, it.ever)).collect::<Vec<_>>(), [(2, 2), (1, 1)]);

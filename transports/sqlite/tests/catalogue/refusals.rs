@@ -1,4 +1,4 @@
-//! Acts that the database refuses half-way: nothing of them is done.
+//! Actions that the database refuses midway: all of their changes are undone.
 
 use bezoar_core::{
     QueueAdmin, Settlement, SubscribeOptions, Transport,
@@ -10,7 +10,7 @@ use bezoar_core::{
 
 use super::{census, ward::*};
 
-/// Everything that is stored, as text.
+/// The whole content of the database as text.
 fn contents(ward: &Ward) -> Vec<String> {
     let connection = connection(&ward.path());
     let tables =
@@ -95,7 +95,7 @@ async fn a_step_that_is_refused_half_way_sends_nothing_and_is_done_once_later() 
     }
 }
 
-/// A deferred rule is checked only by the commit itself.
+/// A deferred constraint is checked only by the commit itself.
 #[tokio::test]
 async fn a_commit_that_fails_undoes_the_step() {
     let ward = Ward::new().await;

@@ -1,4 +1,4 @@
-//! What only the database can show: rows that somebody changed or damaged, indexes, and what is left behind.
+//! What only the database shows: rows that somebody changed or damaged, indexes, and leftover rows.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn what_only_served_expired_dead_letters_goes_with_them() {
     census::check(&ward);
 }
 
-/// The way to each of them: none reads or sorts all.
+/// Each filter uses its index: no query reads or sorts all rows.
 #[tokio::test]
 async fn the_ways_of_the_walk_use_their_indexes() {
     let ward = Ward::new().await;

@@ -1,6 +1,6 @@
-//! After any sequence of acts every number that is kept is the number that can be counted.
+//! After any sequence of actions every stored counter matches a recount.
 //!
-//! `BEZOAR_SEEDS=500` looks longer; a seed that fails is named and can be run alone with `BEZOAR_SEED`.
+//! `BEZOAR_SEEDS=500` runs longer; a failure names its seed, which `BEZOAR_SEED` runs alone.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn counters_are_what_can_be_counted_after_any_acts() {
     }
 }
 
-/// The negative control: what looks for broken rules finds each of these.
+/// The negative control: the check finds each of these violations.
 #[tokio::test]
 async fn a_counter_that_is_off_is_noticed() {
     for harm in [
@@ -200,7 +200,7 @@ async fn mark_or_regroup(ward: &Ward, random: &mut StdRng) {
     }
 }
 
-/// What operators are told is what is stored, whichever way it is asked for.
+/// Operators see what is stored, whichever query they use.
 async fn agree(ward: &Ward) {
     let all = ward.list(&Filter::default()).await;
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_dead") as usize, all.len());

@@ -1,4 +1,4 @@
-//! A database with two queues, its messages, and what is done with them.
+//! A database with two queues, and the actions of the tests.
 
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
@@ -75,7 +75,7 @@ impl Ward {
         }
     }
 
-    /// Receives everything that is ready and settles it so; how many there were.
+    /// Receives everything that is ready and settles it; returns how many there were.
     pub(crate) async fn settle_all(&self, from: &str, how: &Settlement) -> usize {
         let held = self.receive(from, 10_000).await;
         let count = held.len();
@@ -83,7 +83,7 @@ impl Ward {
         count
     }
 
-    /// A message that is sent and set aside; its dead letter.
+    /// Sends a message, dead-letters it and returns the id of the dead letter.
     pub(crate) async fn kill(&self, from: &str, message: Message, detail: &str) -> DeadLetterId {
         self.send(from, message).await;
         self.settle_all(from, &dead(detail)).await;
@@ -130,7 +130,7 @@ impl Ward {
         self.store.advance(id, most).await.unwrap()
     }
 
-    /// Plans, starts, and does everything.
+    /// Plans, starts and carries out an operation.
     pub(crate) async fn run(&self, kind: OperationKind, selection: Selection) -> Operation {
         let id = self.plan(kind, selection).await.id;
         self.command(id, OperationCommand::Run).await;

@@ -1,4 +1,4 @@
-//! A second process: this program once more.
+//! A second process: this test program again.
 
 use std::{
     fs,
@@ -18,13 +18,13 @@ use super::{send_and_handle::send_and_handle, sql::run, support::*};
 
 const TASK: &str = "BEZOAR_TEST_TASK";
 
-/// Does what another test wants done by a second process.
+/// Runs a task of another test in a second process.
 #[tokio::test]
 #[ignore = "the other process of other tests, which start it"]
 async fn other_process() {
     let Ok(task) = std::env::var(TASK) else { return };
     if tokio::time::timeout(PATIENCE, work_on(&task)).await.is_err() {
-        std::process::exit(1); // at once: a read that nobody answers would keep it alive
+        std::process::exit(1); // exits immediately, because a pending read would keep the process alive
     }
 }
 
@@ -38,7 +38,7 @@ async fn work_on(task: &str) {
     }
 }
 
-/// The arguments by which this program does only that.
+/// The arguments that make this program run only that test.
 const ARGUMENTS: [&str; 4] =
     ["--exact", "faults::child_process::other_process", "--ignored", "--nocapture"];
 
@@ -72,7 +72,7 @@ async fn fill_until_refused(path: &str) {
     println!("\ndone");
 }
 
-/// Does what each line says, and says after each what became of it.
+/// Executes the command in each line, and prints each result.
 async fn obey(path: &str) {
     let transport = open_transport(Options::new(path)).await;
     println!("\nready");
@@ -94,7 +94,7 @@ async fn obey(path: &str) {
     }
 }
 
-/// Sends a message, says whether it was accepted, and returns that.
+/// Sends a message, prints whether it was accepted, and returns that.
 async fn send_and_say(transport: &SqliteTransport, id: &str) -> bool {
     let result = send(transport, &message(id, noise(2_000))).await.map_err(|error| error.kind);
     match &result {
@@ -121,21 +121,22 @@ impl Other {
         Self::spawn(Command::new(std::env::current_exe().unwrap()), task)
     }
 
-    /// With these variables in its environment.
+    /// Starts the process with these environment variables.
     pub(crate) fn start_with(task: &str, variables: &[(&str, &Path)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.envs(variables.iter().copied());
         Self::spawn(command, task)
     }
 
-    /// What it says to a line.
+    /// Sends a line and returns the answer.
     pub(crate) fn answer_to(&mut self, order: &str) -> String {
         writeln!(self.input.as_mut().unwrap(), "{order}").unwrap();
         let mut lines = self.output.as_mut().unwrap().lines().map(Result::unwrap);
         lines.find_map(|line| line.strip_prefix("answer ").map(str::to_owned)).unwrap()
     }
 
-    /// With at most 512 KiB in a file; a program that ignores the signal gets an error.
+    /// Starts the process with a limit of 512 KiB per file. A program that ignores the signal gets
+    /// an error.
     pub(crate) fn start_limited(task: &str) -> Self {
         let mut shell = Command::new("bash");
         shell.args(["-c", "trap '' XFSZ; ulimit -S -f 512; exec \"$0\" \"$@\""]);
@@ -150,7 +151,7 @@ impl Other {
         Self { process, input, output: output.map(BufReader::new) }
     }
 
-    /// Collects what it has handled, until it ends.
+    /// Collects the messages that the process handled, until it ends.
     pub(crate) fn hear(&mut self, handled: Arc<Mutex<Vec<String>>>) -> thread::JoinHandle<()> {
         let output = self.output.take().unwrap();
         thread::spawn(move || {
@@ -162,7 +163,7 @@ impl Other {
         })
     }
 
-    /// What it said up to a line.
+    /// The output up to a line.
     pub(crate) fn told_until(&mut self, last: &str) -> Vec<String> {
         let lines = self.output.as_mut().unwrap().lines().map(Result::unwrap);
         lines.take_while(|line| line != last).collect()
@@ -180,14 +181,15 @@ impl Other {
     }
 }
 
-/// What the other process says as a user without rights; for root, who may write anywhere, as `nobody`.
+/// The output of the other process when it runs without permissions: as `nobody` if this is root, who
+/// may write anywhere.
 pub(crate) fn as_nobody(task: &str) -> String {
     let program = std::env::current_exe().unwrap();
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    let reachable = folder(); // the build's own folder may be closed to others
+    let reachable = folder(); // other users may have no access to the build folder
     let copy = reachable.path().join("program");
     let mut command = if root {
-        run(Command::new("cp").arg(program).arg(&copy)); // not by us: whoever forks meanwhile would hold it open
+        run(Command::new("cp").arg(program).arg(&copy)); // not copied by this process, because a concurrent fork would keep it open
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
         command

@@ -18,7 +18,7 @@ use super::support::*;
 const START: i64 = 1_700_000_000_000;
 const HOUR: i64 = 3_600_000;
 
-/// A clock that goes wherever it is set.
+/// A clock that can be set to any time.
 #[derive(Debug)]
 struct Adjustable(AtomicI64);
 
@@ -49,7 +49,11 @@ async fn what_was_ready_stays_ready_when_the_clock_is_set_back() {
     send(&transport, &message("after", noise(1))).await.unwrap();
     let depth = transport.depth(&queue()).await.unwrap();
     assert_eq!((depth.ready, depth.delayed), (Some(2), Some(0)));
-    assert_eq!(ids(&receive(&transport, 9).await), ["before", "after"], "and is not overtaken");
+    assert_eq!(
+        ids(&receive(&transport, 9).await),
+        ["before", "after"],
+        "the earlier message is not overtaken"
+    );
 }
 
 #[tokio::test]
@@ -71,13 +75,13 @@ async fn delays_and_leases_go_on_ending_after_the_clock_was_set_back() {
     let transport = open_with_clock(&folder, &clock).await;
     let second = Duration::from_secs(1);
     all_accepted(transport.send(&queue().into(), &[after(second, "delayed before")]).await);
-    transport.depth(&queue()).await.unwrap(); // the clock is looked at
+    transport.depth(&queue()).await.unwrap(); // reads the clock
     clock.0.fetch_sub(HOUR, Ordering::SeqCst);
     all_accepted(transport.send(&queue().into(), &[after(second, "delayed after")]).await);
-    assert_eq!(ids(&receive(&transport, 9).await), [""; 0], "neither is early");
+    assert_eq!(ids(&receive(&transport, 9).await), [""; 0], "neither is delivered early");
     clock.0.fetch_add(1_000, Ordering::SeqCst);
     let held = receive(&transport, 9).await;
-    assert_eq!(ids(&held), ["delayed before", "delayed after"], "neither is late");
+    assert_eq!(ids(&held), ["delayed before", "delayed after"], "neither is delivered late");
     settle(&transport, held, |_| Settlement::Retry { after: second, tries: vec![failed_try()] })
         .await;
     assert_eq!(ids(&receive(&transport, 9).await), [""; 0]);

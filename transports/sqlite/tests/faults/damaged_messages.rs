@@ -1,4 +1,4 @@
-//! Messages that the disk returns changed: they are never delivered, and never shown as if they were whole.
+//! Messages that were damaged on disk: they are never delivered, and never shown as intact.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{sql::*, support::*};
 
-/// Statements that change what is stored of the message `damaged`, one field each.
+/// Statements that each change one stored field of the message `damaged`.
 const DAMAGE: [&str; 11] = [
     "body = CAST('X' || substr(body, 2) AS BLOB)",
     "body = x''",
@@ -69,7 +69,7 @@ async fn a_dead_letter_that_was_damaged_since_says_so_and_is_not_delivered_when_
     let held = receive(&transport, 1).await;
     let dead = |_| Settlement::DeadLetter { reason: reason(), tries: vec![failed_try()] };
     settle(&transport, held, dead).await;
-    assert_eq!(dead_letters(&transport).await[0].reason, reason(), "nothing has happened yet");
+    assert_eq!(dead_letters(&transport).await[0].reason, reason(), "the letter is not damaged yet");
     damage_message(&file_in(&folder), DAMAGE[0]);
     let [DeadLetter { reason: shown, .. }] = &dead_letters(&transport).await[..] else { panic!() };
     assert_eq!(*shown.code(), Reason::DAMAGED);
@@ -79,7 +79,7 @@ async fn a_dead_letter_that_was_damaged_since_says_so_and_is_not_delivered_when_
     assert_eq!(dead_letters(&transport).await[0].reason, Reason::damaged());
 }
 
-/// Bits flip anywhere in the file. Whatever is then delivered is what was sent.
+/// Flips bits anywhere in the file. Every message that is still delivered must be as it was sent.
 #[tokio::test]
 async fn no_damage_to_the_file_changes_a_message_that_is_delivered() {
     const FILES: u64 = 80;
@@ -105,7 +105,7 @@ async fn no_damage_to_the_file_changes_a_message_that_is_delivered() {
         }
     }
     println!("{delivered} delivered, {damaged} damaged, {refused} of {FILES} files refused");
-    assert!(damaged > 5 && delivered > 1_000, "the damage is not worth a test");
+    assert!(damaged > 5 && delivered > 1_000, "there was too little damage for a meaningful test");
 }
 
 /// The bytes of a closed database, and the bodies of its messages by id.
@@ -125,7 +125,7 @@ async fn file_full_of_messages(path: &Path) -> (Vec<u8>, HashMap<String, Bytes>)
 fn flip_bytes(path: &Path, length: usize, random: &mut StdRng) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     for _ in 0..random.random_range(1..=3) {
-        let at = random.random_range(4096..length as u64); // not the header: that is always noticed
+        let at = random.random_range(4096..length as u64); // not the header, where damage is always noticed
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ random.random_range(1..=255u8)], at).unwrap();

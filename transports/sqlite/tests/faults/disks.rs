@@ -94,7 +94,7 @@ async fn a_database_cannot_be_made_on_a_full_disk_and_can_once_there_is_room() {
     assert!((5..35).contains(&refused), "{refused} of 40 were refused");
 }
 
-/// The system refuses to write beyond a size: an I/O error of another sort than a full disk.
+/// The system refuses writes above a file size, which is another I/O error than a full disk.
 #[tokio::test]
 async fn after_an_io_error_the_accepted_is_there_and_work_goes_on() {
     let folder = folder();
@@ -124,7 +124,7 @@ async fn a_message_that_is_lost_or_made_up_is_noticed() {
     assert_eq!(differences(&promised, &BTreeSet::new(), &found), ["lost: 1", "made up: 2"]);
 }
 
-/// What was accepted and is not there, and what is there and can not have been accepted.
+/// Lists accepted messages that are missing, and messages that cannot have been accepted.
 fn differences(
     accepted: &BTreeSet<String>,
     unknown: &BTreeSet<String>,
@@ -136,11 +136,11 @@ fn differences(
     lost.chain(made_up).collect()
 }
 
-/// A disk of its own, in memory.
+/// A separate disk, in memory.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// `None`, and said aloud, where this user may not mount one.
+    /// `None`, with a message, where this user must not mount a disk.
     fn mount(size: &str) -> Option<Self> {
         let folder = folder();
         let mut mount = Command::new("mount");
@@ -166,7 +166,8 @@ impl SmallDisk {
     }
 
     fn free(&self) {
-        // Emptied first: a process that another test is just starting may hold the file for a moment.
+        // Emptied first, because a process that another test starts may keep the file open for a
+        // moment.
         File::create(self.path().join("filler")).unwrap();
         fs::remove_file(self.path().join("filler")).unwrap();
     }
@@ -174,14 +175,14 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: the writer's thread may still be closing its files.
+        // Lazily, because the writer's thread may still be closing its files.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }
 
 #[expect(
     clippy::explicit_write,
-    reason = "nobody sees what a test that passes says by `eprintln!`"
+    reason = "the output of `eprintln!` is hidden for tests that pass"
 )]
 fn skip(why: &str) {
     writeln!(std::io::stderr(), "SKIPPED: {why}").unwrap();

@@ -1,4 +1,4 @@
-//! What errors say, and what they must not.
+//! What errors must say, and what they must not reveal.
 
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
@@ -33,7 +33,7 @@ async fn no_error_shows_what_is_in_a_message() {
     assert!(!format!("{transport:?}").contains(CANARY));
 }
 
-/// Too large, invalid, without a queue, unsupported.
+/// Errors for messages that are too large, invalid, for an unknown queue, or unsupported.
 async fn refused_sends(transport: &SqliteTransport) -> Vec<String> {
     let topic = Destination::Topic { name: queue(), key: "doe".to_owned() };
     let nowhere = Destination::Queue(QueueName::new("nowhere").unwrap());
@@ -74,7 +74,7 @@ async fn locked_operations(transport: &SqliteTransport, path: &Path) -> Vec<Stri
     shown(results)
 }
 
-/// The tables are gone or of another shape while the program runs.
+/// Errors after tables were dropped or changed while the program runs.
 async fn damaged_tables(transport: &SqliteTransport, path: &Path) -> Vec<String> {
     let subscription = subscription(transport).await;
     sql(path, "CREATE UNIQUE INDEX one_body ON bezoar_messages (body)");

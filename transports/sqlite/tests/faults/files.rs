@@ -1,4 +1,4 @@
-//! Files that are not what they should be.
+//! Damaged, foreign and unreadable files.
 
 use std::{
     fs::{self, OpenOptions},
@@ -90,7 +90,7 @@ async fn what_may_not_be_written_is_refused_and_left_as_it_is() {
     ] {
         assert!(said.starts_with("Unusable") && said.contains("writable"), "{said}");
     }
-    assert_eq!(open(0o777, &path, 0o666), "opened", "once it may be written it can be used");
+    assert_eq!(open(0o777, &path, 0o666), "opened", "a writable file can be used");
     assert!(fs::read(&path).unwrap() == before, "the file was changed");
 }
 
@@ -143,9 +143,9 @@ async fn a_database_that_vanishes_or_is_exchanged_does_nothing_until_it_is_back(
     fs::rename(&path, &aside).unwrap();
     let refused = send(&transport, &message("lost", noise(1))).await.expect_err("there is no file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
-    let refused = transport.depth(&queue()).await.expect_err("nobody can read what is not there");
+    let refused = transport.depth(&queue()).await.expect_err("the file is missing");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));
-    run(Command::new("cp").arg(&aside).arg(&path)); // who closes a file of ours gives up our locks on it
+    run(Command::new("cp").arg(&aside).arg(&path)); // not copied by this process, because closing the file would release its locks
     let refused =
         send(&transport, &message("lost", noise(1))).await.expect_err("it is another file");
     assert_eq!(refused.kind, ErrorKind::Unusable, "{}", everything(&refused));

@@ -7,7 +7,7 @@ use bezoar_sqlite::Options;
 
 use super::{sql::*, support::*};
 
-/// From now on the database refuses what is done `when` to the message named `refused`.
+/// Makes the database refuse the statement `when` for the message named `refused`.
 fn refuse(path: &Path, when: &str, row: &str) {
     sql(
         path,
@@ -26,7 +26,7 @@ async fn a_claim_that_is_run_again_is_no_claim_that_is_undone() {
         refuse(&file_in(&folder), "INSERT", "new");
         send(&transport, &message("m", noise(1))).await.unwrap();
         let subscription = subscription(&transport).await;
-        // The first waits for the lock, and so the other two are done together after it.
+        // The first waits for the lock, so the other two share the next transaction.
         let lock = lock(&file_in(&folder));
         let (first, refused) = (message("first", noise(1)), message("refused", noise(1)));
         let late = [Outgoing::from(first).after(Duration::from_secs(9))];
@@ -48,8 +48,8 @@ async fn a_claim_that_is_run_again_is_no_claim_that_is_undone() {
         );
         assert_eq!(refused.unwrap_err().kind, ErrorKind::Other);
         assert_eq!(ids(&held), ["m"]);
-        transport.provision(&queue()).await.unwrap(); // whatever was in line is done
-        assert_eq!(ids(&receive(&transport, 9).await), [""; 0], "it is held");
+        transport.provision(&queue()).await.unwrap(); // all queued jobs have run
+        assert_eq!(ids(&receive(&transport, 9).await), [""; 0], "it is leased");
         settle(&transport, held, |_| Settlement::Complete).await;
     }
 }
@@ -101,7 +101,11 @@ async fn a_very_large_batch_is_stored_in_parts_and_in_order() {
     let results = transport.send(&queue().into(), &outgoing(&batch)).await;
     let refused: Vec<_> = (0..).zip(&results).filter(|(_, result)| result.is_err()).collect();
     let refused: Vec<_> = refused.into_iter().map(|(at, _)| at).collect();
-    assert_eq!(refused, Vec::from_iter(10_000..20_000), "the part with it, and no other");
+    assert_eq!(
+        refused,
+        Vec::from_iter(10_000..20_000),
+        "only the part that contains the refused message fails"
+    );
     let expected: Vec<_> = (0..10_000).chain([20_000]).map(|number| number.to_string()).collect();
     assert_eq!(ids(&receive(&transport, 30_000).await), expected);
 }

@@ -1,4 +1,4 @@
-//! Reads, writes and syncs that the system refuses.
+//! Reads, writes and syncs that fail.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

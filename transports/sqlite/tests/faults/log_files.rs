@@ -17,10 +17,11 @@ use tokio::task::JoinSet;
 
 use super::{sql::*, support::*};
 
-/// What is done to a file, in a word, and the function that does it.
+/// The name of a change to a file, and the function that makes it.
 type Change = (&'static str, fn(&Path));
 
-/// What can be done to the name of a file: the file itself stays as it is, for whoever has it open.
+/// Changes to the name of a file. The file itself stays the same for every process that has it
+/// open.
 const RENAMINGS: [Change; 3] = [
     ("deleted", |file| fs::remove_file(file).unwrap()),
     ("replaced", |file| {
@@ -67,7 +68,7 @@ async fn an_index_that_is_deleted_stops_acceptance() {
     assert!(everything(&refused).contains("lab.db-shm was deleted"), "{}", everything(&refused));
 }
 
-/// The log goes while commits are under way: what went into it unseen is not acknowledged.
+/// The log is removed during commits: commits that only it contains must not be acknowledged.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_accepted_while_the_log_is_deleted_is_there_afterwards() {
     for round in 0..10 {
@@ -87,14 +88,14 @@ async fn what_is_accepted_while_the_log_is_deleted_is_there_afterwards() {
         .await
         .unwrap();
         let accepted = senders.join_all().await.concat();
-        assert!(accepted.len() < 400, "the log went too late");
+        assert!(accepted.len() < 400, "the log was removed too late");
         drop(transport);
         wait_until_closed(&file_in(&folder));
         assert_all_there(&file_in(&folder), &accepted).await;
     }
 }
 
-/// What can be done to the bytes of a log, whoever has it open.
+/// Changes to the bytes of a log.
 const CHANGES: [Change; 6] = [
     ("emptied", |file| set_length(file, |_| 0)),
     ("cut to its header", |file| set_length(file, |_| 32)),
@@ -177,7 +178,7 @@ fn log_of(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("lab.db-wal")
 }
 
-/// The ids of those of these messages that are accepted.
+/// Sends these messages and returns the ids of the accepted ones.
 async fn accepted_of(transport: &SqliteTransport, numbers: std::ops::Range<u32>) -> Vec<String> {
     let mut accepted = Vec::new();
     for number in numbers {

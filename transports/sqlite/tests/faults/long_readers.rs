@@ -1,4 +1,5 @@
-//! A read transaction that another program forgets to end: SQLite cannot use the write-ahead log again.
+//! A read transaction that another program does not end, so that SQLite cannot reuse the write-ahead
+//! log.
 
 use std::fs;
 
@@ -25,7 +26,7 @@ async fn a_log_that_a_reader_keeps_growing_is_reported_and_bounded() {
     assert_eq!(findings[0].severity, Severity::Warning);
     assert!(findings[0].problem.contains("write-ahead log"), "{}", findings[0].problem);
     let held = receive(&transport, 10).await;
-    settle(&transport, held, |_| Settlement::Complete).await; // what is here can be worked on
+    settle(&transport, held, |_| Settlement::Complete).await; // stored messages can still be handled
     drop(reader);
     send(&transport, &message("afterwards", noise(1))).await.unwrap();
     assert_eq!(transport.depth(&queue()).await.unwrap().ready, Some(accepted - 10 + 1));
@@ -55,7 +56,7 @@ async fn a_log_that_nobody_blocks_stays_small() {
     assert!(log_bytes < 6_000_000, "{log_bytes}");
 }
 
-/// A program that has begun to read and does not end.
+/// A program that starts a read transaction and does not end it.
 fn reading(path: &std::path::Path) -> rusqlite::Connection {
     let reader = connection(path);
     reader.execute_batch("BEGIN; SELECT count(*) FROM bezoar_queues").unwrap();

@@ -1,4 +1,4 @@
-//! Others who use the same file.
+//! Other processes that use the same file.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ async fn a_locked_database_is_unavailable_for_a_while_and_nothing_is_lost() {
     assert!(refused.is_transient() && everything(&refused).contains("another process"));
     let refused = SqliteTransport::open(options.clone()).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{}", everything(&refused));
-    let waited = start.elapsed(); // twice; the rest is for a busy machine
+    let waited = start.elapsed(); // twice; the rest is tolerance for a busy machine
     assert!((600..6_000).contains(&waited.as_millis()), "{waited:?}");
     assert_eq!(transport.depth(&queue()).await.unwrap().ready, Some(1), "reading needs no lock");
     lock.execute_batch("COMMIT").unwrap();
@@ -53,7 +53,8 @@ async fn a_lock_keeps_many_waiting_no_longer_than_one() {
     for (_, result) in send_at_once(&transport, 0..30, 1).await {
         assert_eq!(result.unwrap_err().kind, ErrorKind::Unavailable);
     }
-    // One wait for what came first and one for the others together; the rest is for a busy machine.
+    // One wait for the first job and one for all others together; the rest is tolerance for a busy
+    // machine.
     assert!(start.elapsed() < timeout * 10, "{:?}", start.elapsed());
 }
 
@@ -70,7 +71,7 @@ async fn opening_waits_for_who_has_the_file_to_himself_and_not_for_ever() {
     let refused = SqliteTransport::open(options).unwrap_err();
     let waited = start.elapsed();
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{}", everything(&refused));
-    assert!((timeout..timeout * 5).contains(&waited), "{waited:?}"); // the rest is for a busy machine
+    assert!((timeout..timeout * 5).contains(&waited), "{waited:?}"); // the rest is tolerance for a busy machine
     drop(alone);
     assert_eq!(everything_in(&path).await, ["0"]);
 }
@@ -183,7 +184,7 @@ async fn an_operator_reads_dead_letters_with_sqlite3_and_sees_nothing_personal()
     for part in ["lab", "m-1", "retries exhausted"] {
         assert!(shown.contains(part), "{shown}");
     }
-    assert!(!shown.contains(CANARY), "the view shows what it must not");
+    assert!(!shown.contains(CANARY), "the view shows sensitive data");
     let control = sqlite3(
         &file_in(&folder),
         "SELECT body, headers, detail FROM bezoar_messages NATURAL JOIN bezoar_attempts",
@@ -191,7 +192,7 @@ async fn an_operator_reads_dead_letters_with_sqlite3_and_sees_nothing_personal()
     assert_eq!(
         control.matches(CANARY).count(),
         3,
-        "the canary is nowhere, so its absence says nothing"
+        "the canary is not in the file, so its absence in the view proves nothing"
     );
 }
 

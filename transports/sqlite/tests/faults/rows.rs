@@ -1,4 +1,4 @@
-//! Rows that are not what they should be.
+//! Malformed rows.
 
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use bezoar_sqlite::Options;
 
 use super::{sql::*, support::*};
 
-/// Values of id, type and headers that make no message.
+/// Values of id, type and headers that are not a valid message.
 const MALFORMED: [(&str, &str, &str); 8] = [
     ("'m'", "'t'", "'not json'"),
     ("'m'", "'t'", "'{\"a\": 1}'"),
@@ -47,7 +47,7 @@ async fn malformed_rows_are_set_aside_with_their_bytes_and_do_not_stop_their_nei
 #[tokio::test]
 async fn a_good_message_behind_malformed_ones_comes_without_delay() {
     let folder = folder();
-    // Nobody looks again for an hour: whoever is told that there is nothing waits in vain.
+    // The next poll is an hour later: a receive that wrongly finds nothing would time out.
     let options = Options { poll: Duration::from_secs(3600), ..Options::new(file_in(&folder)) };
     let transport = open_transport(options).await;
     for (number, columns) in MALFORMED.iter().enumerate() {
@@ -105,7 +105,7 @@ async fn a_history_without_counts_is_kept_and_goes_with_its_message() {
     let folder = folder();
     let transport = open_transport(Options::new(file_in(&folder))).await;
     let mut odd = message("odd", noise(1));
-    odd.ledger = Ledger::restored(0, 0, 0, 0, vec![failed_try(), failed_try()]); // of the same place
+    odd.ledger = Ledger::restored(0, 0, 0, 0, vec![failed_try(), failed_try()]); // two tries with the same numbers
     send(&transport, &odd).await.unwrap();
     for tries in 2..4 {
         let held = receive(&transport, 1).await;
@@ -154,7 +154,7 @@ async fn counters_that_are_off_count_nothing_below_none() {
     assert_eq!((depth.ready, depth.leased, depth.dead), (Some(0), Some(1), Some(0)));
 }
 
-/// A message as somebody might write it who knows the tables and not the rules.
+/// Inserts a message as somebody would who knows the tables but not the rules.
 fn insert_by_hand(path: &Path, (id, message_type, headers): &(&str, &str, &str), number: usize) {
     let body: String = noise(50 + number).iter().map(|byte| format!("{byte:02x}")).collect();
     sql(

@@ -1,4 +1,4 @@
-//! Sending and handling at the same time, as one of two.
+//! Sends and handles messages at the same time, as one of two processes.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -7,10 +7,10 @@ use bezoar_sqlite::SqliteTransport;
 
 use super::support::*;
 
-/// How many messages each of two sends.
+/// How many messages each of the two sends.
 pub(crate) const MESSAGES_EACH: usize = 150;
 
-/// Sends and handles at the same time, each tenth message to the dead letters, until it is over.
+/// Sends and handles messages at the same time until all are handled; dead-letters every tenth.
 pub(crate) async fn send_and_handle(
     transport: SqliteTransport,
     name: &str,

@@ -1,4 +1,4 @@
-//! The database as others see it.
+//! Access to the database as another program has it.
 
 use std::{
     path::Path,
@@ -26,7 +26,7 @@ pub(crate) fn one(path: &Path, query: &str) -> u64 {
     u64::try_from(number).unwrap()
 }
 
-/// Waits until nobody has the database open: whoever is the last to close it removes the log.
+/// Waits until no process has the database open: the last one to close it removes the log.
 pub(crate) fn wait_until_closed(path: &Path) {
     wait_until(|| {
         one(path, "SELECT count(*) FROM sqlite_schema"); // to be the last
@@ -34,11 +34,11 @@ pub(crate) fn wait_until_closed(path: &Path) {
     });
 }
 
-/// Looks again and again: nothing tells of what others do with a file.
+/// Polls, because nothing signals what other processes do with a file.
 pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain");
+        assert!(start.elapsed() < PATIENCE, "timed out");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn has_log(path: &Path) -> bool {
     path.with_extension("db-wal").exists()
 }
 
-/// Keeps everybody else from writing until it is dropped.
+/// Keeps all others from writing until it is dropped.
 pub(crate) fn lock(path: &Path) -> Connection {
     let connection = connection(path);
     connection.execute_batch("BEGIN EXCLUSIVE").unwrap();

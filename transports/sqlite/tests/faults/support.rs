@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use super::sql::wait_until_closed;
 
 pub(crate) const CANARY: &str = "CANARY-7f3a-patient-doe";
-/// How long anything may take that is expected to happen.
+/// The timeout for everything that is expected to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn folder() -> TempDir {
@@ -53,7 +53,7 @@ pub(crate) fn message(name: &str, body: impl Into<Body>) -> Message {
     Message::new(id(name), MessageType::new("lab.result").unwrap(), millis(1_000), body)
 }
 
-/// A message full of what must not be shown.
+/// A message whose every field contains data that must not be shown.
 pub(crate) fn sensitive(name: &str) -> Message {
     message(name, CANARY).with_header("name", CANARY)
 }

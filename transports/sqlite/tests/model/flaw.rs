@@ -1,11 +1,11 @@
-//! The negative control: a subscription that does not keep the contract.
+//! The negative control: a subscription that violates the contract.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{Delivery, Settlement, Subscription, TransportError};
 
-/// What is wrong with a side on purpose.
+/// A deliberate flaw of one side.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Flaw {
     None,
@@ -17,7 +17,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    /// All but none.
+    /// Every flaw.
     pub(crate) const ALL: [Self; 5] = [
         Self::ClockAhead,
         Self::LosesSettlements,

@@ -1,4 +1,4 @@
-//! SQLite beside the model.
+//! Runs SQLite and the model side by side.
 
 use std::{
     num::NonZeroU32,
@@ -21,7 +21,7 @@ use super::{
     step::{MAX_BODY_BYTES, Step},
 };
 
-/// SQLite and the model, and what they share.
+/// SQLite and the model, with their shared state.
 pub(crate) struct Pair {
     sqlite: Side,
     model: Side,
@@ -51,7 +51,7 @@ impl Pair {
         Self { sqlite, model, clock, sqlite_clock, folder, flaw }
     }
 
-    /// Does the step on both sides and looks whether anything differs.
+    /// Runs the step on both sides and compares the results.
     pub(crate) async fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match step {
             Step::Elapse(time) => self.elapse(*time),
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// Only the store is new: who holds a delivery goes on holding it.
+    /// Only the store is reopened: deliveries stay leased to their holders.
     async fn reopen(&mut self) {
         let store = Box::new(open(self.folder.path(), self.sqlite_clock.clone()));
         let reopened = Side::open(store, self.flaw).await;
@@ -86,7 +86,8 @@ impl Pair {
         self.model.keep_latest_copies();
     }
 
-    /// Starts to receive and gives up at once. If the answer was faster, it is an ordinary receive.
+    /// Starts a receive and drops it immediately. If the response was faster, it is a normal
+    /// receive.
     async fn receive_and_drop(
         &mut self,
         step: &Step,
@@ -107,7 +108,8 @@ impl Pair {
     }
 }
 
-/// In memory where that is possible: this is not about the disk, and a few hundred stores wait for it.
+/// In memory where possible: this test is not about the disk, and a few hundred stores would wait for
+/// it.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! One of the two, driven through the contract alone.
+//! One of the two sides, used only through the contract.
 
 use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
@@ -17,17 +17,17 @@ use super::{
 pub(crate) trait Store: Transport + QueueAdmin + DeadLetterAccess {}
 impl<T: Transport + QueueAdmin + DeadLetterAccess> Store for T {}
 
-/// One of the two, and what its workers and operators know.
+/// One of the two sides, and what its workers and operators know.
 pub(crate) struct Side {
     pub(crate) store: Box<dyn Store>,
     pub(crate) subscriptions: Vec<Box<dyn Subscription>>,
-    /// Deliveries and the queue of each; some were settled or have run out.
+    /// Deliveries with their queues; some are settled or have expired.
     held: Vec<(usize, Delivery)>,
     /// Every dead letter that was ever seen.
     dead: Vec<DeadLetterId>,
 }
 
-/// What a step answered.
+/// The result of a step.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
     Nothing,
@@ -104,7 +104,8 @@ impl Side {
         }))
     }
 
-    /// Settles at the queue of the first; what is of another queue in the batch has no business there.
+    /// Settles at the queue of the first delivery. Deliveries of other queues in the batch must be
+    /// refused.
     async fn settle(&mut self, batch: &[(Pick, Settlement, Afterwards)]) -> Answer {
         let mut chosen = Vec::new();
         for (which, settlement, after) in batch {
@@ -132,12 +133,12 @@ impl Side {
         answer
     }
 
-    /// Of each lease only the copy that knows most. Where a lease was moved without its holder being told is known
-    /// to the process that moved it; a process that has ended leaves no holder behind.
+    /// Keeps only the most recent copy of each lease. Only the process that moved a lease without notifying its
+    /// holder knows the new place; after a process ends, it has no holders left.
     pub(crate) fn keep_latest_copies(&mut self) {
         let mut seen = HashSet::new();
         self.held.reverse();
-        // A renewal changes the place in a receipt, and neither the message nor the lease.
+        // A renewal changes the place in a receipt, but neither the message nor the lease.
         let lease = |delivery: &Delivery| {
             delivery.receipt.numbers().map(|[message, token, _]| (message, token))
         };
@@ -145,7 +146,7 @@ impl Side {
         self.held.reverse();
     }
 
-    /// A held delivery, of which a copy may stay behind to be used again.
+    /// A leased delivery, of which a copy may be kept to be used again.
     fn take(&mut self, which: Pick, after: Afterwards) -> (usize, Delivery) {
         let at = which.of(&self.held);
         match after {
@@ -189,8 +190,8 @@ impl Side {
         views
     }
 
-    /// Until what a dropped receive left behind is done: its answer comes before that of the first
-    /// request, and so what it puts back is in line before the second.
+    /// Waits until a dropped receive is undone: its response comes before that of the first
+    /// request, so its undo is queued before the second.
     pub(crate) async fn catch_up(&self) {
         for _ in 0..2 {
             self.store.provision(&name(QUEUES[0])).await.unwrap();

@@ -1,4 +1,4 @@
-//! What can happen, and how likely it is.
+//! The possible steps and their probabilities.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) fn name(queue: &str) -> QueueName {
     QueueName::new(queue).unwrap()
 }
 
-/// What can happen. Queues that can be received from are known by their number.
+/// A possible step. Queues that can be received from are identified by their number.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Send { to: Destination, batch: Vec<Outgoing> },
@@ -36,7 +36,7 @@ pub(crate) enum Step {
     Reopen,
 }
 
-/// One of those that are there, counted round.
+/// One of the existing ones, by its index modulo their number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pick(pub(crate) usize);
 
@@ -46,17 +46,17 @@ impl Pick {
     }
 }
 
-/// What becomes of our copy of a delivery that is settled or extended.
+/// What happens to the copy of a delivery that is settled or extended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Afterwards {
     Forgotten,
-    /// It is used again with what is then a stale receipt.
+    /// It is used again with its receipt, which is then stale.
     Kept,
-    /// It was not even used: the receipt is somebody else's.
+    /// It was not used at all: the receipt belongs to another lease.
     Forged,
 }
 
-/// Which dead letters. Known ones may be gone since, or be of another queue.
+/// A selection of dead letters. Known ones may be gone, or belong to another queue.
 #[derive(Debug, Clone)]
 pub(crate) enum Chosen {
     All,
@@ -65,7 +65,7 @@ pub(crate) enum Chosen {
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
-    let queue = prop_oneof![3 => Just(0_usize), 1 => Just(1_usize)]; // one is busier
+    let queue = prop_oneof![3 => Just(0_usize), 1 => Just(1_usize)]; // the first queue is used more often
     let max = (1_u32..5).prop_map(|max| NonZeroU32::new(max).unwrap());
     let settled = (pick(), settlement(), afterwards());
     prop_oneof![
@@ -100,7 +100,8 @@ fn outgoing() -> impl Strategy<Value = Outgoing> {
     (message(), delay).prop_map(|(message, delay)| Outgoing::from(message).after(delay))
 }
 
-/// Any message, now and then one that is refused: a body that is too large, a header without a name.
+/// Any message; sometimes one that is refused, with a body that is too large or a header without a
+/// name.
 fn message() -> impl Strategy<Value = Message> {
     let envelope = (word(), word(), option::of(word()), option::of(word()), option::of(word()));
     let time = -1_000_000_000_000_i64..10_000_000_000_000;
@@ -123,7 +124,7 @@ fn message() -> impl Strategy<Value = Message> {
     })
 }
 
-/// Mostly none; otherwise what a message brings along that comes from another transport.
+/// Usually empty; otherwise the ledger of a message from another transport.
 fn ledger() -> impl Strategy<Value = Ledger> {
     let event = prop_oneof![Just(None), tries().prop_map(Some)];
     let lived = (vec(event, 0..4), 0_u32..3, 0_u32..2).prop_map(|(events, lost, replays)| {
@@ -139,7 +140,7 @@ fn ledger() -> impl Strategy<Value = Ledger> {
         }
         ledger
     });
-    // Somebody knows what failed and has counted nothing.
+    // A sender that knows what failed but counted nothing.
     let bare = tries().prop_map(|tries| Ledger::restored(0, 0, 0, 0, tries));
     prop_oneof![16 => Just(Ledger::default()), 2 => lived, 1 => bare]
 }
@@ -167,7 +168,7 @@ fn code() -> impl Strategy<Value = Code> {
     select(vec![Reason::EXHAUSTED, Reason::NOT_RETRYABLE, Code::UNDECODABLE, Code::TIMEOUT])
 }
 
-/// None if no handler ran, several if one was tried again at once, now and then more than a ledger keeps.
+/// No tries if no handler ran, several with immediate retries, sometimes more than a ledger keeps.
 fn tries() -> impl Strategy<Value = Vec<FailedTry>> {
     prop_oneof![20 => vec(failed_try(), 0..3), 1 => vec(failed_try(), 25..40)]
 }
@@ -196,7 +197,7 @@ fn chosen() -> impl Strategy<Value = Chosen> {
     ]
 }
 
-/// Around nothing, around a lease, less than the clock can tell, and more than it can show.
+/// Durations near zero, near a lease, below the resolution of the clock, and beyond its range.
 fn delay() -> impl Strategy<Value = Duration> {
     prop_oneof![
         8 => Just(Duration::ZERO),
@@ -215,7 +216,7 @@ fn elapsed() -> impl Strategy<Value = Duration> {
     ]
 }
 
-/// A name as it is accepted.
+/// A valid name.
 fn word() -> impl Strategy<Value = String> {
     let letter = prop_oneof![12 => proptest::char::range('a', 'z'), 1 => any::<char>()];
     let word = vec(letter, 1..4).prop_map(String::from_iter);

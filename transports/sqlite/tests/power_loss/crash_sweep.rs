@@ -20,20 +20,20 @@ use super::{
     survival::Survival,
 };
 
-/// One image in so many is not only looked at.
+/// One image in this many is also used, not only checked.
 const USED_EVERY: usize = 8;
 const THREADS: usize = 2;
 /// How many bad images a thread keeps.
 const EXAMPLES_LIMIT: usize = 3;
 
-/// What was found.
+/// The results.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) points: usize,
     /// Images that were opened; one is opened again if more was promised since.
     pub(crate) images: usize,
     pub(crate) distinct: usize,
-    /// Images in which something acknowledged was lost, and how many messages in all.
+    /// Images in which something acknowledged was lost, and the total number of messages.
     pub(crate) lossy: usize,
     pub(crate) lost: usize,
     pub(crate) corrupt: usize,
@@ -48,7 +48,7 @@ struct Example {
 }
 
 impl Report {
-    /// Panics unless all is well, and then leaves the bad images for whoever looks into them.
+    /// Panics if an image is bad, and keeps the bad images for analysis.
     pub(crate) fn expect_good(&mut self) {
         self.examples.iter_mut().for_each(|example| example.folder.disable_cleanup(true));
         let folders: Vec<_> = self.examples.iter().map(|example| example.folder.path()).collect();
@@ -95,7 +95,8 @@ fn promises(steps: &[Step<'_>]) -> Promises {
     promises
 }
 
-/// The steps after which the power goes: spread evenly, at random, and wherever something rare happens.
+/// The steps after which the power is cut: spread evenly, at random, and wherever something rare
+/// happens.
 fn points(steps: &[Step<'_>], count: usize, seed: u64) -> BTreeSet<usize> {
     let mut random = StdRng::seed_from_u64(seed);
     let even = (0..count / 2).map(|at| at * steps.len() / (count / 2));
@@ -114,12 +115,12 @@ fn is_rare(step: &Step<'_>) -> bool {
     }
 }
 
-/// What was looked at already, by hash.
+/// The images that were already checked, by hash.
 #[derive(Debug, Default)]
 struct Seen(Mutex<(HashSet<u64>, HashSet<u64>)>);
 
 impl Seen {
-    /// Whether an image is new, or what was promised since it was looked at last.
+    /// Whether an image is new, or more was promised since it was last checked.
     fn is_new(&self, syncs: usize, notes: usize, image: &Image<'_>) -> bool {
         let image = BuildHasherDefault::<DefaultHasher>::default().hash_one((syncs, image));
         let case = BuildHasherDefault::<DefaultHasher>::default().hash_one((notes, image));
@@ -134,10 +135,10 @@ impl Seen {
 }
 
 struct Sweeper<'a> {
-    /// Files that are written over for each image: giving back their memory and asking for it again, whenever
-    /// SQLite removes one, takes as long as all the rest.
+    /// Files that are overwritten for each image, because freeing and allocating their memory each time would
+    /// double the run time.
     pool: TempDir,
-    /// What is opened: links into the pool.
+    /// The folder that is opened, with links into the pool.
     folder: TempDir,
     runtime: tokio::runtime::Runtime,
     bodies: &'a Bodies,
@@ -148,7 +149,7 @@ struct Sweeper<'a> {
 
 impl<'a> Sweeper<'a> {
     fn new(bodies: &'a Bodies, seen: &'a Seen, seed: u64) -> Self {
-        // In memory where that can be had: these images are thrown away by the thousand.
+        // In memory where possible, because thousands of images are created and deleted.
         let folder = || TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
         let (pool, folder) = (folder(), folder());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -169,7 +170,8 @@ impl<'a> Sweeper<'a> {
         self.report
     }
 
-    /// Cuts the power at one moment, in every way twice: most ways leave something different each time.
+    /// Cuts the power at one moment, twice in every way, because most ways give a different image each
+    /// time.
     fn cut(&mut self, point: usize, disk: &Disk<'_>, promises: &Promises) {
         let mut random = StdRng::seed_from_u64(self.seed ^ point as u64);
         let pending: Vec<_> = disk.pending().collect();
@@ -187,7 +189,7 @@ impl<'a> Sweeper<'a> {
         self.report.points += 1;
     }
 
-    /// Makes the folder hold these files of the pool.
+    /// Links these files of the pool into the folder.
     fn link<'n>(&self, names: impl Iterator<Item = &'n &'n str>) {
         for left in fs::read_dir(self.folder.path()).unwrap() {
             fs::remove_file(left.unwrap().path()).unwrap();

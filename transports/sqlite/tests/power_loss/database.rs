@@ -1,4 +1,4 @@
-//! The product, opened so that one can tell when it is closed.
+//! The transport, opened in a way that shows when it has closed.
 
 use std::{
     convert::Infallible,
@@ -28,7 +28,7 @@ pub(crate) fn open(
     SqliteTransport::open(options).map(|transport| (transport, Closed(closed)))
 }
 
-/// Tells when a transport has let go of its files, which it does on a thread of its own.
+/// Waits until a transport has closed its files, which it does on its own thread.
 pub(crate) struct Closed(mpsc::Receiver<Infallible>);
 
 impl Closed {

@@ -1,9 +1,10 @@
-//! A disk that keeps what was synced, and of the rest whatever it likes.
+//! A disk that keeps synced changes, and any part of the others.
 //!
-//! After a power loss every change that no sync covered is there, or is not, or is there in parts: sectors
-//! of 512 bytes are written or not, in any order. Names are changes too, made durable by a sync of their
-//! folder and not by a sync of the file. What POSIX leaves open is taken at its worst; beyond it only this
-//! is trusted, which SQLite trusts as well: a write does not damage bytes beside those that it writes.
+//! After a power loss every change without a sync is on disk completely, in part or not at all: sectors of
+//! 512 bytes are written or not, in any order. Names are changes too, made durable by a sync of their
+//! folder and not by a sync of the file. Where POSIX leaves something open, the worst case is assumed.
+//! Beyond POSIX there is one assumption, which SQLite makes too: a write does not damage bytes next to
+//! those that it writes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,19 +21,19 @@ const SECTOR_BYTES: usize = 512;
 /// What a power loss leaves of the folder: which files have a name, and how they differ from what is durable.
 pub(crate) type Image<'a> = BTreeMap<&'a str, (FileNumber, Vec<Edit<'a>>)>;
 
-/// What outlived the power loss without a sync.
+/// The changes without a sync that survived the power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Edit<'a> {
     Put { offset: usize, data: &'a [u8] },
     Length(usize),
 }
 
-/// What became of a change that no sync covered.
+/// What happened to a change without a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,
     Lost,
-    /// Only the file's length is as if it had been written.
+    /// Only the file's length was changed.
     Hollow,
     /// Of its sectors, counted from 0, those whose bit is set were written.
     Torn(u64),
@@ -42,12 +43,12 @@ pub(crate) enum Fate {
 pub(crate) struct Disk<'a> {
     files: HashMap<FileNumber, Vec<u8>>,
     names: HashMap<&'a str, FileNumber>,
-    /// In the order in which they were asked for, by number.
+    /// The changes with their numbers, in the order of the requests.
     pending: Vec<(u64, Change<'a>)>,
     asked: u64,
-    /// Up to where a sync that is under way covers its target.
+    /// Up to which change a running sync covers its target.
     syncing: HashMap<Target, u64>,
-    /// How many syncs there were: as long as it stays, so does what is durable.
+    /// The number of syncs: while it is the same, so is the durable content.
     pub(crate) syncs: usize,
 }
 
@@ -86,8 +87,8 @@ impl<'a> Disk<'a> {
         });
     }
 
-    /// A sync failed. Programs go on reading what was written, and no later sync writes it: on disk there is
-    /// some of it, and the rest only if it is written once more. A file's length is not forgotten.
+    /// A sync failed. Programs can still read what was written, but no later sync writes it: some of it is
+    /// on disk, and the rest only if it is written again. A file's length is kept.
     fn forget(&mut self, target: Target) {
         let covered = self.syncing.remove(&target).expect("a sync starts before it fails");
         let files = &mut self.files;
@@ -124,7 +125,7 @@ impl<'a> Disk<'a> {
         self.files.get(&file).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Writes the files of an image into a folder, over those that are there.
+    /// Writes the files of an image into a folder, and overwrites existing ones.
     pub(crate) fn put(&self, image: &Image<'_>, folder: &Path) -> io::Result<()> {
         for (name, (number, edits)) in image {
             let mut options = OpenOptions::new();
@@ -143,7 +144,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// Whether a write got to the disk although its sync failed: one in four did.
+/// Whether a write reached the disk although its sync failed: one in four does.
 fn reached_the_disk(number: u64) -> bool {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0
 }
@@ -169,7 +170,7 @@ fn rewrite(files: &mut HashMap<FileNumber, Vec<u8>>, change: &Change<'_>) {
     }
 }
 
-/// What becomes of a file. An edit that would change nothing is left out, so that equal images look equal.
+/// The edits to a file. An edit that changes nothing is left out, so that equal images compare equal.
 struct Edits<'a> {
     length: usize,
     list: Vec<Edit<'a>>,
@@ -211,7 +212,7 @@ impl<'a> Edits<'a> {
     }
 }
 
-/// The parts of a write by the sectors of the file, which it need not begin on.
+/// Splits a write at the sector boundaries of the file.
 fn sectors(mut offset: usize, mut data: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     std::iter::from_fn(move || {
         let room = SECTOR_BYTES - offset % SECTOR_BYTES;

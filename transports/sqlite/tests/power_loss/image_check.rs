@@ -1,4 +1,4 @@
-//! Opens what a power loss left, and compares it with what was promised.
+//! Opens the image that a power loss left, and compares it with the promises.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,9 +21,9 @@ use super::{
 /// What is wrong with an image.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Messages that are not as was promised.
+    /// Messages that are not in the promised state.
     pub(crate) lost: Vec<String>,
-    /// Damage that SQLite or the product notices, or that contradicts itself.
+    /// Damage that SQLite or the transport detects, and contradictions.
     pub(crate) corrupt: Vec<String>,
 }
 
@@ -40,20 +40,20 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The bodies of the messages of a workload, made once.
+/// The bodies of the messages of a workload, created once.
 pub(crate) type Bodies = HashMap<MessageNumber, Vec<u8>>;
 
 pub(crate) fn bodies(promises: &Promises) -> Bodies {
     promises.messages().map(|number| (number, body(number))).collect()
 }
 
-/// Opens what is in a folder with the product, and looks into it.
+/// Opens the database in a folder with the transport, and checks it.
 pub(crate) struct Checker<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) bodies: &'a Bodies,
 }
 
-/// Whether an image is only looked at, or used as well.
+/// Whether an image is only checked, or also used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Usage<'a> {
     None,
@@ -147,7 +147,7 @@ const MESSAGES: &str = "
     SELECT m.id, m.body, 'dead', d.acquired, d.failed, d.released, d.replayed
     FROM bezoar_dead AS d JOIN bezoar_messages AS m USING (seq) JOIN bezoar_queues AS q ON q.id = d.queue";
 
-/// What must find nothing.
+/// Queries that must return no rows.
 const CONTRADICTIONS: [(&str, &str); 5] = [
     (
         "messages in no place",
@@ -185,7 +185,7 @@ fn column<T: rusqlite::types::FromSql>(
     connection.prepare(query)?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// After a power loss the queue goes on: it takes a message and counts it.
+/// Checks that the queue works after a power loss: it accepts a message and counts it.
 async fn goes_on(transport: &SqliteTransport) -> Result<(), String> {
     let queue = database::queue();
     let failed = |error| format!("does not go on: {}", with_source(&error));

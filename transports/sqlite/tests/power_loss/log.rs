@@ -1,11 +1,12 @@
-//! What the shim recorded, as steps of a disk and of the observer's promise log.
+//! Reads what the shim recorded, as steps of a disk and of the observer's promise log.
 
 use std::collections::HashMap;
 
-/// The observer's promise log. It is in the recorded folder for its place in the order, and is not crashed.
+/// The observer's promise log. It is in the recorded folder so that its notes are ordered with the writes;
+/// power losses do not affect it.
 pub(crate) const PROMISE_LOG: &str = "promise_log";
 
-/// Which file, over its whole life; one made anew under an old name is another.
+/// Identifies a file over its whole life. A new file with an old name is a different one.
 pub(crate) type FileNumber = usize;
 
 /// What can be synced.
@@ -27,7 +28,7 @@ pub(crate) enum Step<'a> {
     SyncStart(Target),
     /// A sync succeeded.
     SyncDone(Target),
-    /// A sync failed: the kernel forgets that what it covered is not on disk.
+    /// A sync failed: the kernel forgets that the covered changes are not on disk.
     SyncFailed(Target),
 }
 
@@ -50,7 +51,7 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Whose sync makes it durable.
+    /// The target whose sync makes the change durable.
     pub(crate) fn target(&self) -> Target {
         match self {
             Self::Write { file, .. } | Self::Truncate { file, .. } => Target::File(*file),
@@ -69,7 +70,7 @@ pub(crate) fn read(mut log: &[u8]) -> Vec<Step<'_>> {
     reader.steps
 }
 
-/// The first file of a name.
+/// The first file with a name.
 pub(crate) fn first_of(steps: &[Step<'_>], wanted: &str) -> Target {
     let file = steps.iter().find_map(|step| match step {
         Step::Change(Change::Name { name, file }) if *name == wanted => *file,
@@ -78,7 +79,7 @@ pub(crate) fn first_of(steps: &[Step<'_>], wanted: &str) -> Target {
     Target::File(file.expect("a file of that name was created"))
 }
 
-/// Without the writes to files of this name that wrote what was there.
+/// Leaves out writes to files with this name that did not change their bytes.
 pub(crate) fn without_repetitions<'a>(steps: &[Step<'a>], wanted: &str) -> Vec<Step<'a>> {
     let mut contents: HashMap<FileNumber, Vec<u8>> = HashMap::new();
     let mut changes_something = |step: &Step<'_>| match *step {
@@ -131,7 +132,7 @@ fn take<'a, const N: usize>(log: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(taken)
 }
 
-/// What an open descriptor leads to.
+/// What an open descriptor refers to.
 #[derive(Debug, Clone, Copy)]
 enum Opened {
     PromiseLog,
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
             4 => self.synced(&record, Step::SyncStart),
             5 => self.synced(&record, Step::SyncDone),
             6 => self.unlinked(&record),
-            8 => self.open.clear(), // another process begins
+            8 => self.open.clear(), // a new process starts
             9 => self.synced(&record, Step::SyncFailed),
             7 => drop(self.open.remove(&record.descriptor).expect("what is closed was open")),
             what => panic!("the log has a record of unknown kind {what}"),

@@ -1,7 +1,8 @@
-//! What the observer wrote down: what was begun, and what was promised.
+//! The observer's notes: what was started, and what was promised.
 //!
-//! `may 7 21 ready 1 1 0 0`: intention 7 begins, message 21 may now become that. `ok 7 21`: it was
-//! acknowledged. `is 21 leased 2 1 0 0`: message 21 was received. `queue`: the queue was provisioned.
+//! `may 7 21 ready 1 1 0 0`: intention 7 starts, and message 21 may now get this state. `ok 7 21`: it
+//! was acknowledged. `is 21 leased 2 1 0 0`: message 21 was received. `queue`: the queue was
+//! provisioned.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use super::log::PROMISE_LOG;
 /// Messages are numbered; the number is the id.
 pub(crate) type MessageNumber = u32;
 
-/// Where a message is, and its counters.
+/// The place and the counters of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) place: Place,
@@ -30,7 +31,7 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Absent,
-    /// Or delayed.
+    /// Ready or delayed.
     Ready,
     Leased,
     Dead,
@@ -44,7 +45,7 @@ impl State {
         Self { place, counters }
     }
 
-    /// What it becomes if somebody receives it.
+    /// The state after it is received.
     fn received(mut self) -> Option<Self> {
         self.counters[0] += 1;
         (self.place == Place::Ready).then_some(Self { place: Place::Leased, ..self })
@@ -77,14 +78,14 @@ impl fmt::Display for State {
     }
 }
 
-/// The promise log of a workload that runs.
+/// The promise log of a running workload.
 #[derive(Debug)]
 pub(crate) struct PromiseLog {
     file: File,
     intentions: AtomicU64,
 }
 
-/// Something that was begun.
+/// A change that was started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Intention {
     number: u64,
@@ -116,17 +117,17 @@ impl PromiseLog {
         self.write("queue");
     }
 
-    /// In one call, so that a line is one step of the log.
+    /// Writes a line in one call, so that it is one step of the log.
     fn write(&self, line: &str) {
         let written = (&self.file).write(line.as_bytes()).unwrap();
         assert_eq!(written, line.len());
     }
 }
 
-/// What the promise log says up to some moment.
+/// The content of the promise log up to some moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Promises {
-    /// How many notes were read: as long as it stays, so do the promises.
+    /// The number of notes read: while it is the same, so are the promises.
     pub(crate) notes: usize,
     pub(crate) queue: bool,
     messages: BTreeMap<MessageNumber, Promise>,
@@ -135,7 +136,7 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone)]
 struct Promise {
     now: State,
-    /// What it may have become by an intention that is not yet acknowledged.
+    /// The state that it may have through an intention that is not acknowledged yet.
     next: Option<(u64, State)>,
 }
 
@@ -161,7 +162,7 @@ impl Promises {
         self.messages.entry(number(message)).or_insert(unknown)
     }
 
-    /// Every message that was ever begun.
+    /// Every message that the workload started to send.
     pub(crate) fn messages(&self) -> impl Iterator<Item = MessageNumber> {
         self.messages.keys().copied()
     }
@@ -170,7 +171,7 @@ impl Promises {
         self.messages.contains_key(&message)
     }
 
-    /// Whether a message may be found like this; if not, what was promised.
+    /// Checks whether a message may be in this state; the error says what was promised.
     pub(crate) fn check(&self, message: MessageNumber, found: State) -> Result<(), String> {
         let Some(Promise { now, next }) = self.messages.get(&message) else {
             return Err(format!("message {message}: nobody sent it, and it is {found}"));
@@ -186,7 +187,7 @@ impl Promises {
 }
 
 impl Promise {
-    /// If the message has been received meanwhile, the acknowledgement was noted late and says nothing new.
+    /// If the message has been received meanwhile, the acknowledgement was recorded late and adds nothing.
     fn acknowledge(&mut self, intention: u64) {
         if let Some((_, state)) = self.next.take_if(|(number, _)| *number == intention) {
             self.now = state;

@@ -1,4 +1,4 @@
-//! A workload, run once and recorded.
+//! Runs a workload once and records it.
 
 use std::{
     collections::BTreeMap,
@@ -26,22 +26,22 @@ const FAIL_SYNC: &str = "BEZOAR_RECORD_FAIL_SYNC";
 const EXIT_SYNC: &str = "BEZOAR_RECORD_EXIT_SYNC";
 /// As in shim.c.
 const KILLED: i32 = 42;
-/// How many processes have a sync that fails.
+/// The number of processes with a failing sync.
 const FAILURES: u64 = 8;
 
 /// One run of the workload.
 #[derive(Debug, Default)]
 struct Process {
-    /// How many ran before it in the same folder.
+    /// The number of earlier runs in the same folder.
     number: u64,
     seed: u64,
-    /// Which sync fails, and at which one it is killed.
+    /// The sync that fails, and the one at which the process is killed.
     fails: Option<(u64, u64)>,
 }
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What the workload did to its folder.
+/// The changes that the workload made to its folder.
 pub(crate) struct Recording {
     log: Vec<u8>,
     /// The folder as the workload left it.
@@ -54,8 +54,8 @@ impl Recording {
         Self::make_in_turn(synchronous, &[Process { seed, ..Process::default() }])
     }
 
-    /// Runs it many times over in the same folder; each time but the last a sync fails, and the process is
-    /// killed at that moment or soon after it.
+    /// Runs it many times in the same folder. Each time except the last, a sync fails and the process is
+    /// killed at that moment or soon after.
     pub(crate) fn make_with_failing_syncs(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut processes: Vec<_> = (0..FAILURES)
@@ -70,7 +70,7 @@ impl Recording {
     }
 
     fn make_in_turn(synchronous: Synchronous, processes: &[Process]) -> Self {
-        // Beside the build and not in memory: a sync that takes time lets others go on meanwhile.
+        // In the build folder and not in memory, because other threads continue during a slow sync.
         let place = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let place_path = place.path().canonicalize().unwrap();
         let (folder, log) = (place_path.join("folder"), place_path.join("log"));
@@ -96,7 +96,7 @@ impl Recording {
         log::read(&self.log)
     }
 
-    /// Checks that the log is complete: done over again, it leads to the same files, byte for byte.
+    /// Checks that the log is complete: replaying it gives the same files, byte for byte.
     pub(crate) fn check(&self) {
         let mut disk = Disk::default();
         self.steps().into_iter().for_each(|step| disk.follow(step));
@@ -106,11 +106,12 @@ impl Recording {
         let replayed = read_folder(folder.path());
         let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&replayed), names(&self.left));
-        assert!(replayed == self.left, "the log does not lead to the files that are there");
+        assert!(replayed == self.left, "replaying the log does not give the recorded files");
     }
 }
 
-/// What the ignored test does: the workload of the recording that started it, or one for nobody.
+/// The body of the ignored test: runs the workload for the recording that started it, or
+/// unrecorded.
 pub(crate) fn run_workload() {
     let Some(folder) = env::var_os(FOLDER) else {
         let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! What happened in a recording, to see that it is worth crashing.
+//! Counts the events of a recording, to check that it is a meaningful test.
 
 use super::{
     database::DATABASE,
@@ -10,7 +10,7 @@ pub(crate) struct RecordingSummary {
     pub(crate) database_syncs: usize,
     pub(crate) log_syncs: usize,
     pub(crate) log_removals: usize,
-    /// How often a write-ahead log began again from its start.
+    /// How often a write-ahead log restarted.
     pub(crate) log_resets: usize,
     pub(crate) failed_syncs: usize,
 }
@@ -18,7 +18,7 @@ pub(crate) struct RecordingSummary {
 impl RecordingSummary {
     pub(crate) fn of(steps: &[Step<'_>]) -> Self {
         let mut summary = Self::default();
-        let mut names = Vec::new(); // of the files, by number
+        let mut names = Vec::new(); // names of the files, by number
         let (mut logs, mut log_starts, log) = (0, 0, format!("{DATABASE}-wal"));
         for step in steps {
             match step {

@@ -1,4 +1,4 @@
-//! Which of the changes that no sync covered outlive the power.
+//! Which changes without a sync survive the power loss.
 
 use rand::{Rng, RngExt};
 

@@ -6,7 +6,7 @@ use bezoar_core::catalogue::{
 
 use crate::catalogue::store::*;
 
-/// Follows the whole log, in small pages.
+/// Verifies the whole log, in small pages.
 async fn verified(store: &Store) -> Result<AuditHead, AuditBreak> {
     let mut head = AuditHead::START;
     loop {

@@ -1,4 +1,4 @@
-//! Dead letters of a broker, and what is replayed to it.
+//! Dead letters that are taken in from a broker, and replays to it.
 
 use bezoar_core::{
     ErrorKind, FailureKind, Message, Reason, Settlement,
@@ -10,8 +10,8 @@ use crate::catalogue::store::*;
 
 pub(crate) async fn a_letter_is_taken_in_once_with_everything_it_has(store: Store) {
     let letters = || vec![letter(7, message("a")), letter(8, message("a"))];
-    assert_eq!(store.take_in(letters()).await, 2, "ids of messages may repeat");
-    assert_eq!(store.take_in(letters()).await, 0, "those of letters do not");
+    assert_eq!(store.take_in(letters()).await, 2, "message ids may repeat");
+    assert_eq!(store.take_in(letters()).await, 0, "ids of dead letters do not repeat");
     let found = store.all().await.remove(0);
     assert_eq!((found.queue.as_str(), found.attempts), (RESULTS, 1));
     let record = store.record(found.id).await;
@@ -32,14 +32,14 @@ pub(crate) async fn the_time_of_death_is_kept(store: Store) {
     let depth = store.admin().depth(&queue(RESULTS)).await.expect("a depth");
     assert_eq!(depth.oldest_dead, Some(millis(5_000)), "its age is not reset");
     let until = Filter { until: Some(millis(6_000)), ..Filter::default() };
-    assert_eq!(store.count(&until).await, 1, "filters go by the time of death");
+    assert_eq!(store.count(&until).await, 1, "filters use the time of dead-lettering");
 }
 
 pub(crate) async fn a_death_in_the_future_is_one_of_now(store: Store) {
     let mut early = letter(1, message("a"));
     early.at = store.now() + std::time::Duration::from_secs(9_000);
     store.take_in(vec![early]).await;
-    assert_eq!(store.only().await.died_at, store.now(), "the broker's clock is ahead");
+    assert_eq!(store.only().await.died_at, store.now(), "a time in the future counts as now");
 }
 
 pub(crate) async fn what_was_taken_in_long_ago_is_forgotten(store: Store) {
@@ -54,10 +54,10 @@ pub(crate) async fn a_replay_completes_when_the_broker_says_so(store: Store) {
     let id = store.run(replay(), everything()).await.id;
     let given = store.give_to_broker(RESULTS).await;
     assert!(given.iter().all(|it| it.ledger.replay == Some(id) && it.ledger.replayed == 1));
-    assert_eq!(store.outcomes(id).await, (2, 0, 0), "on the broker, and nothing is known");
+    assert_eq!(store.outcomes(id).await, (2, 0, 0), "both are on the broker, without an outcome");
     store.completed(RESULTS, id, &given[0]).await;
     store.completed(RESULTS, id, &given[0]).await;
-    assert_eq!(store.outcomes(id).await, (1, 1, 0), "said twice, counted once");
+    assert_eq!(store.outcomes(id).await, (1, 1, 0), "reported twice, counted once");
     assert_eq!(store.take_in(vec![letter(3, given[1].clone())]).await, 1);
     assert_eq!(store.outcomes(id).await, (0, 1, 1));
     assert_eq!(store.operation(id).await.state, OperationState::Ended);
@@ -159,7 +159,7 @@ pub(crate) async fn an_announced_letter_has_its_reason_and_history(store: Store)
     let a = of("a").await;
     assert_eq!((a.message, a.reason), (told, reason()));
     assert_eq!(a.entry.kind, FailureKind::Transient);
-    assert_eq!(of("b").await.reason.code(), &Reason::REJECTED, "nobody announced it");
+    assert_eq!(of("b").await.reason.code(), &Reason::REJECTED, "it was not announced");
 }
 
 pub(crate) async fn an_announcement_counts_once_and_not_for_ever(store: Store) {
@@ -172,13 +172,13 @@ pub(crate) async fn an_announcement_counts_once_and_not_for_ever(store: Store) {
     store.take_in(vec![rejected_by_broker(1, message("a"))]).await;
     store.take_in(vec![rejected_by_broker(2, message("a"))]).await;
     let attempts: u32 = store.all().await.iter().map(|it| it.attempts).sum();
-    assert_eq!(attempts, 1, "it is said of one letter");
+    assert_eq!(attempts, 1, "an announcement applies to one letter");
     announce().await;
     store.elapse(31 * 24 * 60 * 60).await;
     store.take_in(Vec::new()).await;
     store.take_in(vec![rejected_by_broker(3, message("a"))]).await;
     let attempts: u32 = store.all().await.iter().map(|it| it.attempts).sum();
-    assert_eq!(attempts, 1, "it is forgotten after 30 days");
+    assert_eq!(attempts, 1, "an announcement is forgotten after 30 days");
 }
 
 pub(crate) async fn what_was_announced_is_found_until_it_is_forgotten(store: Store) {
@@ -210,7 +210,7 @@ pub(crate) async fn what_was_announced_is_found_until_it_is_forgotten(store: Sto
         assert_eq!(found(none).await, []);
     }
     store.elapse(31 * 24 * 60 * 60).await;
-    assert_eq!(found(by_id("a")).await, [], "for 30 days");
+    assert_eq!(found(by_id("a")).await, [], "an announcement is listed for 30 days only");
 }
 
 pub(crate) async fn a_full_store_takes_nothing_in(mut store: Store) {
@@ -224,7 +224,11 @@ pub(crate) async fn a_full_store_takes_nothing_in(mut store: Store) {
     assert!(is_full(&refused), "{refused:?}");
     assert_eq!(store.only().await.message_id.as_str(), "a");
     store.restart().await;
-    assert_eq!(store.take_in(vec![letter(1, message("b"))]).await, 1, "it was not remembered");
+    assert_eq!(
+        store.take_in(vec![letter(1, message("b"))]).await,
+        1,
+        "a refused letter is not remembered"
+    );
 }
 
 pub(crate) async fn a_full_store_can_be_emptied(mut store: Store) {

@@ -1,4 +1,4 @@
-//! Groups of dead letters, and what people think of them.
+//! Causes: groups of dead letters, with states and notes.
 
 use std::time::Duration;
 
@@ -69,7 +69,11 @@ pub(crate) async fn a_resolved_cause_regresses_and_keeps_its_note(store: Store) 
     let cause = store.only().await.cause;
     let mark = async |state| {
         let note = Some("replaced the pump");
-        store.catalogue().mark(&cause, state, note, &action(Verb::Mark)).await.expect("it is there")
+        store
+            .catalogue()
+            .mark(&cause, state, note, &action(Verb::Mark))
+            .await
+            .expect("the cause exists")
     };
     let marked = mark(CauseState::Resolved).await;
     let note = Some(("replaced the pump".to_owned(), "ann".to_owned(), store.now()));
@@ -78,7 +82,11 @@ pub(crate) async fn a_resolved_cause_regresses_and_keeps_its_note(store: Store) 
     store.catalogue().edit(id, version, false, &action(Verb::Edit)).await.expect("a version");
     let only = Filter { cause: Some(cause.clone()), ..Filter::default() };
     let now = store.causes(&only).await.remove(0);
-    assert_eq!((now.state, now.count), (CauseState::Resolved, 2), "a version is no new failure");
+    assert_eq!(
+        (now.state, now.count),
+        (CauseState::Resolved, 2),
+        "an edited version is not a new failure"
+    );
     store.kill("lab", message("b"), "boom").await;
     let now = store.causes(&only).await.remove(0);
     assert_eq!((now.state, now.note), (CauseState::Regressed, note));
@@ -93,7 +101,7 @@ pub(crate) async fn an_empty_note_removes_a_note_and_none_keeps_it(store: Store)
     let mark = async |note| {
         let marked =
             store.catalogue().mark(&cause, CauseState::Open, note, &action(Verb::Mark)).await;
-        marked.expect("it is there").note.map(|(text, _, _)| text)
+        marked.expect("the cause exists").note.map(|(text, _, _)| text)
     };
     assert_eq!(mark(Some("seen")).await.as_deref(), Some("seen"));
     assert_eq!(mark(None).await.as_deref(), Some("seen"));
@@ -101,11 +109,11 @@ pub(crate) async fn an_empty_note_removes_a_note_and_none_keeps_it(store: Store)
 }
 
 pub(crate) async fn an_unknown_cause_cannot_be_marked(store: Store) {
-    let missing = CauseId::new("v1:0123456789abcdef").expect("it is one");
+    let missing = CauseId::new("v1:0123456789abcdef").expect("a valid id");
     let marked =
         store.catalogue().mark(&missing, CauseState::Open, None, &action(Verb::Mark)).await;
     assert!(matches!(marked, Err(CatalogueError::NoCause(id)) if id == missing));
-    assert_eq!(store.verbs().await, [""; 0], "what was not done is not in the audit log");
+    assert_eq!(store.verbs().await, [""; 0], "a refused action is not in the audit log");
 }
 
 pub(crate) async fn causes_of_a_time_have_dead_letters_of_that_time(store: Store) {

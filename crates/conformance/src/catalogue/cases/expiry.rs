@@ -16,9 +16,9 @@ pub(crate) async fn old_letters_are_removed_and_young_ones_stay(store: Store) {
     store.kill_many("lab", 3, "boom").await;
     store.elapse(100).await;
     let young = store.kill("lab", message("young"), "boom").await;
-    assert_eq!(expire(&store, 100, 10).await, 0, "exactly that old is not older");
+    assert_eq!(expire(&store, 100, 10).await, 0, "the limit itself does not expire");
     store.elapse(1).await;
-    assert_eq!(expire(&store, 100, 2).await, 2, "at most so many");
+    assert_eq!(expire(&store, 100, 2).await, 2, "at most `limit` are removed");
     assert_eq!(expire(&store, 100, 10).await, 1);
     assert_eq!(store.only().await.id, young);
     assert_eq!(store.admin().depth(&queue("lab")).await.expect("a depth").dead, Some(1));
@@ -45,7 +45,7 @@ pub(crate) async fn what_just_arrived_does_not_expire_however_long_it_is_dead(st
     store.elapse(1_000_000).await;
     store.take_in(vec![letter(1, message("a"))]).await;
     assert!(store.only().await.died_at < store.now() - Duration::from_secs(900_000));
-    assert_eq!(expire(&store, 60, 10).await, 0, "nobody could have been warned of it");
+    assert_eq!(expire(&store, 60, 10).await, 0, "it has only just arrived");
     store.elapse(61).await;
     let arrived = Filter { arrived_before: Some(store.now()), ..Filter::default() };
     assert_eq!(store.count(&arrived).await, 1);

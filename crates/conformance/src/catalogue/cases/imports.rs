@@ -8,7 +8,7 @@ use bezoar_core::{
 
 use crate::catalogue::store::*;
 
-/// A record as another store has exported it: it died long ago there.
+/// A record as another store exported it, dead-lettered there long ago.
 async fn exported(store: &Store) -> DeadLetterRecord {
     let id = store.kill("lab", message("exported"), "boom").await;
     let mut record = store.record(id).await;
@@ -39,7 +39,7 @@ pub(crate) async fn an_import_keeps_the_time_of_death(store: Store) {
     let record = exported(&store).await;
     import(&store, vec![("one", &record)]).await.expect("an import");
     let found = store.only().await;
-    assert_eq!(found.died_at, millis(7_000), "its age is what it was");
+    assert_eq!(found.died_at, millis(7_000), "the time of dead-lettering is kept");
     assert_eq!(found.arrived_at, store.now());
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn the_same_letter_is_imported_once(store: Store) {
     store.run(replay(), everything()).await;
     store.settle_all("lab", &Settlement::Complete).await;
     let again = import(&store, vec![("one", &record)]).await.expect("an import");
-    assert_eq!(again, 0, "also after it is gone");
+    assert_eq!(again, 0, "a discarded letter is not imported again");
 }
 
 pub(crate) async fn another_letter_under_a_known_stamp_is_a_conflict(store: Store) {
@@ -60,7 +60,7 @@ pub(crate) async fn another_letter_under_a_known_stamp_is_a_conflict(store: Stor
     other.message = other.message.with_body(Body::from("another body"));
     let refused = import(&store, vec![("two", &record), ("one", &other)]).await;
     assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "{refused:?}");
-    assert_eq!(store.all().await.len(), 1, "all or none");
+    assert_eq!(store.all().await.len(), 1, "either all are imported or none");
 }
 
 pub(crate) async fn a_stamp_stands_for_its_letter_after_that_is_gone(store: Store) {
@@ -72,7 +72,7 @@ pub(crate) async fn a_stamp_stands_for_its_letter_after_that_is_gone(store: Stor
     let refused = import(&store, vec![("two", &record), ("one", &other)]).await;
     assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "{refused:?}");
     assert_eq!(import(&store, vec![("one", &record)]).await.expect("an import"), 0);
-    assert_eq!(store.all().await, [], "what was discarded does not come back");
+    assert_eq!(store.all().await, [], "a discarded letter does not come back");
 }
 
 pub(crate) async fn an_import_creates_missing_queues(store: Store) {

@@ -90,12 +90,12 @@ pub(crate) async fn pages_are_complete_and_newest_first(store: Store) {
     }
 }
 
-/// Everything that matches, page by page.
+/// Lists everything that matches, page by page.
 async fn paged(store: &Store, filter: &Filter, limit: u32) -> Vec<DeadLetterId> {
     let (mut found, mut page) = (Vec::new(), ListRequest { after: None, limit });
     while let Some(last) = {
         let rows = store.catalogue().list(filter, &page).await.expect("they can be listed");
-        assert!(rows.len() <= limit as usize, "a page has at most as many as asked for");
+        assert!(rows.len() <= limit as usize, "a page has at most `limit` letters");
         found.extend(rows.iter().map(|row| row.id));
         rows.last().map(|row| row.position())
     } {
@@ -109,7 +109,8 @@ pub(crate) async fn pages_mix_letters_that_died_here_and_elsewhere(store: Store)
     for number in 0..8 {
         store.kill("lab", message("here"), "boom").await;
         let mut elsewhere = letter(number, message("elsewhere"));
-        // Some died when one here did, some between two of them, some as they arrived.
+        // Some have the same time as a local letter, some lie between two, some have the time of
+        // arrival.
         elsewhere.at = store.now() - std::time::Duration::from_millis(number as u64 % 4 * 500);
         store.take_in(vec![elsewhere]).await;
         store.elapse(1).await;
@@ -117,7 +118,7 @@ pub(crate) async fn pages_mix_letters_that_died_here_and_elsewhere(store: Store)
     let mut expected = store.all().await;
     assert_eq!(expected.len(), 16);
     expected.sort_by_key(|letter| std::cmp::Reverse(letter.died_at));
-    assert_eq!(expected, store.all().await, "newest death first");
+    assert_eq!(expected, store.all().await, "the last dead-lettered comes first");
     let since = Some(expected[9].died_at);
     for limit in 1..4 {
         for filter in [Filter::default(), Filter { since, ..Filter::default() }] {
@@ -192,5 +193,5 @@ pub(crate) async fn newest_first_is_by_the_time_of_death(store: Store) {
     store.take_in(vec![letter(1, message("elsewhere"))]).await;
     let all = store.all().await;
     assert_eq!(all.len(), 2);
-    assert_eq!(all[0].id, here, "it died later, though the other arrived later");
+    assert_eq!(all[0].id, here, "it was dead-lettered later, though the other arrived later");
 }

@@ -1,4 +1,4 @@
-//! The cases, a file for each subject.
+//! The cases, one file per subject.
 
 pub(crate) mod audit_log;
 pub(crate) mod broker_intake;

@@ -13,7 +13,7 @@ use crate::catalogue::store::*;
 pub(crate) async fn a_replay_ends_when_every_outcome_is_known(store: Store) {
     store.kill_many("lab", 5, "boom").await;
     let id = store.plan(replay(), everything()).await.id;
-    assert_eq!(store.advance(id, 2).await.done, 0, "it does not run yet");
+    assert_eq!(store.advance(id, 2).await.done, 0, "it is not running yet");
     store.command(id, OperationCommand::Run).await;
     let step = store.advance(id, 2).await;
     assert_eq!((step.done, step.operation.done, step.operation.in_flight()), (2, 2, 2));
@@ -67,7 +67,7 @@ pub(crate) async fn a_replay_under_new_ids_names_the_old_one(store: Store) {
     let second = store.run(replay(), everything()).await.id;
     store.settle_all("lab", &dead("boom")).await;
     let record = store.record(store.only().await.id).await;
-    assert_eq!(record.operations, [first, second], "also those under the old id");
+    assert_eq!(record.operations, [first, second], "replays under the old id are included");
     assert_eq!(record.message.ledger.replay, Some(second));
 }
 
@@ -85,9 +85,9 @@ pub(crate) async fn a_failed_canary_holds_the_rest_back(store: Store) {
     store.kill_many("lab", 5, "boom").await;
     let id = store.plan(replay_with(2, None, ReplayIds::Same), everything()).await.id;
     store.command(id, OperationCommand::Run).await;
-    assert_eq!(store.advance(id, 100).await.done, 2, "the canary alone");
+    assert_eq!(store.advance(id, 100).await.done, 2, "only the canary is sent");
     store.settle_all("lab", &dead("boom")).await;
-    assert_eq!(store.advance(id, 100).await.done, 0, "its own progress forbids it");
+    assert_eq!(store.advance(id, 100).await.done, 0, "a failed canary allows no further step");
 }
 
 pub(crate) async fn a_stopped_operation_says_why_and_goes_on_when_told(store: Store) {
@@ -96,12 +96,16 @@ pub(crate) async fn a_stopped_operation_says_why_and_goes_on_when_told(store: St
     store.command(id, OperationCommand::Run).await;
     store.advance(id, 100).await;
     store.settle_all("lab", &dead("boom")).await;
-    let stop = async |reason| store.catalogue().stop(id, reason).await.expect("it is there");
+    let stop = async |reason| store.catalogue().stop(id, reason).await.expect("it exists");
     let stopped = stop("1 failed again").await;
     assert_eq!(stopped.state, OperationState::Stopped);
     assert_eq!(stopped.stopped.as_deref(), Some("1 failed again"));
     let again = stop("twice").await;
-    assert_eq!(again.stopped.as_deref(), Some("1 failed again"), "it does not run");
+    assert_eq!(
+        again.stopped.as_deref(),
+        Some("1 failed again"),
+        "stopping it again changes nothing"
+    );
     assert_eq!(store.command(id, OperationCommand::Run).await.stopped, None);
     assert_eq!(store.advance(id, 100).await.done, 4);
 }
@@ -118,7 +122,7 @@ pub(crate) async fn a_cancelled_replay_frees_what_was_not_sent(store: Store) {
     let other = store.run(OperationKind::Discard, everything()).await;
     assert_eq!((other.total, other.refused), (3, 0));
     store.settle_all("lab", &Settlement::Complete).await;
-    assert_eq!(store.outcomes(id).await, (0, 2, 0), "outcomes are still learned");
+    assert_eq!(store.outcomes(id).await, (0, 2, 0), "outcomes are still recorded");
     let states: Vec<_> = store.items(id).await.iter().map(|item| item.state.as_str()).collect();
     assert_eq!(states, ["completed", "completed", "left", "left", "left"]);
 }
@@ -140,13 +144,13 @@ pub(crate) async fn a_command_that_makes_no_sense_is_refused(store: Store) {
         store.catalogue().command(id, command, &action(Verb::Replay)).await.map(|it| it.state)
     };
     let refused = command(OperationCommand::Pause).await;
-    assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "it does not run yet");
+    assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "it is not running yet");
     store.command(id, OperationCommand::Run).await;
     store.advance(id, 9).await;
     store.settle_all("lab", &Settlement::Complete).await;
     let refused = command(OperationCommand::Cancel).await;
     assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "it has ended");
-    assert_eq!(store.verbs().await.len(), 2, "what was refused is not in the audit log");
+    assert_eq!(store.verbs().await.len(), 2, "a refused command is not in the audit log");
 }
 
 pub(crate) async fn a_missing_operation_is_named(store: Store) {

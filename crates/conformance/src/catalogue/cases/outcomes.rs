@@ -1,4 +1,4 @@
-//! What became of replayed messages.
+//! The outcomes of replayed messages.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub(crate) async fn a_retry_in_between_is_no_outcome(store: Store) {
     store.settle_all("lab", &Settlement::Release { after: Duration::ZERO }).await;
     assert_eq!(store.outcomes(id).await, (1, 0, 0));
     let held = store.receive("lab", 1).await;
-    assert_eq!(held[0].message.ledger.replay, Some(id), "however often it is tried");
+    assert_eq!(held[0].message.ledger.replay, Some(id), "retries keep the replay");
     store.settle("lab", held, &Settlement::Complete).await;
     assert_eq!(store.outcomes(id).await, (0, 1, 0));
 }

@@ -1,4 +1,4 @@
-//! What a plan takes, and what it does not.
+//! Which dead letters a plan selects.
 
 use bezoar_core::catalogue::{
     CatalogueError, DeadLetterState, Filter, HeldLetters, ItemState, OperationCommand,
@@ -43,7 +43,7 @@ pub(crate) async fn letters_held_by_another_operation_are_named_and_refused(stor
             other => panic!("letters that are held are refused, got {other:?}"),
         }
     }
-    assert_eq!(store.verbs().await, ["replay"], "what was refused is not in the audit log");
+    assert_eq!(store.verbs().await, ["replay"], "a refused plan is not in the audit log");
 }
 
 pub(crate) async fn letters_held_by_another_operation_can_be_left_out(store: Store) {
@@ -51,7 +51,7 @@ pub(crate) async fn letters_held_by_another_operation_can_be_left_out(store: Sto
     let first = store.plan(replay(), Selection::Ids(ids[..2].to_vec())).await;
     let second = store.plan(replay(), everything()).await;
     assert_eq!((second.total, second.refused), (1, 2));
-    assert_eq!(second.held, [(first.id, 2)], "it says who has the others");
+    assert_eq!(second.held, [(first.id, 2)], "it names the operation that holds the others");
     assert_eq!(store.operation(second.id).await.held, second.held, "also later");
     let taken = Filter { state: Some("taken"), ..Filter::default() };
     assert_eq!(store.list(&taken).await.len(), 3);
@@ -84,7 +84,7 @@ pub(crate) async fn another_number_than_expected_plans_nothing(store: Store) {
     }
     assert_eq!(store.catalogue().operations(9).await.expect("a list"), []);
     let planned = store.try_plan(replay(), everything(), Some(3), HeldLetters::Refuse).await;
-    assert_eq!(planned.expect("it is the number").total, 3);
+    assert_eq!(planned.expect("the number is as expected").total, 3);
 }
 
 pub(crate) async fn an_impossible_rate_is_refused(store: Store) {
@@ -115,7 +115,7 @@ pub(crate) async fn a_discard_takes_everything_that_is_counted(store: Store) {
     assert_eq!(counted, 2, "the original and its version are listed");
     let planned =
         store.try_plan(OperationKind::Discard, everything(), Some(counted), HeldLetters::Refuse);
-    let planned = planned.await.expect("what is counted can be discarded");
+    let planned = planned.await.expect("everything that is counted can be discarded");
     store.command(planned.id, OperationCommand::Run).await;
     assert_eq!(store.advance(planned.id, 10).await.operation.state, OperationState::Ended);
     assert_eq!(store.all().await, []);

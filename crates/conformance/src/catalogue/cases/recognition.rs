@@ -1,4 +1,4 @@
-//! Dead letters without a lasting id, which a broker delivers again.
+//! Recognizes dead letters without a lasting id that a broker delivers again.
 //!
 //! Each number is the id that a letter gets when it is handed out; `A` and `B` are sessions of the broker.
 
@@ -30,7 +30,7 @@ async fn removing(store: &Store, letters: &[i64]) -> Result<(), CatalogueError> 
     store.catalogue().removing(&queue(RESULTS), &ids).await
 }
 
-/// Which dead letters may be copies, and of which.
+/// The possible copies, each with its original.
 async fn doubts(store: &Store) -> Vec<(DeadLetterId, DeadLetterId)> {
     let all = store.all().await;
     all.iter().filter_map(|it| it.possible_copy_of.map(|original| (it.id, original))).collect()
@@ -40,9 +40,13 @@ pub(crate) async fn a_letter_that_was_stored_and_not_removed_is_taken_in_once(mu
     assert_eq!(store.take_in(vec![first(1, A, message("a"))]).await, 1);
     store.restart().await;
     for (id, session) in [(2, B), (3, C)] {
-        assert_eq!(store.take_in(vec![again(id, session, message("a"))]).await, 0, "a crash each");
+        assert_eq!(
+            store.take_in(vec![again(id, session, message("a"))]).await,
+            0,
+            "it is recognized after each crash"
+        );
     }
-    removing(&store, &[3]).await.expect("it is the one that was taken in last");
+    removing(&store, &[3]).await.expect("the session that recognized it last can remove it");
     assert_eq!(store.all().await.len(), 1);
     assert_eq!(doubts(&store).await, []);
 }
@@ -50,7 +54,11 @@ pub(crate) async fn a_letter_that_was_stored_and_not_removed_is_taken_in_once(mu
 pub(crate) async fn equal_letters_that_come_for_the_first_time_are_all_kept(store: Store) {
     let twins = vec![first(1, A, message("a")), first(2, A, message("a"))];
     assert_eq!(store.take_in(twins).await, 2);
-    assert_eq!(store.take_in(vec![first(3, B, message("a"))]).await, 1, "of another session, too");
+    assert_eq!(
+        store.take_in(vec![first(3, B, message("a"))]).await,
+        1,
+        "also from another session"
+    );
     assert_eq!(doubts(&store).await, []);
 }
 
@@ -113,14 +121,14 @@ pub(crate) async fn a_letter_that_may_have_been_removed_is_kept_and_marked(mut s
     let original = store.only().await.id;
     removing(&store, &[1]).await.expect("it was taken in");
     store.restart().await;
-    assert_eq!(store.take_in(vec![again(2, B, message("a"))]).await, 1, "in doubt it is kept");
+    assert_eq!(store.take_in(vec![again(2, B, message("a"))]).await, 1, "a possible copy is kept");
     let copy = store.all().await.into_iter().find(|it| it.id != original).expect("a second one");
     assert_eq!(doubts(&store).await, [(copy.id, original)]);
     assert_eq!(store.record(copy.id).await.entry.possible_copy_of, Some(original));
     assert_eq!(
         store.take_in(vec![again(3, C, message("a"))]).await,
         0,
-        "the second is on the broker"
+        "the second is still on the broker"
     );
     assert_eq!(store.count(&Filter::default()).await, 2);
 }
@@ -138,13 +146,17 @@ pub(crate) async fn another_letter_is_not_taken_for_one_that_is_known(store: Sto
         assert_eq!(store.take_in(vec![again(id, B, other)]).await, 1, "letter {id}");
     }
     let elsewhere = vec![again(6, B, message("a"))];
-    assert_eq!(store.take_into("hospital/orders", elsewhere).await, 1, "nor one of another queue");
+    assert_eq!(
+        store.take_into("hospital/orders", elsewhere).await,
+        1,
+        "a letter of another queue is new"
+    );
     assert_eq!(doubts(&store).await, []);
 }
 
 pub(crate) async fn a_letter_that_another_session_took_over_stays_on_the_broker(store: Store) {
     store.take_in(vec![first(1, A, message("a")), first(2, A, message("b"))]).await;
-    // Two letters are equal; the other one was delivered before, to a process that has died.
+    // There are two equal letters. The other one was delivered before, to a process that died.
     assert_eq!(store.take_in(vec![again(3, B, message("a"))]).await, 0);
     let refused = removing(&store, &[2, 1]).await;
     let taken_over = letter(1, message("a")).id;
@@ -152,9 +164,17 @@ pub(crate) async fn a_letter_that_another_session_took_over_stays_on_the_broker(
         matches!(refused, Err(CatalogueError::TakenOver(id)) if id == taken_over),
         "the broker has two and the store one: {refused:?}"
     );
-    removing(&store, &[3]).await.expect("the other one is accounted for");
-    assert_eq!(store.take_in(vec![again(4, C, message("a"))]).await, 1, "it comes again");
-    assert_eq!(store.take_in(vec![again(5, C, message("b"))]).await, 0, "nothing of it was noted");
+    removing(&store, &[3]).await.expect("the session that took over can remove it");
+    assert_eq!(
+        store.take_in(vec![again(4, C, message("a"))]).await,
+        1,
+        "the letter that stayed is taken in"
+    );
+    assert_eq!(
+        store.take_in(vec![again(5, C, message("b"))]).await,
+        0,
+        "a refused removal records nothing"
+    );
 }
 
 pub(crate) async fn letters_with_an_id_and_without_one_are_not_compared(store: Store) {

@@ -82,7 +82,7 @@ pub(crate) async fn an_edited_original_can_be_discarded(store: Store) {
             HeldLetters::Refuse,
         )
         .await
-        .expect("what is listed and counted can be discarded");
+        .expect("everything that is listed can be discarded");
     store.command(planned.id, bezoar_core::catalogue::OperationCommand::Run).await;
     store.advance(planned.id, 9).await;
     let left = store.only().await;
@@ -122,9 +122,12 @@ pub(crate) async fn an_unapproved_version_waits_for_somebody_else(store: Store) 
     let approve =
         async |actor| store.catalogue().approve(version.id, &action_of(actor, Verb::Approve)).await;
     let refused = approve("ann").await;
-    assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "its editor cannot");
-    assert_eq!(approve("bob").await.expect("somebody else can").state, DeadLetterState::Open);
-    assert!(approve("bob").await.is_err(), "it is approved");
+    assert!(matches!(refused, Err(CatalogueError::Conflict(_))), "its editor cannot approve it");
+    assert_eq!(
+        approve("bob").await.expect("somebody else can approve it").state,
+        DeadLetterState::Open
+    );
+    assert!(approve("bob").await.is_err(), "it is already approved");
     assert_eq!(store.plan(replay(), everything()).await.total, 1);
 }
 

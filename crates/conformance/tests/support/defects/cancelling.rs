@@ -1,4 +1,4 @@
-//! Futures that must not be dropped, and queues that must not be closed.
+//! Defects that lose messages when a future is dropped or a queue is closed.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -11,17 +11,17 @@ use super::{Control, Defect, Opened, Outcomes, Settlements, Store};
 pub(crate) fn controls() -> Vec<Control> {
     vec![
         Control::new(
-            "loses what is received by a dropped future",
+            "loses messages of a dropped receive",
             || Receives(Reception::Removing),
             &["cancellation::dropped_receives_lose_nothing"],
         ),
         Control::new(
-            "counts what is received by a dropped future",
+            "counts messages of a dropped receive",
             || Receives(Reception::Lingering),
             &["cancellation::dropped_receives_count_nothing"],
         ),
         Control::new(
-            "goes on with a receive that was dropped",
+            "continues a receive that was dropped",
             || Receives(Reception::InBackground),
             &[
                 "cancellation::a_dropped_wait_takes_nothing",
@@ -29,7 +29,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "fetches ahead and gives nothing back",
+            "prefetches and releases nothing",
             || Receives(Reception::FetchingAhead),
             &["cancellation::closing_gives_back_what_was_not_handed_out"],
         ),
@@ -39,7 +39,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["cancellation::a_dropped_send_is_whole_or_nothing"],
         ),
         Control::new(
-            "removes first and sets aside then",
+            "removes a message before it dead-letters it",
             || RemovesFirst,
             &["cancellation::a_dropped_settlement_is_done_or_not"],
         ),

@@ -81,17 +81,17 @@ pub(crate) fn controls() -> Vec<Control> {
             &["attempts::the_longest_detail_comes_back"],
         ),
         Control::new(
-            "stops to count when the history is full",
+            "stops counting when the history is full",
             || StopsToCount,
             &["attempts::a_long_history_is_bounded"],
         ),
         Control::new(
-            "never says that it delivers again",
+            "never flags a redelivery",
             || received(|held| held.redelivered = false),
             &["attempts::what_may_have_been_worked_on_unnoticed_is_redelivered"],
         ),
         Control::new(
-            "blames every message that comes again",
+            "flags every later delivery as redelivered",
             || received(|held| held.redelivered = held.message.ledger.acquired > 1),
             &["attempts::what_may_have_been_worked_on_unnoticed_is_redelivered"],
         ),
@@ -110,7 +110,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "returns an uncounted failure at once",
+            "delivers again without a delay after an uncounted failure",
             || {
                 settled(|said| {
                     if let Settlement::Uncounted { after, .. } = said {
@@ -133,7 +133,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["attempts::an_outcome_clears_acquisitions_without_one"],
         ),
         Control::new(
-            "marks what was retried",
+            "marks retried messages",
             || {
                 received(|held| {
                     if held.message.ledger.failed > 0 {

@@ -31,7 +31,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["feed::a_letter_in_a_feed_is_whole"],
         ),
         control(
-            "takes an empty feed for an error",
+            "returns an error for an empty feed",
             FailsWhenEmpty,
             &["feed::an_empty_feed_ends_with_its_wait"],
         ),
@@ -56,7 +56,7 @@ pub(crate) fn controls() -> Vec<Control> {
         ),
         control("removes nothing", RemovesNothing, &["feed::removed_letters_are_gone"]),
         control(
-            "removes what another feed handed out",
+            "removes letters of another feed",
             RemovesAny,
             &["feed::removing_unknown_ids_changes_nothing"],
         ),
@@ -91,7 +91,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["feed::feeds_of_queues_are_separate"],
         ),
         control(
-            "opens a feed of a queue that is not there",
+            "opens a feed of an unknown queue",
             OpensAny,
             &["feed::opening_a_feed_of_an_unknown_queue_is_refused"],
         ),
@@ -184,7 +184,7 @@ impl DeadLetterFeed for BrokenFeed {
             Fault::RemovesOnNext => {
                 self.discard(letters.iter().map(|letter| letter.id).collect()).await;
             }
-            // What is fetched here is lost if the caller does not wait for the rest.
+            // Letters fetched here are lost if the caller drops the future.
             Fault::LosesDropped => tokio::task::yield_now().await,
             _ => (),
         }

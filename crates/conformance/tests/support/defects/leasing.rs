@@ -1,4 +1,4 @@
-//! Messages that are with two workers, or with none.
+//! Messages that are leased to two workers, or to none.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Mutex, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{Control, Defect, Opened, Outcomes, Settlements, Twist, error};
 pub(crate) fn controls() -> Vec<Control> {
     vec![
         Control::new(
-            "gives a message to two workers",
+            "delivers a message to two workers",
             || Twist {
                 options: Box::new(|asked| asked.lease = Duration::ZERO),
                 ..Twist::default()
@@ -24,7 +24,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "gives a message twice in one receive",
+            "delivers a message twice in one receive",
             || GivesTwice,
             &["leases::a_receive_gives_a_message_once_however_short_its_lease"],
         ),
@@ -38,7 +38,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "refuses who is late although nobody took over",
+            "refuses a late settlement although nobody took over",
             || RefusesWhoIsLate,
             &[
                 "leases::an_expired_lease_nobody_took_over_can_be_settled",
@@ -64,12 +64,12 @@ pub(crate) fn controls() -> Vec<Control> {
             &["leases::several_leases_are_renewed_at_once"],
         ),
         Control::new(
-            "asks for the end of a lease, and does not tell it",
+            "requires the end of a lease without returning it",
             || AsksForTheEnd { tells: false, ends: Mutex::default() },
             &["leases::an_extended_delivery_can_be_settled"],
         ),
         Control::new(
-            "asks for the end of a lease",
+            "requires the end of a lease",
             || AsksForTheEnd { tells: true, ends: Mutex::default() },
             &[
                 "leases::a_renewal_whose_answer_was_lost_leaves_the_lease_ours",
@@ -86,7 +86,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "gives one message at a time",
+            "delivers one message at a time",
             || OneAtATime,
             &["leases::a_held_message_does_not_hold_up_others"],
         ),
@@ -173,7 +173,7 @@ impl Defect for Extends {
     }
 }
 
-/// Compares the end of a lease with what it was last moved to, as if that were the receipt.
+/// Uses the last known end of a lease as if it were the receipt.
 #[derive(Debug)]
 struct AsksForTheEnd {
     tells: bool,
@@ -192,7 +192,7 @@ impl Defect for AsksForTheEnd {
         let outcomes = open.inner.extend(&mut renewed, lease).await;
         let ends = renewed.iter().map(|it| (key(it), it.lease_until));
         self.ends.lock().unwrap().extend(ends);
-        tokio::task::yield_now().await; // where the answer may get lost
+        tokio::task::yield_now().await; // the response may get lost here
         for (delivery, renewed) in deliveries.iter_mut().zip(renewed).filter(|_| self.tells) {
             delivery.lease_until = renewed.lease_until;
         }
@@ -229,7 +229,7 @@ impl Defect for OneAtATime {
     }
 }
 
-/// Settles with the newest lease of a message, whoever has it.
+/// Settles with the newest lease of a message, even that of another worker.
 #[derive(Debug, Default)]
 struct ForgetsTheToken(Mutex<BTreeMap<i64, Delivery>>);
 

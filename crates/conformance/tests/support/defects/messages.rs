@@ -1,4 +1,4 @@
-//! Messages that do not come out as they went in.
+//! Messages that are changed in transit.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn envelopes() -> Vec<Control> {
             &["envelope::every_field_comes_back", "dead_letters::everything_sent_is_kept"],
         ),
         Control::new(
-            "makes up a correlation id",
+            "invents a correlation id",
             || {
                 sent(|message| {
                     message.correlation_id.get_or_insert(CorrelationId::new("none").unwrap());
@@ -94,12 +94,12 @@ fn bodies() -> Vec<Control> {
             &["bodies::a_single_byte_comes_back", "bodies::every_byte_value_comes_back"],
         ),
         Control::new(
-            "takes bodies for UTF-8",
+            "treats bodies as UTF-8",
             || body(|bytes| String::from_utf8_lossy(bytes).into_owned().into()),
             &["bodies::text_that_is_not_utf_8_comes_back", "bodies::every_byte_value_comes_back"],
         ),
         Control::new(
-            "sends null for nothing",
+            "sends null for an empty body",
             || body(|bytes| if bytes.is_empty() { b"null".to_vec() } else { bytes.to_vec() }),
             &["bodies::an_empty_body_comes_back"],
         ),
@@ -150,12 +150,12 @@ fn odd_headers() -> Vec<Control> {
             &["headers::control_characters_and_quotes_come_back"],
         ),
         Control::new(
-            "writes names of headers in small letters",
+            "writes names of headers in lower case",
             || headers(|name, value| Some((name.to_lowercase(), value))),
             &["headers::names_that_differ_only_in_case_are_kept_apart"],
         ),
         Control::new(
-            "takes headers for its own",
+            "treats headers of users as its own",
             || headers(|name, value| (!OWN.contains(&&*name)).then_some((name, value))),
             &["headers::names_like_our_own_come_back"],
         ),

@@ -49,7 +49,7 @@ fn received(change: impl Fn(&mut Delivery) + Send + Sync + 'static) -> Twist {
     Twist { received: Box::new(change), ..Twist::default() }
 }
 
-/// A defect that does something else than was said.
+/// A defect that applies another settlement.
 fn settled(change: impl Fn(&mut Settlement) + Send + Sync + 'static) -> Twist {
     Twist { settled: Box::new(change), ..Twist::default() }
 }

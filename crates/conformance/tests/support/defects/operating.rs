@@ -1,4 +1,4 @@
-//! Operators who are told wrong.
+//! Wrong information for operators.
 
 use async_trait::async_trait;
 use bezoar_core::{
@@ -26,7 +26,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "does not know how much it has",
+            "does not know its depth",
             || depth(|depth| *depth = Depth::default()),
             &[
                 "admin::depth_follows_a_message_through_its_life",
@@ -36,7 +36,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "counts what is leased as ready",
+            "counts leased messages as ready",
             || {
                 depth(|depth| {
                     depth.ready =
@@ -64,7 +64,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["admin::queues_are_listed_by_name", "restart::empty_queues_survive"],
         ),
         Control::new(
-            "starts a queue anew when it is provisioned again",
+            "empties a queue when it is provisioned again",
             || Operates(Operation::ProvisionsAnew),
             &["admin::provisioning_again_keeps_everything"],
         ),
@@ -79,12 +79,12 @@ pub(crate) fn controls() -> Vec<Control> {
             &["admin::a_missing_queue_is_found_and_not_made"],
         ),
         Control::new(
-            "makes the queue that it validates",
+            "creates the queue that it validates",
             || Operates(Operation::MakesWhatItValidates),
             &["admin::a_missing_queue_is_found_and_not_made"],
         ),
         Control::new(
-            "makes the queue that it opens",
+            "creates the queue that it opens",
             || Operates(Operation::MakesWhatItOpens),
             &["admin::opening_an_unknown_queue_is_refused"],
         ),

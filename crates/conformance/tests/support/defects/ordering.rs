@@ -1,4 +1,4 @@
-//! Ordering keys that are forgotten, shared, or hold up what they should not.
+//! Ordering keys that are forgotten, shared, or block the wrong messages.
 
 use std::sync::Mutex;
 
@@ -30,12 +30,12 @@ pub(crate) fn controls() -> Vec<Control> {
             &["ordering::keys_do_not_wait_for_each_other"],
         ),
         Control::new(
-            "lets the next message go after a failure",
+            "unblocks the next message after a failure",
             || LetsGo,
             &["ordering::a_retry_keeps_its_place"],
         ),
         Control::new(
-            "holds up a key for ever after a dead letter",
+            "blocks a key forever after a dead letter",
             || {
                 settled(|said| {
                     if matches!(said, Settlement::DeadLetter { .. }) {
@@ -46,12 +46,12 @@ pub(crate) fn controls() -> Vec<Control> {
             &["ordering::a_dead_letter_lets_the_next_message_go"],
         ),
         Control::new(
-            "takes a key of two queues for one",
+            "treats the same key in two queues as one",
             AcrossQueues::default,
             &["ordering::a_key_is_of_its_queue"],
         ),
         Control::new(
-            "accepts once although it does not keep it",
+            "accepts `once` without support for it",
             || Twist {
                 capabilities: Box::new(|can| can.deduplication = false),
                 ..Twist::default()
@@ -59,7 +59,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["ordering::what_is_not_kept_is_refused"],
         ),
         Control::new(
-            "accepts ordering keys although it does not keep them",
+            "accepts ordering keys without support for them",
             || Twist {
                 capabilities: Box::new(|can| can.ordering_keys = false),
                 ..Twist::default()
@@ -67,7 +67,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["ordering::what_is_not_kept_is_refused"],
         ),
         Control::new(
-            "accepts an expiry although it does not keep it",
+            "accepts an expiry without support for it",
             || Twist { capabilities: Box::new(|can| can.time_to_live = false), ..Twist::default() },
             &["ordering::what_is_not_kept_is_refused"],
         ),
@@ -84,7 +84,7 @@ pub(crate) fn controls() -> Vec<Control> {
     ]
 }
 
-/// A message that failed is sent anew, behind those that wait for it.
+/// Sends a failed message again, behind those that wait for it.
 #[derive(Debug)]
 struct LetsGo;
 
@@ -106,7 +106,7 @@ impl Defect for LetsGo {
     }
 }
 
-/// A message is held back, for ever, if its key was used in another queue.
+/// Holds back a message forever if its key was used in another queue.
 #[derive(Debug, Default)]
 struct AcrossQueues(Mutex<Vec<(OrderingKey, Destination)>>);
 

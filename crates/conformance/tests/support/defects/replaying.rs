@@ -1,4 +1,4 @@
-//! Dead letters that are not kept, or not sent back as they should be.
+//! Dead letters that are not kept, or not replayed correctly.
 
 use std::{
     num::NonZeroU32,
@@ -25,7 +25,7 @@ pub(crate) fn controls() -> Vec<Control> {
 fn keeping() -> Vec<Control> {
     vec![
         Control::new(
-            "forgets the words of a reason",
+            "forgets the text of a reason",
             || dead(|dead| dead.reason = Reason::new(dead.reason.code().clone(), "dead")),
             &["dead_letters::reason_and_time_are_kept"],
         ),
@@ -35,7 +35,7 @@ fn keeping() -> Vec<Control> {
             &["dead_letters::reason_and_time_are_kept"],
         ),
         Control::new(
-            "forgets when a message died",
+            "forgets when a message was dead-lettered",
             || dead(|dead| dead.at = millis(0)),
             &["dead_letters::reason_and_time_are_kept"],
         ),
@@ -80,7 +80,7 @@ fn keeping() -> Vec<Control> {
             &["dead_letters::listing_changes_nothing"],
         ),
         Control::new(
-            "takes all letters of a message for one",
+            "treats all letters of a message as one",
             || Replays(Replay::DiscardingByMessage),
             &["dead_letters::letters_of_the_same_message_id_are_told_apart"],
         ),
@@ -154,7 +154,7 @@ impl Defect for Restarts {
     }
 }
 
-/// Turns the list around whenever somebody starts to read it.
+/// Reverses the list each time it is read from the start.
 #[derive(Debug, Default)]
 struct TurnsAround(AtomicBool);
 
@@ -179,7 +179,7 @@ impl Defect for TurnsAround {
     }
 }
 
-/// Each look gives the letters new ids.
+/// Gives the letters new ids at each listing.
 #[derive(Debug)]
 struct TakesOut;
 
@@ -262,7 +262,7 @@ fn replaying() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "replays all whatever was chosen",
+            "replays all, whatever was selected",
             || Replays(Replay::All),
             &["replay::only_the_chosen_are_replayed"],
         ),
@@ -272,7 +272,7 @@ fn replaying() -> Vec<Control> {
             &["replay::unknown_ids_are_ignored", "replay::a_discard_ignores_unknown_ids"],
         ),
         Control::new(
-            "counts what was asked for instead of what was done",
+            "counts the requested letters instead of the replayed ones",
             || Replays(Replay::CountingIds),
             &[
                 "replay::an_id_named_twice_is_replayed_once",
@@ -298,7 +298,7 @@ fn replaying() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "takes a replayed message for a repetition",
+            "treats a replayed message as a duplicate",
             || Replays(Replay::AsARepetition),
             &["once::a_replayed_message_is_no_repetition"],
         ),
@@ -317,7 +317,7 @@ fn replaying() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "discards all whatever was chosen",
+            "discards all, whatever was selected",
             || Replays(Replay::DiscardingAll),
             &["replay::only_the_chosen_are_discarded", "replay::a_discard_ignores_unknown_ids"],
         ),

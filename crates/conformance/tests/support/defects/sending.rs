@@ -21,7 +21,7 @@ use super::{Control, Defect, Opened, Outcomes, Store, Twist, error};
 pub(crate) fn controls() -> Vec<Control> {
     vec![
         Control::new(
-            "takes another message with a known id for a repetition",
+            "treats a different message with a known id as a duplicate",
             || Twist {
                 sent_results: Box::new(|results| {
                     for result in results {
@@ -36,7 +36,7 @@ pub(crate) fn controls() -> Vec<Control> {
             &["once::the_same_id_with_another_body_is_a_conflict"],
         ),
         Control::new(
-            "gives results in the wrong order",
+            "returns results in the wrong order",
             || Twist { sent_results: Box::new(|results| results.reverse()), ..Twist::default() },
             &["sending::a_batch_has_one_result_for_each_message"],
         ),
@@ -84,7 +84,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "recognises no repetition",
+            "recognizes no duplicate",
             || Twist { sent: Box::new(|outgoing| outgoing.once = None), ..Twist::default() },
             &[
                 "once::the_same_id_is_accepted_once",
@@ -93,7 +93,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "remembers an id for ever",
+            "remembers an id forever",
             || Twist { sent: Box::new(remember_for_ever), ..Twist::default() },
             &["once::the_same_id_is_accepted_again_after_its_time"],
         ),
@@ -108,22 +108,22 @@ pub(crate) fn controls() -> Vec<Control> {
             &["sending::queues_are_separate"],
         ),
         Control::new(
-            "takes a topic for a queue",
+            "treats a topic as a queue",
             || TakesATopicForAQueue,
             &["sending::a_topic_is_refused_where_there_are_none"],
         ),
         Control::new(
-            "makes the queue that it sends to",
+            "creates the queue that it sends to",
             || MakesQueues,
             &["admin::sending_to_an_unknown_queue_is_refused"],
         ),
         Control::new(
-            "gives more than asked for",
+            "returns more than requested",
             || AsksFor(|_| 10),
             &["sending::receive_gives_no_more_than_asked_for"],
         ),
         Control::new(
-            "refuses to be asked for many",
+            "refuses a receive of many messages",
             || AsksFor(|max| if max > 1_000 { 0 } else { max }),
             &["sending::receive_gives_what_is_there_when_asked_for_more"],
         ),
@@ -243,7 +243,7 @@ impl Defect for MakesQueues {
     }
 }
 
-/// Asks for another number of messages; 0 is refused.
+/// Receives another number of messages; 0 is refused.
 #[derive(Debug)]
 struct AsksFor(fn(u32) -> u32);
 

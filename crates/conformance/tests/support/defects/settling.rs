@@ -1,4 +1,4 @@
-//! Settlements that do something else than was said.
+//! Settlements that are applied wrongly.
 
 use std::{num::NonZeroU32, sync::Mutex, time::Duration};
 
@@ -24,22 +24,22 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "loses what is to be retried",
+            "loses messages that are retried",
             || instead(|said| matches!(said, Settlement::Retry { .. }), Settlement::Complete),
             &["settlement::retry_returns_the_message"],
         ),
         Control::new(
-            "loses what is handed back",
+            "loses messages that are released",
             || instead(|said| matches!(said, Settlement::Release { .. }), Settlement::Complete),
             &["settlement::release_returns_the_message"],
         ),
         Control::new(
-            "loses what is set aside",
+            "loses messages that are dead-lettered",
             || instead(|said| matches!(said, Settlement::DeadLetter { .. }), Settlement::Complete),
             &["settlement::dead_letter_sets_the_message_aside"],
         ),
         Control::new(
-            "keeps what is set aside in its queue as well",
+            "keeps dead-lettered messages in their queue too",
             || KeepsTheDead,
             &[
                 "dead_letters::a_dead_letter_is_not_delivered",
@@ -47,7 +47,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "gives results of settlements in the wrong order",
+            "returns results of settlements in the wrong order",
             || Twist { settled_results: Box::new(|results| results.reverse()), ..Twist::default() },
             &[
                 "settlement::a_batch_has_one_result_for_each_delivery_in_order",
@@ -55,7 +55,7 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "has a result for no settlement",
+            "returns a result for an empty batch of settlements",
             || Twist {
                 settled_results: Box::new(|results| {
                     if results.is_empty() {
@@ -79,19 +79,19 @@ pub(crate) fn controls() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "completes all earlier ones with one",
+            "completes all earlier deliveries with one settlement",
             CompletesEarlierOnes::default,
             &["settlement::a_settlement_leaves_neighbours_alone"],
         ),
         Control::new(
-            "cannot retry what is large",
+            "cannot retry large messages",
             || CannotRetryTheLarge,
             &["bodies::a_body_of_the_greatest_size_can_be_retried_and_set_aside"],
         ),
     ]
 }
 
-/// Does `other` instead of what `which` is true for.
+/// Applies `other` instead of each settlement for which `which` is true.
 fn instead(which: fn(&Settlement) -> bool, other: Settlement) -> Twist {
     settled(move |said| {
         if which(said) {

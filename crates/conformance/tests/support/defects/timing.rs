@@ -1,4 +1,4 @@
-//! Times that are not kept.
+//! Delays and waits that are wrong.
 
 use std::{num::NonZeroU32, sync::Mutex, time::Duration};
 
@@ -47,7 +47,7 @@ fn delays() -> Vec<Control> {
             &["delays::a_delay_beyond_the_limit_is_refused"],
         ),
         Control::new(
-            "cannot do the delay that it declares",
+            "does not support the delay that it declares",
             || Twist {
                 capabilities: Box::new(|can| can.scheduled = Some(MAX_DELAY * 2)),
                 ..Twist::default()
@@ -99,7 +99,7 @@ fn delayed(change: fn(Duration) -> Duration) -> Twist {
     Twist { sent: Box::new(sent), ..Twist::default() }
 }
 
-/// Behind a long delay, a short one is as long.
+/// Makes a short delay behind a long one as long as that.
 #[derive(Debug, Default)]
 struct HoldsUp(Mutex<Duration>);
 
@@ -151,7 +151,7 @@ fn waits() -> Vec<Control> {
             &["waiting::an_endless_wait_is_no_error"],
         ),
         Control::new(
-            "looks only now and then",
+            "polls only rarely",
             || Polls(Duration::from_secs(5)),
             &[
                 "waiting::a_waiting_receive_wakes_when_a_message_is_sent",
@@ -159,7 +159,7 @@ fn waits() -> Vec<Control> {
             ],
         ),
         Control::new(
-            "looks only at the end of its wait",
+            "polls only at the end of its wait",
             || Polls(Duration::MAX),
             &[
                 "waiting::a_waiting_receive_finds_what_is_sent_meanwhile",
@@ -170,7 +170,7 @@ fn waits() -> Vec<Control> {
     ]
 }
 
-/// Waits for another time than asked, or refuses.
+/// Waits longer or shorter than requested, or refuses.
 #[derive(Debug)]
 struct Waits(fn(Duration) -> Option<Duration>);
 
@@ -187,7 +187,7 @@ impl Defect for Waits {
     }
 }
 
-/// Looks at once, and then after each such time.
+/// Polls at once, and then at this interval.
 #[derive(Debug)]
 struct Polls(Duration);
 

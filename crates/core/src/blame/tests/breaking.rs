@@ -126,7 +126,7 @@ fn a_round_has_five_probes_or_one_where_each_may_cost_something() {
     for (outcome, probes) in EVIDENCE.into_iter().zip([5, 5, 1, 1, 5]) {
         let mut sim = Sim::new();
         sim.open_by(outcome);
-        assert!(sim.try_enter(fresh(1)).is_err(), "not before the pause is over");
+        assert!(sim.try_enter(fresh(1)).is_err(), "admitted before the pause is over");
         sim.pass(SECOND);
         assert_eq!(sim.admit(), up_to(probes.min(sim.blame.limit.current())), "{outcome:?}");
     }
@@ -153,7 +153,7 @@ fn each_round_is_as_careful_as_the_one_before_calls_for() {
     assert_eq!(sim.admit(), up_to(1));
     sim.call(2, CallOutcome::Failed);
     sim.pass(4 * SECOND);
-    assert_eq!(sim.admit(), up_to(5), "poison in the way does not cost a pause each");
+    assert_eq!(sim.admit(), up_to(5), "each poison message must not cost a pause");
     for (key, outcome) in (3..).zip([CallOutcome::Failed, AMBIGUOUS, CallOutcome::Failed]) {
         sim.call(key, outcome);
     }
@@ -186,7 +186,7 @@ fn messages_that_were_tried_stand_back_once_in_each_round() {
     let tried = sim.enter(100);
     sim.leave(untried, CallOutcome::Failed);
     sim.leave(tried, CallOutcome::Failed);
-    assert_eq!(sim.try_enter(fresh(100)).unwrap_err(), 2 * SOON, "it was tried once more");
+    assert_eq!(sim.try_enter(fresh(100)).unwrap_err(), 2 * SOON, "it has one try more");
     for key in 2..5 {
         sim.call(key, CallOutcome::Failed);
     }
@@ -220,7 +220,10 @@ fn routes_to_the_same_host_share_what_could_not_be_sent_and_that_it_can_be_reach
     let mut sim = Sim::new();
     sim.open_by(CallOutcome::Failed);
     sim.blame.reachable(sim.now());
-    assert!(matches!(sim.admit(), Admission::Wait(_)), "that says nothing about failures");
+    assert!(
+        matches!(sim.admit(), Admission::Wait(_)),
+        "being reachable says nothing about failures"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose fault a call is.
+//! Whether the message or the endpoint is to blame for a failed call.
 
 use super::*;
 
@@ -39,7 +39,8 @@ fn a_failure_counts_also_as_a_probe_and_what_was_never_sent_never_does() {
     assert_eq!(sim.call(2, CallOutcome::Unsent), UNCOUNTED, "whatever neighbours do");
 }
 
-/// What others did since the last failure of message 1, and whether it is suspected when it fails again.
+/// Message 1 fails, other messages have these outcomes, message 1 fails again: checks whether it becomes
+/// suspected.
 fn check_neighbours(others: &[CallOutcome], expected: Judgement) {
     let mut sim = Sim::without_breaker();
     sim.call(1, AMBIGUOUS);
@@ -76,8 +77,8 @@ fn a_message_is_alone_only_if_nobody_was_there_from_beginning_to_end() {
     let mut sim = Sim::new();
     let first = sim.enter(1);
     let second = sim.enter(2);
-    assert_eq!(sim.leave(second, DROPPED), UNCOUNTED, "somebody was there before");
-    assert_eq!(sim.leave(first, DROPPED), UNCOUNTED, "somebody came and went");
+    assert_eq!(sim.leave(second, DROPPED), UNCOUNTED, "another call was in flight when it started");
+    assert_eq!(sim.leave(first, DROPPED), UNCOUNTED, "another call started and ended meanwhile");
     assert_eq!(sim.call(3, DROPPED), SUSPECTED);
 }
 

@@ -1,4 +1,4 @@
-//! The rules one by one, as tables where they are tables, and what holds for any sequence of calls.
+//! Each rule on its own, and properties that hold for any sequence of calls.
 
 mod breaking;
 mod judging;
@@ -18,7 +18,7 @@ const UNCOUNTED: Judgement = Judgement::Uncounted { suspected: false };
 const SUSPECTED: Judgement = Judgement::Uncounted { suspected: true };
 const CODE: Code = Code::from_static("http.503");
 
-/// A route with a clock that the test moves.
+/// A route with a clock that the test advances.
 struct Sim {
     blame: Blame,
     begun: Instant,
@@ -32,7 +32,7 @@ impl Sim {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "nothing else makes an `Instant`; only `pass` moves it"
+        reason = "there is no other way to create an `Instant`; only `pass` advances it"
     )]
     fn with(options: BlameOptions) -> Self {
         Self { blame: Blame::new(options), begun: Instant::now(), passed: Duration::ZERO }
@@ -72,7 +72,7 @@ impl Sim {
         self.blame.leave(call, outcome, &CODE, self.moment(), 0.0)
     }
 
-    /// One call that takes 10 ms, alone.
+    /// One call that takes 10 ms, with no other call in flight.
     fn call(&mut self, key: u64, outcome: CallOutcome) -> Judgement {
         let call = self.enter(key);
         self.pass(Duration::from_millis(10));

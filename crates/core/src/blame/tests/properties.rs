@@ -1,4 +1,4 @@
-//! What holds for any sequence of calls.
+//! Properties that hold for any sequence of calls.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,10 @@ fn run(steps: Vec<Step>) -> Sim {
                 check_judgement(outcome, sim.leave(call, outcome), succeeded);
                 succeeded |= outcome == CallOutcome::Done;
                 let life = matches!(outcome, CallOutcome::Done | CallOutcome::Answered);
-                assert!(!life || sim.state() == BreakerState::Closed, "life closes it");
+                assert!(
+                    !life || sim.state() == BreakerState::Closed,
+                    "a sign of life closes the breaker"
+                );
             }
             Step::Abandon(at) if at < calls.len() => sim.blame.abandon(calls.swap_remove(at)),
             Step::Pass(time) => sim.pass(Duration::from_millis(time)),
@@ -84,9 +87,9 @@ proptest! {
         steps in prop::collection::vec(step(), 0..200),
     ) {
         let mut sim = run(steps);
-        sim.pass(40 * SECOND); // the longest pause, or the longest that anybody asked for
+        sim.pass(40 * SECOND); // longer than any configured or requested pause
         prop_assert!(matches!(sim.admit(), Admission::UpTo(_)));
-        let call = sim.try_enter(fresh(1_000)).expect("somebody new may pass");
+        let call = sim.try_enter(fresh(1_000)).expect("a new message is admitted");
         sim.leave(call, CallOutcome::Done);
         prop_assert_eq!(sim.state(), BreakerState::Closed);
     }

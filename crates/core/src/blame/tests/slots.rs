@@ -8,7 +8,7 @@ fn an_endpoint_that_asks_to_wait_gets_half_as_many_calls_and_then_one_more_at_a_
     let calls: Vec<_> = (0..16).map(|key| sim.enter(key)).collect();
     sim.pass(SECOND);
     sim.call_ends(calls, THROTTLED);
-    assert_eq!(sim.blame.limit.current(), 8, "calls that ran together are one reason");
+    assert_eq!(sim.blame.limit.current(), 8, "calls that ran together halve the limit once");
     sim.pass(60 * SECOND);
     for (key, expected) in [(20, 4), (21, 2), (22, 1), (23, 1)] {
         sim.blame.breaker.life(sim.moment());

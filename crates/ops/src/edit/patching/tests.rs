@@ -1,4 +1,4 @@
-//! The results are those of `json_patch`, and the cost is bounded: work is counted, not timed.
+//! The results equal those of `json_patch`, and the cost is bounded. Work is counted, not timed.
 
 use bezoar_core::Body;
 use json_patch::Patch;
@@ -32,7 +32,7 @@ fn run(
     (result.map(|body| serde_json::from_slice(body.reveal()).unwrap()), bytes)
 }
 
-/// An object with a member `text` that makes it a MiB large, and a few small ones.
+/// An object of 1 MiB: a large member `text` and a few small ones.
 fn large() -> Value {
     json!({ "text": "x".repeat(MIB - 100), "a": { "b": [1, 2, 3] }, "number": 0 })
 }
@@ -139,14 +139,14 @@ fn document() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A place that may exist: each number picks a member or element of what the ones before it picked.
+/// A place that may exist: each number picks a member or element of the previous one.
 type Picks = (Vec<usize>, Option<&'static str>);
 
 fn picks() -> impl Strategy<Value = Picks> {
     (vec(0..8_usize, 0..3), proptest::option::of(select(NAMES)))
 }
 
-/// The pointer to a place of this document, perhaps to one beside what it has.
+/// The pointer to a place in this document, or to a missing one beside an existing place.
 fn pointer(document: &Value, (picks, beside): &Picks) -> String {
     let (mut at, mut path) = (document, String::new());
     for pick in picks {
@@ -173,7 +173,7 @@ fn pointer(document: &Value, (picks, beside): &Picks) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Each operation is chosen with the document as the ones before left it, so that most of them apply.
+    /// Each operation is chosen for the current state of the document, so that most of them apply.
     #[test]
     fn the_result_and_the_first_failure_are_those_of_json_patch(
         start in document(),
@@ -208,7 +208,8 @@ proptest! {
         }
     }
 
-    /// A whole patch is applied or refused like the library does it, which leaves the document as it was.
+    /// A whole patch is applied or refused as by the library, which leaves the document unchanged on
+    /// failure.
     #[test]
     fn a_whole_patch_is_all_or_nothing(
         start in document(),

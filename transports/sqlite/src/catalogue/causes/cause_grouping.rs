@@ -2,8 +2,8 @@
 //!
 //! A dead letter's cause is its fingerprint ([`Fingerprint`], a rule of core) under the store's key. The first one of
 //! a cause inserts a row into `bezoar_causes`; every other only changes counters. A transaction may add thousands to
-//! one cause, so what it adds is collected here and written once per cause when the transaction ends. `regroup` moves
-//! dead letters that an older rule, or none, has grouped.
+//! one cause, so what it adds is collected here and written once per cause when the transaction ends. `regroup`
+//! groups dead letters that have no cause yet, or one of an older rule.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ use crate::{catalogue::dead_letters::record, session::Session};
 #[derive(Debug, Default)]
 pub(crate) struct CauseCounts {
     key: Option<StoreKey>,
-    /// Causes that were looked up. Not kept for the next transaction: another process may have removed one.
+    /// Causes that were looked up. Not kept for the next transaction, because another process may remove
+    /// one.
     numbers: HashMap<CauseId, i64>,
     added: HashMap<i64, Added>,
 }
@@ -25,7 +26,8 @@ pub(crate) struct CauseCounts {
 struct Added {
     count: i64,
     ever: i64,
-    /// How many of them are new deaths, and how many of those were in this hour and in the last.
+    /// How many of them were newly dead-lettered, and how many of those in this hour and in the
+    /// last.
     new: i64,
     this_hour: i64,
     last_hour: i64,
@@ -34,13 +36,13 @@ struct Added {
     last: i64,
 }
 
-/// A dead letter that joins a cause.
+/// A dead letter that is added to a cause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrived {
     pub(crate) died_at: i64,
     pub(crate) now: i64,
     pub(crate) attempts: i64,
-    /// Whether it died just now, rather than being another version or grouped anew.
+    /// Whether it was newly dead-lettered, rather than an edited version or regrouped.
     pub(crate) new: bool,
 }
 
@@ -60,13 +62,13 @@ impl Default for Added {
 }
 
 impl CauseCounts {
-    /// Forgets what it collected: it was written, or the transaction was rolled back.
+    /// Clears the collected counts, after they were written or the transaction was rolled back.
     pub(crate) fn clear(&mut self) {
         self.numbers.clear();
         self.added.clear();
     }
 
-    /// The cause of a fingerprint, inserted if this is its first dead letter.
+    /// The cause of a fingerprint. Inserts it if this is its first dead letter.
     pub(crate) fn cause(
         &mut self,
         connection: &Connection,
@@ -97,7 +99,7 @@ impl CauseCounts {
         Ok(self.key.as_ref().expect("it was just read"))
     }
 
-    /// Counts a dead letter that was set aside.
+    /// Counts a new dead letter.
     pub(crate) fn arrived(&mut self, cause: i64, arrived: &Arrived) {
         let added = self.added.entry(cause).or_default();
         added.count += 1;
@@ -125,12 +127,12 @@ impl CauseCounts {
         added.last = added.last.max(arrived.died_at);
     }
 
-    /// Counts a dead letter that is gone.
+    /// Counts a dead letter that was removed.
     pub(crate) fn left(&mut self, cause: i64) {
         self.added.entry(cause).or_default().count -= 1;
     }
 
-    /// Writes what was collected, and forgets it.
+    /// Writes and clears the collected counts.
     pub(crate) fn write(&mut self, connection: &Connection, now: i64) -> rusqlite::Result<()> {
         self.added.drain().try_for_each(|(number, added)| added.write(connection, number, now))
     }
@@ -162,7 +164,7 @@ impl Added {
     }
 }
 
-/// The secret that causes are fingerprinted with.
+/// The secret key of the fingerprints.
 pub(crate) fn store_key(connection: &Connection) -> rusqlite::Result<StoreKey> {
     connection
         .prepare_cached("SELECT value FROM bezoar_meta WHERE name = 'key'")?
@@ -192,7 +194,8 @@ fn insert(
         ])
 }
 
-/// Groups up to `limit` dead letters that no rule, or an older one, has grouped; returns how many there were.
+/// Groups up to `limit` dead letters that have no cause yet, or one of an older rule. Returns how many there
+/// were.
 pub(crate) fn regroup(
     session: &mut Session,
     connection: &Connection,

@@ -1,4 +1,4 @@
-//! Causes as operators see them: which there are, and what people noted about them.
+//! Causes as operators see them: lists, states and notes.
 
 pub(crate) mod cause_grouping;
 
@@ -24,10 +24,11 @@ use crate::{
 
 /// How many of the latest dead letters a cause shows.
 const SAMPLES: u32 = 5;
-/// How many rows are looked at to tell which causes have some that fit.
+/// How many rows are read to find the causes with dead letters that match.
 const LOOK_LIMIT: u64 = 20_000;
 
-/// Causes of dead letters that fit, the largest first. One that is asked for by its id is shown even if it has none.
+/// Lists the causes of dead letters that match, largest first. A cause that is requested by its id is listed even if
+/// it has none.
 pub(crate) fn causes(
     connection: &Connection,
     filter: &Filter,
@@ -47,7 +48,7 @@ pub(crate) fn causes(
     numbers.into_iter().map(|number| cause(connection, number, now)).collect()
 }
 
-/// How many that fit each cause has, as far as was looked.
+/// How many matching dead letters each cause has, within the rows that were read.
 fn seen(connection: &Connection, sieve: &Sieve) -> rusqlite::Result<HashMap<i64, u64>> {
     let mut found = HashMap::new();
     let mut looked_at = 0;
@@ -136,7 +137,7 @@ fn read_cause(row: &Row<'_>, now: i64) -> rusqlite::Result<Cause> {
     })
 }
 
-/// Without a note the one that is there stays, with its author; an empty one leaves none.
+/// Without a note the old one stays, with its author; an empty note removes it.
 pub(crate) fn mark(
     session: &mut Session,
     connection: &Connection,

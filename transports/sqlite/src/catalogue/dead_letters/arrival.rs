@@ -1,4 +1,4 @@
-//! A message is set aside: its row, its cause, and the outcome of the replay that had sent it.
+//! Inserts a dead letter: its row, its cause, and the outcome of the replay that had sent it.
 
 use bezoar_core::{
     CorrelationId, FailedTry, Message, QueueName, Reason,
@@ -8,30 +8,30 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{catalogue::causes::cause_grouping::Arrived, session::Session, settle::Counts};
 
-/// A message that is being set aside.
+/// A message that is being dead-lettered.
 pub(crate) struct Dying<'a> {
-    /// Its queue by name and by number, and its own number.
+    /// The name and number of its queue, and the message's own number.
     pub(crate) place: (&'a QueueName, i64, i64),
     pub(crate) message: &'a Message,
     pub(crate) reason: &'a Reason,
     pub(crate) counts: Counts,
-    /// The failures of the attempt that killed it, which its ledger does not have yet.
+    /// The failures of the last attempt, which the ledger does not contain yet.
     pub(crate) tries: &'a [FailedTry],
-    /// When it died, if that was elsewhere or before; `None` for now.
+    /// When it was dead-lettered, if elsewhere or earlier; `None` for now.
     pub(crate) died_at: Option<i64>,
 }
 
-/// Whether something went wrong just now.
+/// Why a dead letter is inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It did, here or where it came from.
+    /// A message failed, here or where it came from.
     Died,
-    /// Somebody made another version of what had gone wrong before.
+    /// Somebody edited an existing dead letter.
     Edited,
 }
 
 impl Session {
-    /// Writes the row of a dead letter; its id and its cause.
+    /// Writes the row of a dead letter. Returns its id and its cause.
     pub(crate) fn insert_dead(
         &mut self,
         connection: &Connection,
@@ -76,8 +76,9 @@ impl Session {
         Ok((id, cause))
     }
 
-    /// When a dead letter arrives that is inserted now: never before the one that was inserted last, whose process
-    /// may have a clock that is ahead. Lists and expiry rely on ids and arrivals having one order.
+    /// The arrival time of a dead letter that is inserted now. It is never before that of the last one, whose
+    /// process may have a clock that is ahead: lists and expiry rely on ids and arrival times having the same
+    /// order.
     fn arrival_time(&mut self, connection: &Connection) -> rusqlite::Result<i64> {
         if let Some(time) = self.arrival {
             return Ok(time);
@@ -91,7 +92,7 @@ impl Session {
         Ok(time)
     }
 
-    /// Counts a dead letter that was taken out of its table.
+    /// Counts a dead letter that was deleted from its table.
     pub(crate) fn left(&mut self, queue: i64, cause: Option<i64>) {
         self.count(queue, 0, -1);
         if let Some(cause) = cause {

@@ -18,15 +18,15 @@ use crate::{
     settle::Counts,
 };
 
-/// What is edited, and how.
+/// An edit of a dead letter.
 pub(crate) struct Edit {
     pub(crate) id: DeadLetterId,
     pub(crate) message: Message,
     pub(crate) needs_approval: bool,
 }
 
-/// Adds a version. The original waits until that is removed, if it ever is; so a message has one version at most that
-/// can be replayed.
+/// Adds an edited version. The original cannot be replayed until the version is removed, so a message has at most one
+/// version that can be replayed.
 pub(crate) fn edit(
     session: &mut Session,
     connection: &Connection,
@@ -68,7 +68,7 @@ pub(crate) fn edit(
     Ok(entry(connection, version)?.ok_or(CatalogueError::NoDeadLetter(id)))
 }
 
-/// The counters that a message brings with it.
+/// The counters of a message's ledger.
 pub(crate) fn counts(message: &Message) -> Counts {
     let ledger = &message.ledger;
     Counts {
@@ -102,8 +102,13 @@ pub(crate) fn approve(
     Ok(entry(connection, id.number())?.ok_or(CatalogueError::NoDeadLetter(id)))
 }
 
-/// A version that was replayed and died again is still the version of its original, under its new id.
-pub(crate) fn carry_on(connection: &Connection, before: i64, now: i64) -> rusqlite::Result<()> {
+/// Keeps the link between an original and its version, if the version was replayed and failed again
+/// under a new id.
+pub(crate) fn keep_version_link(
+    connection: &Connection,
+    before: i64,
+    now: i64,
+) -> rusqlite::Result<()> {
     let original: Option<i64> = connection
         .prepare_cached("UPDATE bezoar_dead SET edited_as = ?2 WHERE edited_as = ?1 RETURNING id")?
         .query_row([before, now], |row| row.get(0))
@@ -116,7 +121,7 @@ pub(crate) fn carry_on(connection: &Connection, before: i64, now: i64) -> rusqli
     Ok(())
 }
 
-/// The original of a version that is removed for good can be worked with again.
+/// Reopens the original of a version that is discarded.
 pub(crate) fn reopen_original(
     connection: &Connection,
     version: i64,

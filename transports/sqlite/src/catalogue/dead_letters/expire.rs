@@ -1,4 +1,4 @@
-//! Removing what is too old.
+//! Expires old dead letters.
 
 use bezoar_core::catalogue::AuditedAction;
 use rusqlite::{Connection, params};
@@ -13,9 +13,9 @@ use crate::{
     session::Session,
 };
 
-/// Removes dead letters that were set aside before a time, but for those that an operation has; how many. A call that
-/// removes none is no action. What only served older ones goes along, at most as many of each sort: causes that
-/// nobody has spoken of, stamps of imports, and operations that have ended.
+/// Removes dead letters that arrived before a time, except those that an operation holds. Returns how many. A call
+/// that removes none is not audited. Data that only belonged to older ones is removed too, at most `limit` of each
+/// kind: causes without a note, stamps of imports, and operations that have ended.
 pub(crate) fn expire(
     session: &mut Session,
     connection: &Connection,

@@ -1,11 +1,11 @@
-//! What a filter comes to before anything is walked: causes, and spans of ids.
+//! Translates a filter into causes and ranges of ids, before any rows are read.
 
 use std::collections::{HashMap, HashSet};
 
 use bezoar_core::catalogue::Filter;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// The first id whose dead letter was set aside at or after a time, found as a word is found in a dictionary.
+/// The first id whose dead letter arrived at or after a time, found by binary search.
 pub(crate) fn first_since(connection: &Connection, time: i64) -> rusqlite::Result<i64> {
     let (low, high): (Option<i64>, Option<i64>) = connection
         .prepare_cached(
@@ -28,7 +28,7 @@ pub(crate) fn first_since(connection: &Connection, time: i64) -> rusqlite::Resul
     Ok(low)
 }
 
-/// Operations that hold what they have taken.
+/// Operations that have not ended and hold their dead letters.
 pub(crate) fn unended(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
     connection
         .prepare_cached(
@@ -39,7 +39,7 @@ pub(crate) fn unended(connection: &Connection) -> rusqlite::Result<HashSet<i64>>
         .collect()
 }
 
-/// The causes that a filter asks for, with how many dead letters they have; `None` if it asks for none.
+/// The causes that a filter selects, with their counts; `None` if it has no condition on causes.
 pub(crate) fn chosen_causes(
     connection: &Connection,
     filter: &Filter,

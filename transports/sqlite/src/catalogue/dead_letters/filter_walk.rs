@@ -1,4 +1,4 @@
-//! From a filter to the dead letters that fit.
+//! Finds the dead letters that match a filter.
 //!
 //! Queue, type, kind, code and cause are attributes of causes, of which there are few: the causes that fit are
 //! chosen first. Then the shortest way to their dead letters is walked, newest death first, and what is left of the
@@ -15,13 +15,13 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows, ToSql, params};
 
 use super::filter_bounds::{chosen_causes, first_since, unended};
 
-/// Up to so many causes are walked each for itself; above, everything is walked.
+/// Up to this many causes are read one by one and merged; with more, all rows are read.
 const MERGE_LIMIT: usize = 2_000;
 
 const COLUMNS: &str =
     "id, cause, at, failed, replayed, operation, edited_as IS NOT NULL, unapproved, died_at";
 
-/// What a filter asks about a dead letter.
+/// The columns of a dead letter that filters need.
 #[derive(Debug)]
 pub(crate) struct Glance {
     pub(crate) id: i64,
@@ -41,13 +41,13 @@ impl Glance {
     }
 }
 
-/// A filter as the database sees it.
+/// A filter, translated to values of the database.
 #[derive(Debug)]
 pub(crate) struct Sieve {
     filter: Filter,
-    /// The causes that fit with their counts; `None` if every one does.
+    /// The matching causes with their counts; `None` if all match.
     pub(crate) causes: Option<HashMap<i64, u64>>,
-    /// Died at or after the first time, and before the second.
+    /// Dead-lettered at or after the first time, and before the second.
     times: (i64, i64),
     unended: HashSet<i64>,
 }
@@ -65,7 +65,7 @@ impl Sieve {
         })
     }
 
-    /// Whether the causes alone decide.
+    /// Whether all conditions are attributes of causes.
     pub(crate) fn is_of_causes_only(&self) -> bool {
         self.filter.is_of_causes_only()
     }
@@ -85,7 +85,8 @@ impl Sieve {
             && state.is_none_or(|state| self.state(glance) == state)
     }
 
-    /// As of [`DeadLetterState::as_str`](bezoar_core::catalogue::DeadLetterState::as_str).
+    /// The name of the state, as
+    /// [`DeadLetterState::as_str`](bezoar_core::catalogue::DeadLetterState::as_str) returns it.
     pub(crate) fn state(&self, glance: &Glance) -> &'static str {
         match glance {
             Glance { operation: Some(id), .. } if self.unended.contains(id) => "taken",
@@ -95,7 +96,7 @@ impl Sieve {
         }
     }
 
-    /// Shows rows from the newest to the oldest, after a position, and whether each fits.
+    /// Visits rows from the newest to the oldest, after a position, with whether each one matches.
     pub(crate) fn walk(
         &self,
         connection: &Connection,
@@ -105,7 +106,7 @@ impl Sieve {
         let mut visit = |glance: &Glance| visit(glance, self.fits(glance));
         let span = (self.times.0, after.min((self.times.1, i64::MIN)));
         if self.filter.state == Some("taken") && self.unended.is_empty() {
-            return Ok(()); // what the index has was taken by operations that have ended
+            return Ok(()); // all rows in the index belong to operations that have ended
         }
         match self.way() {
             Way::Equal(index, column, value) => {
@@ -122,7 +123,7 @@ impl Sieve {
         }
     }
 
-    /// Shows every row that may fit in whatever order is quickest.
+    /// Visits every row that may match, in the fastest order.
     pub(crate) fn sweep(
         &self,
         connection: &Connection,
@@ -151,7 +152,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Shows what arrived before a time, in the order of arrival: ids grow with it.
+    /// Visits the rows that arrived before a time, in the order of arrival, which is the order of
+    /// ids.
     fn walk_arrivals(
         &self,
         connection: &Connection,
@@ -202,10 +204,10 @@ impl Sieve {
     }
 }
 
-/// A time of death and an id: the order of lists.
+/// A time of dead-lettering and an id: lists are ordered by this.
 type Position = (i64, i64);
 
-/// Before the newest.
+/// The position before the newest row.
 const END: Position = (i64::MAX, i64::MAX);
 
 enum Way {
@@ -281,8 +283,8 @@ fn next(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Glance>> {
     rows.next()?.map(glance).transpose()
 }
 
-/// Walks several causes as if they were one: the latest of each is known, and the latest of those is next. Unlike
-/// a walk over everything it does not depend on where in the whole they are.
+/// Merges the rows of several causes: of the latest row of each cause, the latest is next. Unlike a walk over all
+/// rows, its cost does not depend on how many other rows lie between.
 fn merge(
     connection: &Connection,
     causes: &[i64],

@@ -1,4 +1,4 @@
-//! Dead letters from elsewhere.
+//! Imports dead letters from other stores.
 
 use bezoar_core::{
     QueueName,
@@ -16,8 +16,8 @@ use crate::{
     session::Session,
 };
 
-/// Adds those whose stamp is new; returns how many. A stamp that is known with other content is a conflict, and nothing
-/// is imported. Creates queues that are missing, so that an export of one store can be read in another.
+/// Adds the dead letters whose stamp is new, and returns how many. A known stamp with other content is a conflict, and
+/// nothing is imported. Creates missing queues, so that an export of one store can be imported into another.
 pub(crate) fn import(
     session: &mut Session,
     connection: &Connection,
@@ -73,7 +73,8 @@ fn add(
         died_at: Some(entry.died_at.as_millisecond()),
     };
     let (id, _) = session.insert_dead(connection, &dying, Arrival::Died)?;
-    // What nobody could replay there nobody can here; in a state that is not known, somebody has to approve it.
+    // A letter that could not be replayed there cannot be replayed here; one in an unknown state needs
+    // approval.
     match entry.state {
         DeadLetterState::Edited => set_aside(connection, id, Some(0), None),
         DeadLetterState::Open | DeadLetterState::Taken(_) => Ok(()),

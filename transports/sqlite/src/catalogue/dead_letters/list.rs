@@ -1,4 +1,4 @@
-//! Dead letters as lists show them, and how many there are.
+//! Lists and counts dead letters.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use super::{filter_walk::Sieve, record};
 use crate::catalogue::causes::cause_grouping;
 use crate::row;
 
-/// How many rows are looked at to count them.
+/// How many rows are read for a count.
 const LOOK_LIMIT: u64 = 20_000;
 
 pub(crate) fn list(
@@ -68,7 +68,8 @@ fn all(connection: &Connection) -> rusqlite::Result<u64> {
         .query_row([], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
 }
 
-/// Whether some have no cause yet and so are not found by what a cause has.
+/// Whether some dead letters have no cause yet, so that they are not found by attributes of a
+/// cause.
 fn has_ungrouped(connection: &Connection) -> rusqlite::Result<bool> {
     connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM bezoar_dead WHERE cause IS NULL)")?
@@ -102,7 +103,8 @@ pub(crate) fn entry(
     Ok(Some(entry))
 }
 
-/// The entry of a row, and whether it has a cause; one that was damaged is shown as well as it can be.
+/// The entry of a row, and whether it has a cause. Damaged fields are replaced, so that the rest can
+/// be shown.
 fn read_entry(row: &Row<'_>) -> rusqlite::Result<(DeadLetterSummary, bool)> {
     let (id, seq): (i64, i64) = (row.get(0)?, row.get(18)?);
     let text = |column| row::text(row, column).map(Option::unwrap_or_default);
@@ -145,13 +147,13 @@ fn state(row: &Row<'_>) -> rusqlite::Result<DeadLetterState> {
     })
 }
 
-/// A queue's name; the rows of a queue whose name somebody has spoilt are shown all the same.
+/// A queue's name. An invalid name is replaced, so that the rows of that queue are still shown.
 pub(crate) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {
     let name = QueueName::new(row::text(row, column)?.unwrap_or_default());
     Ok(name.unwrap_or_else(|_| QueueName::new("damaged").expect("a short word")))
 }
 
-/// Says what the cause of a dead letter will be that is not grouped yet.
+/// Computes the cause that a dead letter without one will get.
 fn group(connection: &Connection, entry: &mut DeadLetterSummary) -> rusqlite::Result<()> {
     let Some(dead) = record::dead_letter(connection, entry.id.number(), record::NO_BODY)? else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Dead letters: how they arrive, how they are found, and what changes them one by one.
+//! Dead letters: how they arrive, how they are found, and how single ones are changed.
 
 pub(crate) mod arrival;
 pub(crate) mod edit;

@@ -9,12 +9,12 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::list::{entry, queue_name};
 use crate::row;
 
-/// Reads the body too.
+/// Columns that include the body.
 pub(crate) const BODY: &str = "m.body, m.checksum";
-/// Leaves the body where it is, and so cannot tell whether the message is damaged.
+/// Columns without the body. Damage cannot be detected without it.
 pub(crate) const NO_BODY: &str = "x'', NULL";
 
-/// A dead letter's own rows.
+/// A dead letter with the values of its own rows.
 pub(crate) struct Dead {
     pub(crate) queue: QueueName,
     pub(crate) queue_number: i64,
@@ -77,7 +77,7 @@ pub(crate) fn record(
     }))
 }
 
-/// Why there is no such dead letter: it was replayed, or nothing is known of it any more.
+/// Why a dead letter does not exist: it was replayed, or its id is unknown.
 fn gone(connection: &Connection, id: DeadLetterId) -> rusqlite::Result<CatalogueError> {
     let replayed = connection
         .prepare_cached(
@@ -103,7 +103,7 @@ fn gone(connection: &Connection, id: DeadLetterId) -> rusqlite::Result<Catalogue
     })
 }
 
-/// The dead letters that this one was before, each replayed and dead again; the first one first.
+/// The earlier dead letters of the same message, each replayed and failed again, oldest first.
 fn earlier(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterId>> {
     let mut select = connection.prepare_cached(
         "SELECT dead FROM bezoar_items WHERE again = ?1 ORDER BY operation DESC LIMIT 1",
@@ -117,7 +117,7 @@ fn earlier(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterI
     Ok(found.into_iter().map(DeadLetterId::from_number).collect())
 }
 
-/// The replay that a dead letter came back from.
+/// The replay that sent the message of this dead letter.
 fn sent_by(connection: &Connection, seq: i64, id: i64) -> rusqlite::Result<Option<OperationId>> {
     connection
         .prepare_cached("SELECT operation FROM bezoar_items WHERE seq = ?1 AND again = ?2")?
@@ -125,7 +125,7 @@ fn sent_by(connection: &Connection, seq: i64, id: i64) -> rusqlite::Result<Optio
         .optional()
 }
 
-/// Every version of the same message but this one, the first first.
+/// All versions of the same message except this one, the original first.
 fn versions(connection: &Connection, id: i64) -> rusqlite::Result<Vec<DeadLetterId>> {
     let mut versions = follow(connection, "edited_from", id)?;
     versions.reverse();
@@ -145,7 +145,7 @@ fn follow(connection: &Connection, column: &str, id: i64) -> rusqlite::Result<Ve
     Ok(found)
 }
 
-/// The operations that a message took part in, the latest last; also under the ids that it had before.
+/// The operations that a message was part of, latest last, including those under its earlier ids.
 fn operations(connection: &Connection, seq: i64) -> rusqlite::Result<Vec<OperationId>> {
     let mut select = connection.prepare_cached(
         "SELECT i.operation, i.was FROM bezoar_items AS i JOIN bezoar_operations AS o ON o.id = i.operation

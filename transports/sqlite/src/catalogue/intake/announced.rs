@@ -1,4 +1,5 @@
-//! What is known of messages that a broker sets aside by itself, until they are taken in.
+//! Stores what is known about messages that a broker dead-letters by itself, until they are taken
+//! in.
 
 use bezoar_core::{
     Body, Code, CorrelationId, DeadLetter, Invalid, Message, MessageId, MessageType, QueueName,
@@ -15,7 +16,7 @@ use crate::{
     settle::Counts,
 };
 
-/// Remembers why messages are about to be set aside, and what became of them so far.
+/// Stores why messages are about to be dead-lettered, and their history.
 pub(crate) fn announce(
     session: &mut Session,
     connection: &Connection,
@@ -59,7 +60,8 @@ pub(crate) fn announce(
     Ok(Ok(()))
 }
 
-/// Adds to a letter what was said of it before, the latest if that was more than once.
+/// Adds the announced reason and history to a letter; the latest if it was announced more than
+/// once.
 pub(crate) fn complete(
     connection: &Connection,
     queue: i64,
@@ -87,7 +89,7 @@ pub(crate) fn complete(
     Ok(())
 }
 
-/// What was announced since a time and not taken in, newest first.
+/// Lists announcements since a time whose letters were not taken in, newest first.
 pub(crate) fn list(
     connection: &Connection,
     filter: &RejectionFilter,
@@ -111,7 +113,8 @@ pub(crate) fn list(
     Ok(found)
 }
 
-/// The statement for a filter: each of the ids has an index, which has the order of the list too.
+/// The statement for a filter. Each of the two ids has an index, which is also in the order of the
+/// list.
 fn query(filter: &RejectionFilter) -> String {
     let (index, condition) = match (&filter.message_id, &filter.correlation_id) {
         (Some(_), _) => {
@@ -158,7 +161,7 @@ fn stored<T>(name: Result<T, Invalid>, column: usize) -> rusqlite::Result<T> {
     })
 }
 
-/// Forgets what nobody asked for since a time, a piece at a time.
+/// Removes announcements from before a time, up to `limit` at a time.
 pub(crate) fn forget(connection: &Connection, before: i64, limit: i64) -> rusqlite::Result<()> {
     let gone: Vec<i64> = connection
         .prepare_cached(
@@ -175,7 +178,7 @@ mod tests {
     use super::*;
     use crate::{Options, database};
 
-    /// The steps of the statement that lists what this filter selects.
+    /// The query plan of the statement for this filter.
     fn plan(filter: &RejectionFilter) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let connection = database::open(&Options::new(folder.path().join("plan.db"))).unwrap();

@@ -1,4 +1,4 @@
-//! Dead letters of brokers, and what becomes of those that are replayed to them.
+//! Dead letters from brokers, and the outcomes of those replayed to them.
 
 pub(crate) mod announced;
 pub(crate) mod recognition;
@@ -28,11 +28,11 @@ use crate::{
     session::Session,
 };
 
-/// For how long it is remembered what was taken in, and how many such memories are forgotten at a time.
+/// How long letters that were taken in are remembered, and how many old entries are removed at a time.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const FORGOTTEN_AT_ONCE: i64 = 1_000;
 
-/// Makes a queue of a broker known; its number.
+/// Registers a queue of a broker, and returns its number.
 pub(crate) fn adopt(
     session: &mut Session,
     connection: &Connection,
@@ -45,8 +45,8 @@ pub(crate) fn adopt(
     Ok(queue)
 }
 
-/// Adds those that are new; returns how many. What is known already takes no room, so it can be removed from the
-/// broker also when the store is full.
+/// Adds new letters and returns how many. Known letters take no space, so they can be removed from the broker
+/// even when the store is full.
 pub(crate) fn take_in(
     session: &mut Session,
     connection: &Connection,
@@ -86,7 +86,7 @@ pub(crate) fn take_in(
     Ok(Ok(added))
 }
 
-/// Whether so many bytes more are within the store's size limit.
+/// Checks that this many more bytes are within the store's size limit.
 pub(crate) fn has_room(connection: &Connection, max_bytes: Option<u64>, bytes: usize) -> Found<()> {
     match max_bytes {
         Some(most) if used_bytes(connection)? + bytes as u64 > most => {
@@ -99,7 +99,7 @@ pub(crate) fn has_room(connection: &Connection, max_bytes: Option<u64>, bytes: u
     }
 }
 
-/// Adds a letter; its number.
+/// Adds a letter, and returns its number.
 fn add(
     session: &mut Session,
     connection: &Connection,
@@ -137,7 +137,7 @@ pub(crate) fn completed(
     })
 }
 
-/// Since when it is remembered what was taken in or announced.
+/// The time since which letters that were taken in or announced are remembered.
 pub(crate) fn remembered_since(now: Timestamp) -> i64 {
     now.as_millisecond().saturating_sub(to_millis(REMEMBERED))
 }

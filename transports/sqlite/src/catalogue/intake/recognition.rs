@@ -16,12 +16,12 @@ use crate::{catalogue::Found, session::Session};
 pub(crate) enum Known {
     No,
     Yes,
-    /// It may be the one that became this dead letter.
+    /// It may be the letter that became this dead letter.
     Perhaps(i64),
 }
 
-/// Looks whether a letter was taken in before. One that is recognized by its content is from now on the one that this
-/// session took in.
+/// Checks whether a letter was taken in before. A letter that is recognized by its content belongs to this session
+/// from now on.
 pub(crate) fn recognize(
     session: &Session,
     connection: &Connection,
@@ -119,7 +119,8 @@ fn equal(
     connection.prepare_cached(sql)?.query_row(content, read).optional()
 }
 
-/// Remembers that a letter was taken in as a dead letter, and marks that one if it may be a copy.
+/// Remembers that a letter was taken in as a dead letter, and marks the dead letter if it may be a
+/// copy.
 pub(crate) fn remember(
     session: &Session,
     connection: &Connection,

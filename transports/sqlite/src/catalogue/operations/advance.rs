@@ -1,4 +1,4 @@
-//! The next piece of an operation.
+//! Carries out the next step of an operation.
 
 use bezoar_core::{
     MessageId, QueueName,
@@ -14,13 +14,13 @@ use crate::{
     session::Session,
 };
 
-/// The most that are done in one transaction.
+/// The maximum number of dead letters in one transaction.
 const PIECE_LIMIT: u64 = 10_000;
-/// With how many bytes of copied bodies a piece ends.
+/// A step ends after this many bytes of copied bodies.
 const COPY_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
 
-/// Does the next of a running operation, as far as its own progress allows. Of one that does not run nothing is
-/// done: who advances it learns that from its state.
+/// Carries out the next step of a running operation, as far as its progress allows. If it is not running,
+/// nothing is done; the returned state says so.
 pub(crate) fn advance(
     session: &mut Session,
     connection: &Connection,
@@ -44,7 +44,7 @@ pub(crate) fn advance(
     Ok(after.map(|operation| Advance { done, operation }))
 }
 
-/// A waiting item, and its dead letter unless somebody has removed that by hand.
+/// A waiting item and its dead letter, unless somebody removed the dead letter by hand.
 struct Turn {
     place: i64,
     dead: i64,
@@ -119,7 +119,7 @@ fn waiting(
         .collect()
 }
 
-/// Takes a dead letter of the operation out of its table.
+/// Deletes a dead letter of the operation from its table.
 fn take(connection: &Connection, operation: i64, dead: i64) -> rusqlite::Result<Option<Dead>> {
     connection
         .prepare_cached(
@@ -162,7 +162,7 @@ fn discard(
     set_state(connection, operation, turn.place, "discarded")
 }
 
-/// Makes a message wait that has the row `seq`, as a new generation.
+/// Queues the message with the row `seq` as a new generation.
 fn send(
     session: &mut Session,
     connection: &Connection,
@@ -196,7 +196,7 @@ fn wake(session: &mut Session, connection: &Connection, queue: i64) -> rusqlite:
     Ok(())
 }
 
-/// The same message under a new id, in place of the old one; its row and the size of its body.
+/// Replaces a message with a copy under a new id. Returns its row and the size of its body.
 fn copy(session: &Session, connection: &Connection, seq: i64) -> rusqlite::Result<(i64, i64)> {
     let id = MessageId::generate(session.now(), &mut rand::rng());
     let copy = row::copy_message(connection, seq, &id)?;

@@ -1,4 +1,4 @@
-//! Operations: how far they are, and what people want of them.
+//! Operations: their progress, and the commands of operators.
 
 pub(crate) mod advance;
 pub(crate) mod plan;
@@ -21,7 +21,7 @@ use crate::{
     session::Session,
 };
 
-/// What makes a dead letter free: no operation has it that goes on.
+/// The condition for a free dead letter: no operation that has not ended holds it.
 pub(crate) const FREE: &str = "(operation IS NULL OR NOT EXISTS (
     SELECT 1 FROM bezoar_operations AS o
     WHERE o.id = bezoar_dead.operation AND o.state NOT IN ('cancelled', 'ended', 'void')))";
@@ -41,12 +41,12 @@ pub(crate) fn operation(connection: &Connection, id: OperationId) -> Found<Opera
     Ok(Ok(operation))
 }
 
-/// The latest first.
+/// Lists operations, latest first.
 pub(crate) fn operations(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
     some(connection, "state NOT IN ('freezing', 'void') ORDER BY id DESC", limit)
 }
 
-/// Those that run, the oldest first: none waits behind one that came later.
+/// Lists running operations, oldest first, so that none waits behind a later one.
 pub(crate) fn running(connection: &Connection, limit: u32) -> rusqlite::Result<Vec<Operation>> {
     some(connection, "state = 'running' ORDER BY id", limit)
 }
@@ -124,7 +124,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
     })
 }
 
-/// An operation of which everything is done and every outcome known has ended.
+/// Ends an operation if everything is done and every outcome is known.
 pub(crate) fn end_if_done(connection: &Connection, id: i64, now: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -191,8 +191,8 @@ fn item(row: &Row<'_>, waiting: &ItemState) -> rusqlite::Result<OperationItem> {
     })
 }
 
-/// Does what somebody wants, if it makes sense. Who goes on with what stopped by itself has seen why: the canary is
-/// over then, and failures count anew towards the threshold.
+/// Applies a command if the state allows it. Resuming an operation that stopped by itself accepts its failures: the
+/// canary is over, and failures count from 0 towards the threshold.
 pub(crate) fn command(
     session: &mut Session,
     connection: &Connection,
@@ -222,7 +222,7 @@ pub(crate) fn command(
     operation(connection, id)
 }
 
-/// One that does not run is left as it is.
+/// Stops a running operation. An operation that is not running does not change.
 pub(crate) fn stop(connection: &Connection, id: OperationId, why: &str) -> Found<Operation> {
     connection
         .prepare_cached(

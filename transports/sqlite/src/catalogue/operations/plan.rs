@@ -1,8 +1,8 @@
-//! Freezing a selection.
+//! Freezes a selection.
 //!
-//! What is chosen is read at one moment. It is then taken piece by piece, so that a million of them keep no queue
-//! waiting; until the last piece nobody sees the operation, and if there is no last piece it is void: what it
-//! had taken is free again at once.
+//! The selection is read at one moment. Its dead letters are then taken in pieces, so that a million of them do
+//! not block any queue. The operation is invisible until the last piece. If freezing is interrupted before that,
+//! the operation is void, and the dead letters it had taken are free again at once.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ use crate::{
     writer::Writer,
 };
 
-/// How many are taken in one transaction.
+/// How many dead letters are taken in one transaction.
 const PIECE: usize = 5_000;
-/// Who has not gone on with freezing for so long never will.
+/// An operation that was not frozen further for this long is abandoned.
 const PATIENCE_MILLIS: i64 = 10_000;
 /// How many items of void operations are removed with each plan.
 const SWEEP_LIMIT: u32 = 20_000;
@@ -70,8 +70,8 @@ impl SqliteTransport {
         }
     }
 
-    /// Takes one piece. What it returns is made where the piece was committed: if nobody waits for it any more,
-    /// the operation is void.
+    /// Takes one piece. The returned value is created when the piece is committed: if the caller is gone by
+    /// then, dropping it makes the operation void.
     async fn take_step(
         &self,
         step: Step,
@@ -93,7 +93,8 @@ impl SqliteTransport {
     }
 }
 
-/// An operation whose selection is not complete. Dropped before it is, the operation is void.
+/// An operation whose selection is not complete. Dropping it before completion makes the operation
+/// void.
 struct Freezing {
     writer: Writer,
     operation: OperationId,
@@ -101,7 +102,7 @@ struct Freezing {
 }
 
 impl Freezing {
-    /// It needs nobody to look after it.
+    /// The selection is complete: dropping no longer makes the operation void.
     fn done(mut self) -> OperationId {
         self.is_done = true;
         self.operation
@@ -114,7 +115,8 @@ impl Drop for Freezing {
             return;
         }
         let id = self.operation.number();
-        // If there is no room for this, it is void when it has not been touched for a while.
+        // If the inbox is full, the operation becomes void once it has not been touched for a
+        // while.
         self.writer.submit("plan", move |_, connection| {
             let sql =
                 "UPDATE bezoar_operations SET state = 'void' WHERE id = ?1 AND state = 'freezing'";
@@ -197,7 +199,7 @@ fn begin(
     Ok(OperationId::from_number(id))
 }
 
-/// Remembers that another operation holds some of the selected dead letters.
+/// Records that another operation holds some of the selected dead letters.
 fn hold(connection: &Connection, id: i64, holder: i64, count: u64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -208,7 +210,7 @@ fn hold(connection: &Connection, id: i64, holder: i64, count: u64) -> rusqlite::
     Ok(())
 }
 
-/// Takes those that are free and adds them at the end. What was edited, or is not approved, can only be discarded.
+/// Takes the free dead letters and adds them at the end. Edited and unapproved ones can only be discarded.
 fn take(
     connection: &Connection,
     operation: i64,
@@ -241,7 +243,8 @@ fn take(
             return Ok(Err(CatalogueError::NoDeadLetter(DeadLetterId::from_number(id))));
         } else {
             refused += 1;
-            // Named ones were counted when they were chosen, unless somebody took them since.
+            // Letters selected by id were counted when they were chosen, unless another operation
+            // took them since.
             if let Some(holder) = holder(connection, id)? {
                 held.entry(holder).and_modify(|count| *count += 1).or_insert(1);
             }
@@ -251,7 +254,7 @@ fn take(
         return Ok(Err(held_error(&held)));
     }
     if matches!(missing, Missing::IsRefused) {
-        // Somebody took them after they were chosen.
+        // Another operation took them after they were chosen.
         for (holder, count) in held {
             hold(connection, operation, holder, count)?;
         }
@@ -277,7 +280,7 @@ fn exists(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     Ok(select.query_row([id], |_| Ok(())).optional()?.is_some())
 }
 
-/// Shows the operation to everybody, with its entry in the audit log.
+/// Makes the operation visible and writes its entry to the audit log.
 fn finish(
     session: &Session,
     connection: &Connection,
@@ -301,7 +304,7 @@ fn finish(
     Ok(Ok(id))
 }
 
-/// Ends what nobody goes on freezing, and removes a part of what void operations have left.
+/// Marks abandoned operations as void, and removes some of the items of void operations.
 pub(crate) fn sweep_void(connection: &Connection, now: i64, limit: u32) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -315,7 +318,7 @@ pub(crate) fn sweep_void(connection: &Connection, now: i64, limit: u32) -> rusql
     void.map_or(Ok(()), |id| forget(connection, id, limit))
 }
 
-/// Removes items of an operation, and the operation with the last.
+/// Removes items of an operation, and the operation itself with the last one.
 fn forget(connection: &Connection, id: i64, limit: u32) -> rusqlite::Result<()> {
     let removed = connection
         .prepare_cached(

@@ -1,9 +1,9 @@
-//! Counting what became of replayed messages.
+//! Counts the outcomes of replayed messages.
 //!
-//! A replayed message is known by the row number (`seq`) of its item while it is in this store's queues, and by its
-//! operation and message id (`away`) while a broker has it. Its first outcome, completed or dead again, changes the
-//! item's state at once and is counted once: only an item that is in flight matches. The operation's own counters
-//! are collected here and written once per transaction, because thousands of outcomes may share one.
+//! A replayed message is identified by the row number (`seq`) of its item while it is in this store's queues, and
+//! by its operation and message id (`away`) while a broker has it. Its first outcome, completed or failed again,
+//! changes the item's state at once and is counted once, because only an item in flight matches. The operation's
+//! own counters are collected here and written once per transaction, because thousands of outcomes may share one.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::catalogue::{dead_letters::edit, operations};
 
-/// One message of an operation that a broker has. Ids of foreign messages may repeat, and the same id in another queue
-/// is another message.
+/// One message of an operation that a broker has. Ids from other systems may repeat, and the same id in another queue
+/// is a different message.
 const ONE_AWAY: &str = "WHERE operation = ?1 AND place =
     (SELECT place FROM bezoar_items
      WHERE operation = ?1 AND away = ?2 AND queue = ?3 AND state = 'in flight' LIMIT 1)";
@@ -29,12 +29,13 @@ pub(crate) struct ReplayCounts {
 }
 
 impl ReplayCounts {
-    /// Forgets what it collected: it was written, or the transaction was rolled back.
+    /// Clears the collected counts, after they were written or the transaction was rolled back.
     pub(crate) fn clear(&mut self) {
         self.outcomes.clear();
     }
 
-    /// A message of this store completed. One on its way to a broker has only arrived there.
+    /// A message of this store completed. If it was on its way to a broker, it has only arrived
+    /// there.
     pub(crate) fn completed(&mut self, connection: &Connection, seq: i64) -> rusqlite::Result<()> {
         let operation = connection
             .prepare_cached(
@@ -65,7 +66,7 @@ impl ReplayCounts {
         Ok(())
     }
 
-    /// A message that was replayed to a broker is dead again.
+    /// A message that was replayed to a broker was dead-lettered again.
     pub(crate) fn came_back(
         &mut self,
         connection: &Connection,
@@ -84,12 +85,12 @@ impl ReplayCounts {
             .optional()?;
         if let Some(before) = before {
             self.outcomes.entry(operation.number()).or_default().1 += 1;
-            edit::carry_on(connection, before, dead)?;
+            edit::keep_version_link(connection, before, dead)?;
         }
         Ok(())
     }
 
-    /// A replayed message of this store is dead again.
+    /// A replayed message of this store was dead-lettered again.
     pub(crate) fn failed_again(
         &mut self,
         connection: &Connection,
@@ -106,12 +107,12 @@ impl ReplayCounts {
             .optional()?;
         if let Some((operation, before)) = item {
             self.outcomes.entry(operation).or_default().1 += 1;
-            edit::carry_on(connection, before, dead)?;
+            edit::keep_version_link(connection, before, dead)?;
         }
         Ok(())
     }
 
-    /// Writes what was collected, and forgets it.
+    /// Writes and clears the collected counts.
     pub(crate) fn write(&mut self, connection: &Connection, now: i64) -> rusqlite::Result<()> {
         for (operation, (completed, failed)) in self.outcomes.drain() {
             connection
@@ -126,7 +127,7 @@ impl ReplayCounts {
     }
 }
 
-/// The replay that sent a message that is in one of this store's queues.
+/// The replay that sent a message, while the message is in one of this store's queues.
 pub(crate) fn replay_of(
     connection: &Connection,
     seq: i64,

@@ -1,4 +1,4 @@
-//! What a plan is made for, as it is at one moment.
+//! Resolves the selection of a plan at one moment.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -13,19 +13,19 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::catalogue::{Found, dead_letters::filter_walk::Sieve};
 
-/// What was chosen.
+/// The dead letters of a selection.
 pub(crate) struct Chosen {
-    /// In order, each once.
+    /// The ids in order, each once.
     pub(crate) ids: Vec<i64>,
-    /// How many fit and cannot take part.
+    /// How many match but cannot be selected.
     pub(crate) refused: u64,
-    /// Which operations hold some of those, and how many.
+    /// The operations that hold some of those, and how many.
     pub(crate) held: BTreeMap<i64, u64>,
     pub(crate) missing: Missing,
 }
 
 impl Chosen {
-    /// All that the pieces of a plan need to know of it.
+    /// Everything except the ids, for the pieces of a plan.
     pub(crate) fn without_ids(&self) -> Self {
         Self {
             ids: Vec::new(),
@@ -36,12 +36,12 @@ impl Chosen {
     }
 }
 
-/// What to do about one that is not there.
+/// What to do about a missing dead letter.
 #[derive(Clone, Copy)]
 pub(crate) enum Missing {
-    /// Somebody named it.
+    /// An error, because it was selected by its id.
     IsAnError,
-    /// It was there when it was chosen.
+    /// Refused, because it existed when it was chosen.
     IsRefused,
 }
 
@@ -91,7 +91,8 @@ pub(crate) fn holder(connection: &Connection, id: i64) -> rusqlite::Result<Optio
         .optional()
 }
 
-/// A replay takes what is open; a discard takes everything that is listed, unless an operation holds it.
+/// A replay selects open dead letters; a discard selects everything that is listed, unless an operation
+/// holds it.
 fn fitting(
     connection: &Connection,
     filter: &Filter,
@@ -122,7 +123,8 @@ fn fitting(
     Ok(Chosen { ids, refused, held, missing: Missing::IsRefused })
 }
 
-/// What can be told before anything is taken; named ones may yet be refused.
+/// Compares the expected number before anything is taken. Letters selected by id may still be
+/// refused later.
 pub(crate) fn unexpected(plan: &OperationPlan, chosen: &Chosen) -> Result<(), CatalogueError> {
     match chosen.missing {
         Missing::IsRefused => plan.check_expected(chosen.ids.len() as u64),

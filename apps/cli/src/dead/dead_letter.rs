@@ -28,7 +28,7 @@ pub(super) struct DeadLetterSummary {
 }
 
 impl DeadLetterSummary {
-    /// `open`, `taken by op_209aaw0b`
+    /// `open`, `held by op_209aaw0b`
     pub(super) fn state(&self) -> String {
         let state = self.state.as_deref().unwrap_or(humanize::UNKNOWN);
         match &self.operation {

@@ -58,7 +58,7 @@ pub(super) struct Filter {
 }
 
 const HEADING: &str = "Filters";
-const STATES: [&str; 4] = ["open", "taken", "edited", "unapproved"];
+const STATES: [&str; 4] = ["open", "held", "edited", "unapproved"];
 
 impl Filter {
     /// Whether it matches everything.

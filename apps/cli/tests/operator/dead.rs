@@ -11,7 +11,7 @@ use crate::{
 fn letter() -> Value {
     json!({
         "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result", "correlation_id": "c-7",
-        "reason": "3 retries used up", "cause": "v1:0123456789abcdef", "state": "taken",
+        "reason": "3 retries used up", "cause": "v1:0123456789abcdef", "state": "held",
         "operation": "op_y0ppfhjp", "edited_from": null,
         "error": { "kind": "transient", "code": "http-503" }, "attempts": 4, "replayed": 0,
         "body_bytes": 1204, "at": "2001-09-09T01:47:40Z",
@@ -33,7 +33,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
     let (title, row) = ended.data.split_once('\n').unwrap();
     assert_eq!(
         title,
-        "id           queue  type        correlation id  error     attempts  replayed      age  state                 reason"
+        "id           queue  type        correlation id  error     attempts  replayed      age  state                reason"
     );
     assert!(
         row.starts_with(
@@ -41,7 +41,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
         ),
         "{row}"
     );
-    assert!(row.ends_with(" d  taken by op_y0ppfhjp  3 retries used up\n"), "{row}");
+    assert!(row.ends_with(" d  held by op_y0ppfhjp  3 retries used up\n"), "{row}");
     assert_eq!(
         ended.words,
         "12,345 match\nnext page: bezoar dead list --queue lab --limit 1 --after 1700000000000.dl_e4295pe0\n"
@@ -140,7 +140,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
     let ended = run(bezoar(&gateway).args(["dead", "show", "dl_e4295pe0"]));
     for part in [
         "reason          3 retries used up (exhausted)",
-        "state           taken by op_y0ppfhjp",
+        "state           held by op_y0ppfhjp",
         "cause           v1:0123456789abcdef",
         "included in     replay op_77ncnddj, op_y0ppfhjp",
         "failed before   as dead letter dl_g4jmah4z, dl_ddbhm0jv",

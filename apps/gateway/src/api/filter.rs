@@ -121,7 +121,7 @@ fn kind(text: &str) -> Result<FailureKind, Problem> {
 fn state(text: &str) -> Result<&'static str, Problem> {
     let known = [
         DeadLetterState::Open,
-        DeadLetterState::Taken(OperationId::from_number(0)),
+        DeadLetterState::Held(OperationId::from_number(0)),
         DeadLetterState::Edited,
         DeadLetterState::Unapproved,
     ]

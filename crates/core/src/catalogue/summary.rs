@@ -63,7 +63,7 @@ pub enum DeadLetterState {
     /// It waits for somebody.
     Open,
     /// It is part of an operation that has not ended.
-    Taken(OperationId),
+    Held(OperationId),
     /// There is an edited version of it.
     Edited,
     /// It is an edited version that somebody else must approve.
@@ -75,7 +75,7 @@ impl DeadLetterState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
-            Self::Taken(_) => "taken",
+            Self::Held(_) => "held",
             Self::Edited => "edited",
             Self::Unapproved => "unapproved",
         }

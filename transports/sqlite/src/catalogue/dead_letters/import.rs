@@ -76,7 +76,7 @@ fn add(
     // What nobody could replay there nobody can here; in a state that is not known, somebody has to approve it.
     match entry.state {
         DeadLetterState::Edited => set_aside(connection, id, Some(0), None),
-        DeadLetterState::Open | DeadLetterState::Taken(_) => Ok(()),
+        DeadLetterState::Open | DeadLetterState::Held(_) => Ok(()),
         _ => set_aside(connection, id, None, Some(&action.actor)),
     }
 }

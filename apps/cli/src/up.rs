@@ -35,7 +35,7 @@ impl Arguments {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Configuration {
     /// Configuration file [default: bezoar.toml, if it exists]
-    #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Set a value, overriding file and environment; may be repeated: server.listen=127.0.0.1:9000
     #[arg(long = "set", value_name = "KEY=VALUE")]

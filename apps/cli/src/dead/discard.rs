@@ -22,13 +22,13 @@ pub(crate) struct Arguments {
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// Discard nothing unless exactly N dead letters are selected
+    /// Discard nothing unless exactly N dead letters are selected; required with --yes
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
     /// Leave out dead letters that another replay or discard holds, instead of refusing to start
     #[arg(long)]
     skip_held: bool,
-    /// Discard all dead letters that are still on the broker; requires --queue
+    /// Discard all dead letters that the broker keeps; requires --queue
     #[arg(long, conflicts_with = "skip_held")]
     on_broker: bool,
     /// Do not ask for confirmation

@@ -129,6 +129,25 @@ fn an_invalid_url_is_a_usage_error_and_not_repeated() {
 }
 
 #[test]
+fn only_commands_that_talk_to_a_gateway_offer_its_flags() {
+    for command in
+        ["demo", "up", "check", "provision", "config show", "config schema", "completions"]
+    {
+        let help = run(alone().args(command.split(' ')).arg("--help"));
+        assert_eq!((help.code, help.data.contains("--url")), (0, false), "{command}: {help:?}");
+        assert!(!help.data.contains("--token"), "{command}: {help:?}");
+        assert!(!help.data.contains("BEZOAR_CONFIG="), "{command}: {help:?}");
+    }
+    for command in ["queues", "dead list", "health", "bench"] {
+        let help = run(alone().args(command.split(' ')).arg("--help"));
+        assert!(help.data.contains("--url") && help.data.contains("--token"), "{command}");
+    }
+    // A script may set them for every command.
+    let accepted = run(alone().args(["config", "schema", "--url", "http://localhost:1"]));
+    assert_eq!(accepted.code, 0, "{accepted:?}");
+}
+
+#[test]
 fn help_shows_no_secret_from_the_environment() {
     let gateway = Gateway::answering(json!([]));
     let ended = run(bezoar(&gateway).args(["queues", "--help"]));

@@ -111,7 +111,9 @@ pub(super) fn words(filter: &Filter) -> String {
 }
 
 fn kind(text: &str) -> Result<FailureKind, Problem> {
-    text.replace('-', " ").parse().map_err(|_| {
+    let words = text.replace(['-', '_'], " ");
+    let found = FailureKind::ALL.iter().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
+    found.copied().ok_or_else(|| {
         let known =
             FailureKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
         Problem::bad_request(format!("unknown kind; expected one of: {known}"))

@@ -26,7 +26,7 @@ pub struct ExportError(#[source] serde_json::Error);
 #[non_exhaustive]
 pub enum ImportError {
     /// It is not JSON in this format.
-    #[error("invalid export line at column {0}")]
+    #[error("not a dead letter written by `bezoar dead export` (column {0})")]
     Form(usize),
     /// It has another version.
     #[error("not an export line of this version: \"form\" is not {FORM:?}")]

@@ -83,7 +83,7 @@ pub(super) fn from_object(
     from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, app)
 }
 
-/// Describes a filter for the audit log; none of its values are sensitive.
+/// Describes the dead letters that match, for the audit log; none of its values are sensitive.
 pub(super) fn words(filter: &Filter) -> String {
     fn part(name: &str, value: Option<impl ToString>) -> Option<String> {
         value.map(|value| format!("{name} {}", value.to_string()))
@@ -107,7 +107,10 @@ pub(super) fn words(filter: &Filter) -> String {
         part("state", filter.state),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "any".to_owned() } else { parts.join(", ") }
+    match parts.is_empty() {
+        true => "all dead letters".to_owned(),
+        false => format!("dead letters with {}", parts.join(", ")),
+    }
 }
 
 fn kind(text: &str) -> Result<FailureKind, Problem> {

@@ -86,7 +86,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     let mode = match &selection {
         _ if plan => StartMode::Plan,
         Selection::Matching(_) if !yes && !prompt::is_possible() => bail!(
-            "no terminal to confirm on; pass --yes, or look at the selection first with --plan"
+            "no terminal to confirm on; pass --yes, or pass --plan to hold the selected dead letters and review them first"
         ),
         Selection::Matching(_) if !yes => StartMode::Ask,
         _ => StartMode::Start,
@@ -101,7 +101,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         StartMode::Plan => return planned(&reply, json),
         StartMode::Ask => confirmed(client, reply, &options.reason).await?,
         StartMode::Start => {
-            reply.operation.held().iter().for_each(|line| output::say(line));
+            let warnings = reply.operation.held().into_iter().chain(plan::canary(&reply.operation));
+            warnings.for_each(|line| output::say(&line));
             reply
         }
     };

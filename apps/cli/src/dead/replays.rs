@@ -152,7 +152,8 @@ fn ordered(operation: &Operation) {
         "cancelled" => "; the remaining dead letters are released".to_owned(),
         _ => String::new(),
     };
-    output::say(&format!("{} is {}{then}", operation.name(), operation.state));
+    let is = if matches!(operation.state.as_str(), "ended" | "stopped") { "has" } else { "is" };
+    output::say(&format!("{} {is} {}{then}", operation.name(), operation.state));
 }
 
 async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
@@ -169,7 +170,7 @@ async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
 }
 
 fn facts(operation: &Operation) -> Table {
-    let why = operation.stopped.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+    let why = operation.stopped.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
     let queues = operation.queues.iter();
     let queues: Vec<_> =
         queues.map(|it| format!("{} ({})", it.queue, humanize::count(it.count))).collect();

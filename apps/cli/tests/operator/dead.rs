@@ -44,7 +44,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
     assert!(row.ends_with(" d  held by op_y0ppfhjp  3 retries used up\n"), "{row}");
     assert_eq!(
         ended.words,
-        "12,345 match\nnext page: bezoar dead list --queue lab --limit 1 --after 1700000000000.dl_e4295pe0\n"
+        "12,345 dead letters match\nnext page: bezoar dead list --queue lab --limit 1 --after 1700000000000.dl_e4295pe0\n"
     );
     assert_eq!(gateway.asked()[0].target, "/v1/dead-letters?limit=1&queue=lab&after=30");
 }
@@ -53,7 +53,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
 fn a_count_that_was_not_finished_says_so() {
     let gateway = Gateway::answering(page(json!(null), 50_000, false));
     let ended = run(bezoar(&gateway).args(["dead", "list"]));
-    assert_eq!(ended.words, "at least 50,000 match\n");
+    assert_eq!(ended.words, "at least 50,000 dead letters match\n");
 }
 
 #[test]
@@ -73,6 +73,25 @@ fn every_filter_reaches_the_gateway_and_the_next_page() {
             .contains(&format!("list {flags} --limit 100 --after 1700000000000.dl_e4295pe0")),
         "{ended:?}"
     );
+}
+
+#[test]
+fn an_id_of_another_kind_is_refused_with_the_command_for_it() {
+    let gateway = Gateway::answering(json!({}));
+    for (id, expected) in [
+        ("op_209aaw0b", "use `bezoar dead replays op_209aaw0b`"),
+        (
+            "0198c0de-0000-7000-8000-000000000001",
+            "bezoar dead list --message-id 0198c0de-0000-7000-8000-000000000001`",
+        ),
+    ] {
+        let ended = run(bezoar(&gateway).args(["dead", "show", id]));
+        assert_eq!(ended.code, 2);
+        assert!(ended.words.contains(expected), "{ended:?}");
+    }
+    let ended = run(bezoar(&gateway).args(["dead", "show", "dl_7"]));
+    assert!(!ended.words.contains("--message-id"), "{ended:?}");
+    assert!(gateway.asked().is_empty());
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub(crate) struct CheckArguments {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProvisionArguments {
-    /// Provision only this queue
-    #[arg(value_name = "NAME/QUEUE")]
+    /// Only this queue, such as hospital/blood
+    #[arg(value_name = "TRANSPORT/QUEUE")]
     queue: Option<QueueName>,
     #[command(flatten)]
     configuration: Configuration,

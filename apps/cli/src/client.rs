@@ -35,6 +35,7 @@ pub(crate) use error::ClientError;
 pub(crate) use problem::Problem;
 pub(crate) use reply::ApiReply;
 pub(crate) use retry::Retry;
+use token::TokenSource;
 pub(crate) use url::{Url, encode, path};
 
 /// How long an ordinary request may take.
@@ -62,17 +63,31 @@ pub(crate) struct ApiClient {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: Url,
     token: Option<HeaderValue>,
+    sources: (UrlSource, TokenSource),
     answered: AtomicBool,
+}
+
+/// Where the gateway's URL came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UrlSource {
+    /// A flag, the environment or a configuration file.
+    Configured,
+    /// Nothing was given or found.
+    Default,
 }
 
 impl ApiClient {
     /// A client without connections yet.
-    pub(crate) fn new(url: Url, token: Option<HeaderValue>) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        url: Url,
+        token: Option<HeaderValue>,
+        sources: (UrlSource, TokenSource),
+    ) -> anyhow::Result<Self> {
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(tls::connector(&url)?);
-        Ok(Self { http, url, token, answered: AtomicBool::new(false) })
+        Ok(Self { http, url, token, sources, answered: AtomicBool::new(false) })
     }
 
     /// The gateway's URL.
@@ -186,7 +201,10 @@ impl ApiClient {
     async fn refused(&self, response: Response<Incoming>, bounds: Bounds) -> ClientError {
         let (status, headers) = (response.status(), response.headers().clone());
         match self.read(response, bounds).await {
-            Ok(body) => ClientError::Refused(Problem::read(status, &headers, &body)),
+            Ok(body) => {
+                let token = self.sources.1.clone();
+                ClientError::Refused(Problem::read(status, &headers, &body, token).into())
+            }
             Err(error) => error,
         }
     }
@@ -197,7 +215,7 @@ impl ApiClient {
 
     fn unreachable(&self, source: legacy::Error) -> ClientError {
         let was_there = self.answered.load(Ordering::Relaxed);
-        ClientError::Unreachable { url: self.url.clone(), was_there, source }
+        ClientError::Unreachable { url: self.url.clone(), found: self.sources.0, was_there, source }
     }
 
     fn late(&self, deadline: Duration) -> ClientError {

@@ -39,7 +39,7 @@ enum Command {
     List(list::Arguments),
     /// Group dead letters by cause, largest group first
     Causes(causes::Arguments),
-    /// Mark a cause as acknowledged, resolved or open
+    /// Mark a cause as acknowledged (default), resolved or open
     Ack(ack::Arguments),
     /// Show one dead letter with every attempt
     Show(show::Arguments),
@@ -51,7 +51,8 @@ enum Command {
     Replay(replay::Arguments),
     /// List replays and discards; start, pause, resume or cancel one
     Replays(replays::Arguments),
-    /// Create a new version; without flags, opens the body in your editor. The original is kept
+    /// Create an edited version of a dead letter; opens the body in your editor unless a change is
+    /// given. The original is kept
     Edit(edit::Arguments),
     /// Approve an edited version that someone else created
     Approve(approve::Arguments),
@@ -59,7 +60,7 @@ enum Command {
     Discard(discard::Arguments),
     /// Export dead letters as JSON lines, bodies included
     Export(export::Arguments),
-    /// Import exported dead letters, skipping those that were imported before
+    /// Import exported dead letters, skipping those that are already here
     Import(import::Arguments),
 }
 

@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 
-use crate::client::ApiClient;
+use crate::{client::ApiClient, output};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
-/// Succeeds silently if it does; needs no token.
+/// Says `ok` if it does; needs no token.
 pub(crate) async fn run(_: Arguments, client: &ApiClient) -> Result<()> {
     client.get("/readyz").await?;
+    output::say("ok");
     Ok(())
 }

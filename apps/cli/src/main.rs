@@ -29,7 +29,7 @@ mod whoami;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The antidote to poison messages.
 #[derive(Debug, Parser)]
@@ -89,7 +89,8 @@ enum Command {
 const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    let Arguments { command, connection } = Arguments::parse();
+    let arguments = Arguments::from_arg_matches(&program().get_matches());
+    let Arguments { command, connection } = arguments.unwrap_or_else(|error| error.exit());
     match run(command, &connection) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -98,6 +99,19 @@ fn main() -> ExitCode {
             if bad_configuration { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Commands that run without talking to a running gateway.
+const LOCAL: [&str; 7] = ["demo", "up", "check", "provision", "config", "completions", "man"];
+
+/// The program's arguments. Local commands accept the flags of a connection, which are global, but do not show them.
+fn program() -> clap::Command {
+    let program = Arguments::command();
+    let global = program.get_arguments().filter(|argument| argument.is_global_set());
+    let hidden: Vec<_> = global.map(|argument| argument.clone().hide(true)).collect();
+    LOCAL.into_iter().fold(program, |program, name| {
+        program.mut_subcommand(name, |command| command.args(&hidden))
+    })
 }
 
 #[tokio::main]
@@ -123,7 +137,7 @@ async fn run(command: Command, connection: &client::Connection) -> anyhow::Resul
         Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,
         Command::Health(arguments) => health::run(arguments, &client()?).await,
         Command::Bench(arguments) => bench::run(arguments, connection).await,
-        Command::Completions(arguments) => manual::completions(Arguments::command(), arguments),
-        Command::Man(arguments) => manual::man(Arguments::command(), arguments),
+        Command::Completions(arguments) => manual::completions(program(), arguments),
+        Command::Man(arguments) => manual::man(program(), arguments),
     }
 }

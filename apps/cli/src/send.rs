@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// preserved. Ids are printed unless stdout is a terminal
     #[arg(long)]
     lines: bool,
-    /// Message id; sending the same id again within 24 hours has no effect. With --lines it is a
-    /// prefix: the first line gets ID-1
+    /// Message id; sending the same id again to the same queue within 24 hours has no effect. With
+    /// --lines it is a prefix: the first line gets ID-1
     #[arg(long)]
     id: Option<MessageId>,
     #[command(flatten)]

@@ -1,6 +1,10 @@
 //! `bezoar up`: runs the gateway.
 
-use std::{io::IsTerminal, path::PathBuf, time::Duration};
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use bezoar_gateway::{
@@ -13,6 +17,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::notify;
 
+/// The configuration file, unless another one is given.
+const FILE: &str = "bezoar.toml";
 /// How long the last export of telemetry may take.
 const LAST_EXPORT: Duration = Duration::from_secs(5);
 
@@ -35,7 +41,7 @@ impl Arguments {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Configuration {
     /// Configuration file [default: bezoar.toml, if it exists]
-    #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG")]
+    #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Set a value, overriding file and environment; may be repeated: server.listen=127.0.0.1:9000
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -65,8 +71,13 @@ impl Configuration {
         found.map_err(|problems| BadConfiguration(problems.to_string()).into())
     }
 
+    /// Whether commands in this folder find a configuration file.
+    pub(crate) fn is_in_this_folder() -> bool {
+        std::env::var_os("BEZOAR_CONFIG").is_some() || Path::new(FILE).exists()
+    }
+
     fn read_file(&self) -> Result<Option<(PathBuf, String)>> {
-        let path = self.config.clone().unwrap_or_else(|| PathBuf::from("bezoar.toml"));
+        let path = self.config.clone().unwrap_or_else(|| PathBuf::from(FILE));
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some((path, text))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.config.is_none() => {
@@ -121,7 +132,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     }
     notify::tell(notify::STOPPING);
     tokio::select! {
-        () = gateway.stop() => (),
+        () = gateway.stop() => tracing::info!("stopped"),
         _ = signals.next() => eprintln!("bezoar: aborted; messages in flight will be delivered again"),
     }
     let _ = telemetry.shutdown(LAST_EXPORT).await;
@@ -201,7 +212,8 @@ fn announce(gateway: &Gateway, config: &Config) {
     );
     if config.routes.is_empty() {
         eprintln!(
-            "\nno routes configured: messages wait. To deliver them, create a bezoar.toml and restart:"
+            "\nno routes configured: the gateway delivers nothing. If no other program consumes these queues, add to \
+             bezoar.toml and restart:"
         );
         eprintln!(
             "  [[route]]\n  name = \"{queue}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""

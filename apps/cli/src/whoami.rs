@@ -41,8 +41,9 @@ fn facts(identity: &Identity, url: &str) -> String {
     facts.push(["role".into(), identity.role.as_str().into()]);
     facts.push(["queues".into(), queues.into()]);
     for (label, allowed) in [("may", true), ("may not", false)] {
-        for (what, _) in identity.may.iter().filter(|(_, may)| **may == allowed) {
-            facts.push([label.into(), what.as_str().into()]);
+        let all = identity.may.iter().filter(|(_, may)| **may == allowed);
+        for (place, (what, _)) in all.enumerate() {
+            facts.push([if place == 0 { label } else { "" }.into(), what.as_str().into()]);
         }
     }
     facts.push(["gateway".into(), format!("{url}, version {version}").into()]);
@@ -59,13 +60,14 @@ mod tests {
     fn the_identity_is_printed_as_text() {
         let identity = serde_json::from_value(json!({
             "name": "oncall", "role": "viewer", "queues": ["lab", "x-ray"], "version": "0.1.0",
-            "may": { "see counts and metadata": true, "send messages": false },
+            "may": { "see counts and metadata": true, "send messages": false, "mark causes": true },
         }));
         let expected = [
             "name     oncall",
             "role     viewer",
             "queues   lab, x-ray",
-            "may      see counts and metadata",
+            "may      mark causes",
+            "         see counts and metadata",
             "may not  send messages",
             "gateway  http://h:1, version 0.1.0",
             "",

@@ -124,12 +124,17 @@ impl App {
 
     /// Fails for a filter on a queue that is neither configured nor in the store: a misspelt name would silently match
     /// nothing. Queues that are no longer configured keep their dead letters and stay valid here.
-    pub(crate) async fn covers(&self, filter: &Filter) -> Result<(), Problem> {
+    /// The error lists the queues that the caller `sees`.
+    pub(crate) async fn covers(
+        &self,
+        filter: &Filter,
+        sees: impl Fn(&QueueName) -> bool,
+    ) -> Result<(), Problem> {
         let Some([queue]) = filter.queues.as_deref() else { return Ok(()) };
-        if self.queues().contains(queue) || self.bezoar.admin().queues().await?.contains(queue) {
-            return Ok(());
+        match self.known(queue, sees) {
+            Err(_) if self.bezoar.admin().queues().await?.contains(queue) => Ok(()),
+            known => known,
         }
-        Err(Problem::not_found(format!("unknown queue {queue:?}")))
     }
 
     /// Whether edits of a queue's dead letters need a second person's approval; fails if they are not allowed.
@@ -152,10 +157,8 @@ impl App {
             return Ok(origin);
         }
         let origin = MessageId::generate(self.now(), &mut rand::rng()).to_string();
-        let made = AuditedAction {
-            target: "the id of this store in exports".to_owned(),
-            ..action.clone()
-        };
+        let made =
+            AuditedAction { target: "created this store's export id".to_owned(), ..action.clone() };
         self.catalogue.set(SETTING, Some(&origin), &made).await?;
         Ok(origin)
     }
@@ -220,7 +223,7 @@ impl App {
         seen.iter().find(|route| route.name() == name).cloned().ok_or_else(|| {
             let known: Vec<_> = seen.iter().map(|route| route.name()).collect();
             let known = known.join(", ");
-            Problem::not_found(format!("unknown route; known routes: {known}"))
+            Problem::not_found(format!("unknown route {name:?}; known routes: {known}"))
         })
     }
 

@@ -169,7 +169,7 @@ async fn the_rest_goes_only_after_the_canary_completed() {
     let (_, replay) = ask(&lab, "/v1/replays", wanted).await;
     let stopped = until(&lab, &replay, "stopped").await;
     assert_eq!((&stopped["done"], &stopped["failed"]), (&json!(1), &json!(1)));
-    assert!(stopped["stopped"].as_str().unwrap().contains("1 of 1 failed"), "{stopped}");
+    assert_eq!(stopped["stopped"], json!("a canary message failed"), "{stopped}");
     let path = format!("/v1/replays/{}", id(&replay));
     let (_, cancelled) = ask(&lab, &path, json!({ "order": "cancel", "reason": "no" })).await;
     assert_eq!(cancelled["state"], "cancelled");
@@ -203,8 +203,14 @@ async fn a_plan_is_frozen_and_reserves_its_dead_letters() {
     let (status, refused) = ask(&lab, "/v1/discards", wanted).await;
     assert_eq!((status, &refused["found"]), (StatusCode::CONFLICT, &json!(1)), "{refused}");
     let path = format!("/v1/replays/{}", id(&plan));
+    let pause = json!({ "order": "pause", "reason": "wait" });
+    let (_, refused) = ask(&lab, &path, pause.clone()).await;
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.ends_with("has not started; start or cancel it"), "{refused}");
     ask(&lab, &path, json!({ "order": "run", "reason": "go" })).await;
     assert_eq!(until(&lab, &plan, "ended").await["completed"], 2);
+    let (_, refused) = ask(&lab, &path, pause).await;
+    assert!(refused["detail"].as_str().unwrap().contains("has ended"), "{refused}");
     lab.until("lab", |row| row["dead"] == 1).await;
 }
 
@@ -303,8 +309,17 @@ async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
         ("/v1/replays", json!({ "reason": "x", "ids": [1] }), "line 1"),
         ("/v1/replays", json!({ "reason": "x", "ids": [one], "rate": 0 }), "above 0"),
         ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "known filters"),
-        ("/v1/replays", json!({ "reason": "x", "filter": { "queue": "lba" } }), "unknown queue"),
+        (
+            "/v1/replays",
+            json!({ "reason": "x", "filter": { "queue": "lba" } }),
+            "known queues: lab",
+        ),
         ("/v1/replays", json!({ "reason": "x", "filter": { "cause": "7" } }), "v1:"),
+        (
+            "/v1/replays",
+            json!({ "reason": "x", "filter": { "cause": "v1:0123456789abcdef" } }),
+            "unknown cause v1:0123456789abcdef",
+        ),
         ("/v1/replays", json!({ "resaon": "x" }), "line 1"),
         ("/v1/discards", json!({ "reason": "x", "filter": {} }), "line 1"),
         (
@@ -339,6 +354,7 @@ async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
         assert!(!detail.contains(CANARY), "{detail}");
     }
     assert_eq!(audited(&lab).await, Vec::<String>::new());
+    assert_eq!(lab.get("/v1/replays").await.1["operations"], json!([]), "nothing was planned");
     lab.until("lab", |row| row["dead"] == 1).await;
 }
 
@@ -347,6 +363,14 @@ async fn an_export_is_imported_once_and_whole() {
     let (lab, endpoint) = lab_with_dead(2, "").await;
     let lines = lab.text("/v1/exports", &json!({ "reason": "archive" }).to_string()).await;
     assert_eq!(lines.lines().count(), 2);
+    let (_, log) = lab.get("/v1/audit").await;
+    for target in ["all dead letters (2)", "created this store's export id"] {
+        assert!(log.to_string().contains(target), "{target:?} is missing in {log}");
+    }
+    let (_, refused) = lab.post("/v1/imports?reason=x", &[], &format!("{lines}[server]\n")).await;
+    let detail = "line 3: not a dead letter written by `bezoar dead export` (column ";
+    assert!(refused["detail"].as_str().unwrap().starts_with(detail), "{refused}");
+    assert_eq!(refused["line"], json!(3));
     let (_, same) = lab.post("/v1/imports?reason=again", &[], &lines).await;
     assert_eq!((&same["imported"], &same["known_already"]), (&json!(0), &json!(2)), "its own");
     let (other, _) = lab_with_dead(0, "").await;

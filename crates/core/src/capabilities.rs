@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_refused() {
+    fn unsupported_requests_are_refused() {
         let can = Capabilities::new("small", 4);
         can.check(&outgoing()).unwrap();
         let large = Outgoing::from(outgoing().message.with_body("large"));

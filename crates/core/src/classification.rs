@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_handler_said_is_kept() {
+    fn an_explicit_kind_is_kept() {
         check(Failure::transient(LabError::Implausible), FailureKind::Transient, "unknown");
         let coded = Failure::from(LabError::Implausible).with_code(Code::from_static("mine"));
         check(coded, FailureKind::Permanent, "mine");

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_moves_only_by_hand() {
+    fn a_manual_clock_moves_only_when_advanced() {
         let clock = ManualClock::default();
         let before = clock.now();
         assert_eq!(clock.now(), before);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_boxed_errors_are_taken_as_well_as_errors() {
+    fn texts_and_boxed_errors_convert_like_errors() {
         #[derive(Debug, thiserror::Error)]
         #[error("not stored")]
         struct NotStored(#[source] std::num::ParseIntError);

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_said_to() {
+    fn fit_reports_a_ledger_that_can_never_fit() {
         let mut ledger = Ledger::default();
         ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &Failure::transient("x"))]);
         assert!(!ledger.fit(|_| false));

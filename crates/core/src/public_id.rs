@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_look_alike() {
+    fn consecutive_numbers_have_different_texts() {
         for kind in KINDS {
             let texts: Vec<_> = (0..20_000).map(|number| text(kind, number)).collect();
             let pairs = texts.windows(2).map(|pair| differences(&pair[0], &pair[1]));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_mistype_is_read_and_everything_else_refused() {
+    fn common_typos_are_read_and_everything_else_refused() {
         let (kind, id) = (&DEAD_LETTER, text(&DEAD_LETTER, 77));
         assert_eq!(kind.read(&id.to_uppercase()), Ok(77));
         let ones_and_zeros = (0..).find(|number| {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_another_kind_is_called_what_it_is() {
+    fn an_id_of_another_kind_is_named_in_the_error() {
         let (letter, operation) = (text(&DEAD_LETTER, 5), text(&OPERATION, 5));
         assert_eq!(
             DEAD_LETTER.read(&operation).unwrap_err().to_string(),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenth_suspicion_is_the_last() {
+    fn the_tenth_suspected_failure_dead_letters() {
         let suspected = |before| reason(&decide(&ledger(20, before, SECOND), true, 101_000, 0));
         assert_eq!(suspected(8), "wait");
         assert_eq!(suspected(9), "failed 10 times while other messages succeeded");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_learns_what_happened() {
+    fn a_failure_is_added_to_the_summary() {
         let UncountedDecision::Wait { failure, .. } =
             decide(&ledger(1, 0, SECOND), true, 103_000, 0)
         else {
@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waits_double_to_a_bound_and_what_is_asked_for_is_kept(
+        fn waits_double_to_a_bound_and_respect_retry_after(
             count in 0..100_u32, asked in prop::option::of(0..100_u64), seed: u64,
         ) {
             let asked = asked.map(Duration::from_secs);

@@ -139,10 +139,20 @@ impl Conductor {
     }
 
     async fn stop(&self, operation: &Operation) -> Result<Duration, CatalogueError> {
-        let why = format!("{} of {} failed again", operation.failed, operation.done);
-        self.catalogue.stop(operation.id, &why).await?;
-        tracing::warn!(operation = %operation.id, failed = operation.failed, "a replay stopped: too many failed again");
+        let why = why_stopped(operation);
+        self.catalogue.stop(operation.id, why).await?;
+        tracing::warn!(operation = %operation.id, failed = operation.failed, "a replay stopped because {why}");
         Ok(LOOK)
+    }
+}
+
+/// Without counts: more outcomes arrive after it has stopped, and would contradict them.
+fn why_stopped(operation: &Operation) -> &'static str {
+    match operation.kind {
+        OperationKind::Replay { canary, .. } if operation.done <= u64::from(canary) => {
+            "a canary message failed"
+        }
+        _ => "too many messages failed again",
     }
 }
 

@@ -25,8 +25,8 @@ pub struct ExportError(#[source] serde_json::Error);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The line is not JSON in this format.
-    #[error("invalid export line at column {0}")]
+    /// It is not JSON in this format.
+    #[error("not a dead letter written by `bezoar dead export` (column {0})")]
     Form(usize),
     /// The line has another format version.
     #[error("not an export line of this version: \"form\" is not {FORM:?}")]

@@ -155,7 +155,7 @@ fn filters(dead: u64) -> Vec<(&'static str, Filter)> {
         ("at least 5 attempts (none)", Filter { min_attempts: Some(5), ..none() }),
         ("replayed (none)", Filter { replayed: Some(true), ..none() }),
         ("never replayed", Filter { replayed: Some(false), ..none() }),
-        ("taken (none)", Filter { state: Some("taken"), ..none() }),
+        ("held (none)", Filter { state: Some("held"), ..none() }),
         ("open", Filter { state: Some("open"), ..none() }),
         (
             "a queue, a kind, a time",
@@ -192,9 +192,9 @@ async fn operate(store: &SqliteTransport, dead: u64) {
     println!("    the longest that a sender waited meanwhile: {longest:.1} ms");
     assert_eq!((planned.total, planned.refused), (dead - 100, 100));
     let page = ListRequest { after: None, limit: 100 };
-    for state in ["taken", "open"] {
+    for state in ["held", "open"] {
         let filter = Filter { state: Some(state), ..Filter::default() };
-        timed(&format!("list {state} (all are taken)"), store.list(&filter, &page)).await.unwrap();
+        timed(&format!("list {state} (all are held)"), store.list(&filter, &page)).await.unwrap();
     }
     store.command(planned.id, OperationCommand::Run, &act()).await.unwrap();
     let step = timed("advance by 1,000", store.advance(planned.id, 1_000)).await.unwrap();

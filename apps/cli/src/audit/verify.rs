@@ -9,7 +9,7 @@ use crate::{client::ApiClient, humanize::plural, output};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A hash that an earlier run printed; the log must still contain it, or it was rewritten
+    /// Hash printed by an earlier run; fails if the log no longer contains it
     #[arg(long, value_name = "HASH", value_parser = entry::hash)]
     head: Option<AuditHash>,
     /// Print JSON instead of the bare hash

@@ -11,7 +11,10 @@ use clap::error::ErrorKind;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{ApiClient, Url, token};
+use super::{
+    ApiClient, Url, UrlSource,
+    token::{self, TokenSource},
+};
 use crate::up::Configuration;
 
 /// How to reach a running gateway.
@@ -64,8 +67,27 @@ impl Connection {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
         let folder = local.as_ref().and_then(|local| local.store.path().parent());
-        let token = self.token(&url, folder)?.map(|token| bearer(&token)).transpose()?;
-        ApiClient::new(url, token)
+        let token = self.token(&url, folder)?;
+        let source = self.token_source(token.as_ref(), folder);
+        let token = token.map(|token| bearer(&token)).transpose()?;
+        let place = match self.url.is_none() && !Configuration::is_in_this_folder() {
+            true => UrlSource::Default,
+            false => UrlSource::Configured,
+        };
+        ApiClient::new(url, token, (place, source))
+    }
+
+    /// Where the token that is used came from.
+    fn token_source(&self, used: Option<&SecretString>, folder: Option<&Path>) -> TokenSource {
+        let given = self.token.as_ref().map(|token| token.expose_secret());
+        match used.map(|token| token.expose_secret()) {
+            None => TokenSource::Nowhere,
+            Some(used) if given != Some(used) => token::source(folder.unwrap_or(Path::new(""))),
+            Some(used) if std::env::var("BEZOAR_TOKEN").is_ok_and(|token| token == used) => {
+                TokenSource::Environment
+            }
+            Some(_) => TokenSource::Flag,
+        }
     }
 
     /// The given token, or the one that the gateway of this folder keeps beside its database.

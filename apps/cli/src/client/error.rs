@@ -4,7 +4,7 @@ use std::{error::Error, fmt, time::Duration};
 
 use hyper_util::client::legacy;
 
-use super::{Problem, Url};
+use super::{Problem, Url, UrlSource};
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub(crate) enum ClientError {
     /// No connection: nothing was sent.
     Unreachable {
         url: Url,
+        found: UrlSource,
         /// Whether it answered earlier, and may come back.
         was_there: bool,
         source: legacy::Error,
@@ -23,7 +24,7 @@ pub(crate) enum ClientError {
     /// The request timed out: the outcome is unknown.
     Late { url: Url, deadline: Duration },
     /// The gateway refused the request.
-    Refused(Problem),
+    Refused(Box<Problem>),
     /// The request succeeded, but the response could not be parsed.
     NotUnderstood(serde_json::Error),
 }
@@ -63,9 +64,13 @@ impl ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { url, .. } => {
+            Self::Unreachable { url, found, .. } => {
                 let remedy = "start one with `bezoar up`, or pass --url";
-                write!(f, "cannot connect to a gateway at {url}; {remedy}")
+                let why = match found {
+                    UrlSource::Default => " (no bezoar.toml in this folder)",
+                    UrlSource::Configured => "",
+                };
+                write!(f, "cannot connect to a gateway at {url}{why}; {remedy}")
             }
             Self::Broken { url, .. } => {
                 write!(f, "the gateway at {url} closed the connection without a response")

@@ -5,11 +5,13 @@ use std::{fmt, time::Duration};
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 
-use crate::output::printable;
+use super::token::TokenSource;
+use crate::{
+    humanize::{count, plural},
+    output::printable,
+};
 
 const PREFIX: &str = "urn:bezoar:problem:";
-/// Other replays or discards hold some of the selected dead letters.
-const HELD: &str = "held";
 
 /// An error response.
 #[derive(Debug, Clone)]
@@ -23,6 +25,18 @@ pub(crate) struct Problem {
     pub(crate) retry_after: Option<Duration>,
     /// The actual number, where another one was expected.
     pub(crate) found: Option<u64>,
+    /// The invalid line of the request, from 1.
+    pub(crate) line: Option<u64>,
+    held: Vec<Holder>,
+    /// Where the refused token came from.
+    token: TokenSource,
+}
+
+/// An operation that holds selected dead letters, and how many.
+#[derive(Debug, Clone, Deserialize)]
+struct Holder {
+    operation: String,
+    count: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -31,17 +45,30 @@ struct Document {
     r#type: String,
     detail: Option<String>,
     found: Option<u64>,
+    line: Option<u64>,
+    held: Vec<Holder>,
 }
 
 impl Problem {
     /// Parses an error response; never fails, because other servers send other documents.
-    pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+    pub(super) fn read(
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+        token: TokenSource,
+    ) -> Self {
         let document: Document = serde_json::from_slice(body).unwrap_or_default();
         let code = document.r#type.strip_prefix(PREFIX).unwrap_or_default().to_owned();
         let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = seconds.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let detail = document.detail.filter(|_| !code.is_empty());
-        Self { status, code, detail, retry_after, found: document.found }
+        let detail = document.detail.clone().filter(|_| !code.is_empty());
+        let Document { found, line, held, .. } = document;
+        Self { status, code, detail, retry_after, found, line, held, token }
+    }
+
+    /// The gateway's text, if it is one.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
     }
 
     /// Whether the same request may succeed later.
@@ -59,17 +86,36 @@ impl fmt::Display for Problem {
                 self.status
             );
         };
-        f.write_str(&printable(detail))?;
-        if self.status == StatusCode::UNAUTHORIZED {
-            let remedy =
-                "set BEZOAR_TOKEN, or run the command in the folder where the gateway was started";
-            write!(f, "; {remedy}")?;
+        if !self.held.is_empty() {
+            return f.write_str(&printable(&held(&self.held)));
         }
-        if self.code == HELD {
-            write!(f, "; to leave them out, pass --skip-held")?;
+        match &self.token {
+            _ if self.status != StatusCode::UNAUTHORIZED => f.write_str(&printable(detail)),
+            TokenSource::Nowhere => write!(
+                f,
+                "{}; set BEZOAR_TOKEN, or run the command in the folder where the gateway was started",
+                printable(detail)
+            ),
+            source => write!(f, "the gateway does not know the token from {source}"),
         }
-        Ok(())
     }
+}
+
+fn held(held: &[Holder]) -> String {
+    let total: u64 = held.iter().map(|holder| holder.count).sum();
+    let are = if total == 1 { "is" } else { "are" };
+    let (by, finish, id) = match held {
+        [one] => (one.operation.clone(), "finish it", one.operation.as_str()),
+        _ => {
+            let all = held.iter().map(|it| format!("{} ({})", it.operation, count(it.count)));
+            (all.collect::<Vec<_>>().join(", "), "finish each", "ID")
+        }
+    };
+    format!(
+        "{} {are} held by {by}; {finish} with `bezoar dead replays {id} --resume --reason TEXT` or --cancel, or pass \
+         --skip-held",
+        plural(total, "selected dead letter")
+    )
 }
 
 #[cfg(test)]
@@ -78,7 +124,8 @@ mod tests {
 
     fn problem(status: u16, body: &str) -> Problem {
         let headers = HeaderMap::from_iter([(header::RETRY_AFTER, 7.into())]);
-        Problem::read(StatusCode::from_u16(status).unwrap(), &headers, body.as_bytes())
+        let status = StatusCode::from_u16(status).unwrap();
+        Problem::read(status, &headers, body.as_bytes(), TokenSource::Nowhere)
     }
 
     #[test]

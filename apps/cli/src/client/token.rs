@@ -1,10 +1,11 @@
 //! The generated token of a gateway that was started in this folder without configured tokens.
 
 use std::{
+    fmt,
     fs::File,
     io::{ErrorKind, Read},
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result};
@@ -12,8 +13,35 @@ use secrecy::SecretString;
 
 use crate::output;
 
+/// Where a token came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenSource {
+    /// There is none.
+    Nowhere,
+    Environment,
+    Flag,
+    /// The data folder of a gateway.
+    File(PathBuf),
+}
+
+impl fmt::Display for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str("nowhere"),
+            Self::Environment => f.write_str("BEZOAR_TOKEN"),
+            Self::Flag => f.write_str("--token"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
 const FILE: &str = "token";
 const LIMIT_BYTES: u64 = 4096;
+
+/// The file of the token in a gateway's data folder.
+pub(crate) fn source(folder: &Path) -> TokenSource {
+    TokenSource::File(folder.join(FILE))
+}
 
 /// Reads the token from a gateway's data folder; `None` if there is none.
 pub(crate) fn find(folder: &Path) -> Result<Option<SecretString>> {

@@ -1,8 +1,21 @@
 //! A dead letter as the gateway's API returns it.
 
+use bezoar::{DeadLetterId, InvalidId, MessageId, catalogue::OperationId};
 use serde::Deserialize;
 
-use crate::humanize;
+use crate::{humanize, shell};
+
+/// Parses the id of a dead letter; an error says what to do with an id of another kind.
+pub(super) fn id(text: &str) -> Result<DeadLetterId, String> {
+    text.parse().map_err(|error: InvalidId| match text.parse::<OperationId>() {
+        Ok(operation) => format!("{error}; use `bezoar dead replays {operation}`"),
+        Err(_) if MessageId::new(text).is_ok() && !text.starts_with("dl_") => {
+            let text = shell::quote(text);
+            format!("{error}; find a message with `bezoar dead list --message-id {text}`")
+        }
+        Err(_) => error.to_string(),
+    })
+}
 
 /// A dead letter in a list.
 #[derive(Debug, Deserialize)]
@@ -28,7 +41,7 @@ pub(super) struct DeadLetterSummary {
 }
 
 impl DeadLetterSummary {
-    /// `open`, `taken by op_209aaw0b`
+    /// `open`, `held by op_209aaw0b`
     pub(super) fn state(&self) -> String {
         let state = self.state.as_deref().unwrap_or(humanize::UNKNOWN);
         match &self.operation {

@@ -22,13 +22,13 @@ pub(crate) struct Arguments {
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
-    /// Discard nothing unless exactly N dead letters are selected
+    /// Discard nothing unless exactly N dead letters are selected; required with --yes
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
     /// Leave out dead letters that another replay or discard holds, instead of refusing to start
     #[arg(long)]
     skip_held: bool,
-    /// Discard all dead letters that are still on the broker; requires --queue
+    /// Discard all dead letters that the broker keeps; requires --queue
     #[arg(long, conflicts_with = "skip_held")]
     on_broker: bool,
     /// Do not ask for confirmation
@@ -108,10 +108,9 @@ async fn nothing(client: &ApiClient, reply: &OperationReply) -> Result<()> {
 /// The number of dead letters, after somebody confirmed it by typing it.
 async fn confirmed(client: &ApiClient, discard: &Discard, expect: Option<u64>) -> Result<u64> {
     let number = match &discard.selection {
-        // Some of them may be left out.
-        Selection::Ids(_) if discard.skip_held => discard.exact_number(client).await?,
-        Selection::Ids(ids) => ids.len() as u64,
-        Selection::Matching(filter) => number(client, filter, discard).await?,
+        Selection::Matching(filter) if is_none(client, filter).await? => 0,
+        // Fails before anybody is asked if other operations hold some of them.
+        _ => discard.exact_number(client).await?,
     };
     if number == 0 {
         bail!("nothing was discarded: no dead letters match");
@@ -134,14 +133,13 @@ pub(super) async fn typed(number: u64) -> Result<()> {
     Ok(())
 }
 
-/// The exact number of dead letters that a filter selects.
-async fn number(client: &ApiClient, filter: &Filter, discard: &Discard) -> Result<u64> {
+/// Whether a filter selects nothing: then there is nothing to plan.
+async fn is_none(client: &ApiClient, filter: &Filter) -> Result<bool> {
     #[derive(Deserialize)]
     struct Listed {
         matching: Count,
     }
     let path = format!("/v1/dead-letters?limit=1{}", filter.query_of_open());
     let Listed { matching } = client.get(&path).await?.parse()?;
-    // A list counts only up to a limit.
-    if matching.exact { Ok(matching.count) } else { discard.exact_number(client).await }
+    Ok(matching.count == 0)
 }

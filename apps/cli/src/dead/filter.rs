@@ -22,7 +22,8 @@ pub(super) struct Filter {
     /// Only messages of this type
     #[arg(long = "type", value_name = "T", help_heading = HEADING)]
     message_type: Option<MessageType>,
-    /// Only if the last failure was of this kind, such as transient, permanent or not-found
+    /// Only if the last failure was of this kind: unknown, transient, permanent, not-found,
+    /// unauthorized, external-service, database or ai-service
     #[arg(long, value_parser = kind, help_heading = HEADING)]
     kind: Option<FailureKind>,
     /// Only if the last failure had this code, such as http.503
@@ -40,10 +41,10 @@ pub(super) struct Filter {
     /// Only if dead-lettered at or after this time, such as 2026-11-14T09:30:00Z, or an age such as 2h
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = HEADING)]
     since: Option<String>,
-    /// Only if dead-lettered before this time or age
+    /// Only if dead-lettered before this time, or longer ago than this age
     #[arg(long, value_name = "TIME", value_parser = moment, help_heading = HEADING)]
     until: Option<String>,
-    /// Only after at least N failed attempts
+    /// Only messages with at least N failed attempts
     #[arg(long, value_name = "N", help_heading = HEADING)]
     min_attempts: Option<u32>,
     /// Only messages that were replayed before
@@ -52,13 +53,13 @@ pub(super) struct Filter {
     /// Only messages that were never replayed
     #[arg(long, conflicts_with = "replayed", help_heading = HEADING)]
     never_replayed: bool,
-    /// Only dead letters in this state
+    /// Only dead letters in this state; an edited one is the original of an edited version
     #[arg(long, value_parser = STATES, help_heading = HEADING)]
     state: Option<String>,
 }
 
 const HEADING: &str = "Filters";
-const STATES: [&str; 4] = ["open", "taken", "edited", "unapproved"];
+const STATES: [&str; 4] = ["open", "held", "edited", "unapproved"];
 
 impl Filter {
     /// Whether it matches everything.
@@ -92,6 +93,7 @@ impl Filter {
         let flag = |(name, text): &(&str, String)| match (*name, text.as_str()) {
             ("replayed", "true") => " --replayed".to_owned(),
             ("replayed", _) => " --never-replayed".to_owned(),
+            ("kind", text) => format!(" --kind {}", text.to_lowercase().replace(' ', "-")),
             (name, text) => format!(" --{} {}", name.replace('_', "-"), shell::quote(text)),
         };
         self.pairs().iter().map(flag).collect()
@@ -124,11 +126,12 @@ impl Filter {
 }
 
 fn kind(text: &str) -> Result<FailureKind, String> {
-    let words = text.replace('-', " ");
+    let words = text.replace(['-', '_'], " ");
     let found =
         FailureKind::ALL.iter().copied().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
     found.ok_or_else(|| {
-        let known = FailureKind::ALL.iter().map(|kind| kind.as_str().replace(' ', "-"));
+        let known =
+            FailureKind::ALL.iter().map(|kind| kind.as_str().to_lowercase().replace(' ', "-"));
         format!("expected one of: {}", known.collect::<Vec<_>>().join(", "))
     })
 }
@@ -178,7 +181,7 @@ mod tests {
             "queue": "hospital/a&b", "kind": "AI service", "since": "2h", "replayed": "false",
         });
         assert_eq!(Value::from(filter.object()), expected);
-        let flags = " --queue 'hospital/a&b' --kind 'AI service' --since 2h --never-replayed";
+        let flags = " --queue 'hospital/a&b' --kind ai-service --since 2h --never-replayed";
         assert_eq!(filter.flags(), flags);
     }
 
@@ -189,6 +192,25 @@ mod tests {
                      --min-attempts 3 --replayed --state open";
         assert_eq!(filter(every).unwrap().pairs().len(), 12);
         assert!(filter("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_kind_is_accepted_in_every_spelling_and_all_kinds_are_listed() {
+        for (text, expected) in [
+            ("not-found", "not%20found"),
+            ("not_found", "not%20found"),
+            ("ai_service", "AI%20service"),
+            ("AI-service", "AI%20service"),
+        ] {
+            let query = filter(&format!("--kind {text}")).unwrap().query();
+            assert_eq!(query, format!("&kind={expected}"), "{text}");
+        }
+        let help = <TestArguments as clap::CommandFactory>::command().render_help().to_string();
+        let refused = filter("--kind notfound").unwrap_err().to_string();
+        for kind in FailureKind::ALL {
+            let name = kind.as_str().to_lowercase().replace(' ', "-");
+            assert!(help.contains(&name) && refused.contains(&name), "{name}: {help} {refused}");
+        }
     }
 
     #[test]

@@ -129,6 +129,6 @@ async fn conclude(client: &ApiClient, reply: OperationReply, json: bool) -> Resu
 }
 
 fn summary(operation: &Operation) -> String {
-    let why = operation.stopped.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    let why = operation.stopped.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
     format!("{} {}{why}: {}", operation.name(), operation.state, operation.progress())
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 use serde_json::json;
@@ -24,6 +24,9 @@ use crate::{
 /// How long to retry while the gateway is busy or unreachable. It skips lines that it already has, so that sending
 /// them again is harmless.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How the gateway ends the text about an invalid line.
+const NOTHING: &str = "; nothing was imported";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -45,6 +48,12 @@ struct ImportCounts {
     known_already: u64,
 }
 
+impl ImportCounts {
+    fn is_empty(&self) -> bool {
+        self.imported == 0 && self.known_already == 0
+    }
+}
+
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let path = format!("/v1/imports?reason={}", encode(&arguments.reason));
     let mut tally = ImportCounts::default();
@@ -53,8 +62,14 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         let words = json!({ "imported": tally.imported, "known_already": tally.known_already });
         output::print(&format!("{words}\n"))?;
     }
-    let known = format!("skipped {} imported before", count(tally.known_already));
-    output::say(&format!("imported {}, {known}", plural(tally.imported, "dead letter")));
+    if all.is_ok() || !tally.is_empty() {
+        let known = match tally.known_already {
+            0 => String::new(),
+            1 => ", skipped 1 that is already here".to_owned(),
+            known => format!(", skipped {} that are already here", count(known)),
+        };
+        output::say(&format!("imported {}{known}", plural(tally.imported, "dead letter")));
+    }
     all
 }
 
@@ -66,15 +81,31 @@ async fn import(
 ) -> Result<()> {
     let mut chunks = Chunks::new(open(file)?);
     while let Some(chunk) = chunks.next().context("cannot read the input")? {
-        let lines = chunk.lines();
         let sent = send(client, path, &chunk).await.and_then(|reply| reply.parse::<ImportCounts>());
-        // The gateway counts lines from the start of each request.
-        let new =
-            sent.with_context(|| format!("in lines {lines}, counted from the first of them"))?;
+        let new = sent.map_err(|error| refused(error, file, &chunk, tally))?;
         tally.imported += new.imported;
         tally.known_already += new.known_already;
     }
     Ok(())
+}
+
+/// Says where in the file the error is. The gateway counts lines from the start of each request, and imports all of a
+/// request or nothing.
+fn refused(error: ClientError, file: &Path, chunk: &Chunk, before: &ImportCounts) -> anyhow::Error {
+    let name = if file.as_os_str() == "-" { "stdin".into() } else { file.display().to_string() };
+    let ClientError::Refused(problem) = &error else { return error.into() };
+    match (problem.line, problem.detail()) {
+        (Some(line), Some(detail)) => {
+            let why = detail.strip_prefix(&format!("line {line}: ")).unwrap_or(detail);
+            let why = why.strip_suffix(NOTHING).unwrap_or(why);
+            let nothing = if before.is_empty() { NOTHING } else { "" };
+            anyhow!("{name}:{}: {}{nothing}", chunk.line(line), output::printable(why))
+        }
+        _ if matches!(problem.status.as_u16(), 400 | 404 | 409 | 422) => {
+            anyhow::Error::new(error).context(format!("in lines {} of {name}", chunk.lines()))
+        }
+        _ => error.into(),
+    }
 }
 
 fn open(path: &Path) -> Result<Box<dyn Read>> {

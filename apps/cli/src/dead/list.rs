@@ -60,8 +60,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     }
     output::print(&table(&page, SystemClock.now()).render())?;
     if let Some(matching) = page.matching {
-        let verb = if matching.count == 1 { "matches" } else { "match" };
-        output::say(&format!("{matching} {verb}"));
+        let words = if matching.count == 1 { "dead letter matches" } else { "dead letters match" };
+        output::say(&format!("{matching} {words}"));
     }
     if let Some(next) = page.next {
         output::say(&format!("next page: {}", arguments.to_go_on(&next)));

@@ -1,4 +1,4 @@
-//! `bezoar dead replay | discard --on-broker`: all dead letters of a queue that are still on its broker.
+//! `bezoar dead replay | discard --on-broker`: all dead letters of a queue that its broker keeps.
 
 use anyhow::{Result, bail};
 use bezoar::QueueName;
@@ -12,7 +12,7 @@ use crate::{
     output, prompt,
 };
 
-/// Replays all dead letters that are still on the broker.
+/// Replays all dead letters that the broker keeps.
 pub(super) async fn replay(
     client: &ApiClient,
     selection: &Selection,
@@ -40,7 +40,7 @@ pub(super) async fn replay(
     report(&reply, json, &format!("replayed {} on the broker", plural(replayed, "message")))
 }
 
-/// Discards all dead letters that are still on the broker.
+/// Discards all dead letters that the broker keeps.
 pub(super) async fn discard(
     client: &ApiClient,
     selection: &Selection,

@@ -21,13 +21,14 @@ pub(crate) struct Arguments {
     selection: SelectionArguments,
     #[command(flatten)]
     options: ReplayOptions,
-    /// Only freeze the selection; start it later with `bezoar dead replays ID --start`
+    /// Select and hold the dead letters without replaying them; start with `bezoar dead replays ID
+    /// --start`, release with --cancel
     #[arg(long, conflicts_with_all = ["yes", "no_wait"])]
     plan: bool,
     /// Return immediately; the replay continues in the background
     #[arg(long)]
     no_wait: bool,
-    /// Replay all dead letters that are still on the broker; requires --queue
+    /// Replay all dead letters that the broker keeps; requires --queue
     #[arg(long, conflicts_with_all = ["plan", "no_wait", "canary", "rate", "stop_after", "new_ids", "expect", "skip_held"])]
     on_broker: bool,
     /// Do not ask for confirmation
@@ -48,8 +49,8 @@ struct ReplayOptions {
     /// Replay N first; continue only if all of them succeed
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     canary: u32,
-    /// Maximum number of messages per second, such as 20/s
-    #[arg(long, value_name = "N/s", value_parser = rate)]
+    /// Maximum number of messages per second, such as 20 or 0.5
+    #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
     /// Stop after N messages have failed again
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -85,7 +86,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     let mode = match &selection {
         _ if plan => StartMode::Plan,
         Selection::Matching(_) if !yes && !prompt::is_possible() => bail!(
-            "no terminal to confirm on; pass --yes, or look at the selection first with --plan"
+            "no terminal to confirm on; pass --yes, or pass --plan to hold the selected dead letters and review them first"
         ),
         Selection::Matching(_) if !yes => StartMode::Ask,
         _ => StartMode::Start,
@@ -100,7 +101,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         StartMode::Plan => return planned(&reply, json),
         StartMode::Ask => confirmed(client, reply, &options.reason).await?,
         StartMode::Start => {
-            reply.operation.held().iter().for_each(|line| output::say(line));
+            let warnings = reply.operation.held().into_iter().chain(plan::canary(&reply.operation));
+            warnings.for_each(|line| output::say(&line));
             reply
         }
     };
@@ -200,7 +202,7 @@ async fn confirmed(
 fn rate(text: &str) -> Result<f64, &'static str> {
     let number = text.trim().trim_end_matches("/s").trim_end().parse::<f64>();
     let rate = number.ok().filter(|rate| *rate > 0.0 && *rate <= RATE_LIMIT);
-    rate.ok_or("expected a number per second such as 20/s or 0.5/s")
+    rate.ok_or("expected a number per second such as 20 or 0.5")
 }
 
 #[cfg(test)]

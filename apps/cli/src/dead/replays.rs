@@ -41,27 +41,27 @@ const ITEM_COLUMNS: &[(&str, Lean)] = &[
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Id of a replay or discard
+    /// Id of a replay or discard [default: list all of them]
     id: Option<OperationId>,
-    /// Start a planned operation
+    /// Start this planned operation; requires --reason
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     start: bool,
-    /// Pause it until it is resumed
+    /// Pause this operation until it is resumed; requires --reason
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     pause: bool,
-    /// Resume a paused or stopped operation
+    /// Resume this paused or stopped operation; requires --reason
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     resume: bool,
-    /// Cancel it and release the remaining dead letters
+    /// Cancel this operation and release the remaining dead letters; requires --reason
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
     cancel: bool,
-    /// Reason, recorded in the audit log
+    /// Reason to start, pause, resume or cancel, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse, requires = "order")]
     reason: Option<String>,
-    /// Wait until it ends
+    /// Wait until this operation ends
     #[arg(long, requires = "id", conflicts_with_all = ["pause", "cancel"])]
     wait: bool,
-    /// List the outcome of each message
+    /// List the outcome of each message of this operation
     #[arg(long, requires = "id", conflicts_with_all = ["order", "wait"])]
     messages: bool,
     /// Print the gateway's JSON instead of text; with --messages one object per line
@@ -152,7 +152,8 @@ fn ordered(operation: &Operation) {
         "cancelled" => "; the remaining dead letters are released".to_owned(),
         _ => String::new(),
     };
-    output::say(&format!("{} is {}{then}", operation.name(), operation.state));
+    let is = if matches!(operation.state.as_str(), "ended" | "stopped") { "has" } else { "is" };
+    output::say(&format!("{} {is} {}{then}", operation.name(), operation.state));
 }
 
 async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
@@ -169,7 +170,7 @@ async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
 }
 
 fn facts(operation: &Operation) -> Table {
-    let why = operation.stopped.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+    let why = operation.stopped.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
     let queues = operation.queues.iter();
     let queues: Vec<_> =
         queues.map(|it| format!("{} ({})", it.queue, humanize::count(it.count))).collect();

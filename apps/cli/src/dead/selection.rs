@@ -12,7 +12,7 @@ use super::filter::Filter;
 #[group(skip)]
 pub(super) struct SelectionArguments {
     /// Ids of dead letters, as shown by `bezoar dead list`
-    #[arg(value_name = "ID", conflicts_with = "all")]
+    #[arg(value_name = "ID", conflicts_with = "all", value_parser = super::dead_letter::id)]
     ids: Vec<DeadLetterId>,
     /// Select all dead letters
     #[arg(long)]

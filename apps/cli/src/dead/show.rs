@@ -18,6 +18,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
+    #[arg(value_parser = super::dead_letter::id)]
     id: DeadLetterId,
     /// Print the gateway's JSON instead of text
     #[arg(long)]
@@ -138,7 +139,7 @@ mod tests {
         let letter: DeadLetterDetails = serde_json::from_value(json!({
             "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "correlation_id": "c-7", "reason": "3 retries used up", "reason_code": "exhausted",
-            "cause": "v1:0123456789abcdef", "state": "taken", "operation": "op_h7y441e7", "edited_from": "dl_vdksmj2g",
+            "cause": "v1:0123456789abcdef", "state": "held", "operation": "op_h7y441e7", "edited_from": "dl_vdksmj2g",
             "lineage": ["dl_vdksmj2g", "dl_jcj4zbdg"], "operations": ["op_77ncnddj", "op_h7y441e7"],
             "earlier": ["dl_g4jmah4z", "dl_ddbhm0jv"], "possible_copy_of": "dl_wfxggda2",
             "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replayed": 1,
@@ -155,7 +156,7 @@ mod tests {
         let expected = "\
 dead letter     dl_e4295pe0, 2 h old
 queue           lab
-state           taken by op_h7y441e7
+state           held by op_h7y441e7
 reason          3 retries used up (exhausted)
 last error      http-503 (transient)
 last failure    2026-11-14 09:26:59 UTC

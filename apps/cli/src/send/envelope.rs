@@ -14,7 +14,7 @@ use crate::duration;
 #[derive(Debug, clap::Args)]
 #[group(skip)] // its name would clash with the group that it is flattened into
 pub(super) struct Arguments {
-    /// Message type, by which handlers are chosen [default: message]
+    /// Message type, passed on to the endpoint or used to choose a handler [default: message]
     #[arg(long = "type", value_name = "T")]
     message_type: Option<MessageType>,
     /// Correlation id that connects related messages

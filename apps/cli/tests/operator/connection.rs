@@ -30,6 +30,28 @@ fn without_a_gateway_the_remedy_is_named() {
 }
 
 #[test]
+fn without_a_configuration_in_this_folder_the_error_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = nowhere().replace("http://", "");
+    let queues = || {
+        let mut command = alone();
+        command.current_dir(&folder).env("BEZOAR_SERVER__LISTEN", &listen).arg("queues");
+        run(&mut command)
+    };
+    let expected = format!("at http://{listen} (no bezoar.toml in this folder); start one");
+    assert!(queues().words.contains(&expected), "{:?}", queues());
+    std::fs::write(folder.path().join("bezoar.toml"), "").unwrap();
+    assert!(queues().words.contains(&format!("at http://{listen}; start one")), "{:?}", queues());
+}
+
+#[test]
+fn health_says_ok() {
+    let gateway = Gateway::answering(json!({}));
+    let ended = run(bezoar(&gateway).arg("health"));
+    assert_eq!((ended.code, ended.data.as_str(), ended.words.as_str()), (0, "", "ok\n"));
+}
+
+#[test]
 fn a_refusal_is_shown_in_the_gateways_words() {
     for (status, code, detail) in [
         (403, "forbidden", "this needs the role operator"),
@@ -48,6 +70,24 @@ fn without_a_token_the_error_says_where_to_get_one() {
     let ended = run(alone().args(["queues", "--url", &gateway.url()]));
     assert!(ended.words.contains("send a token; set BEZOAR_TOKEN"), "{ended:?}");
     assert_eq!(gateway.asked()[0].header("authorization"), "");
+}
+
+#[test]
+fn a_token_that_the_gateway_does_not_know_is_named_by_its_source() {
+    let gateway = Gateway::start(|_, _| problem(401, "unauthorized", "unknown token"));
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("bezoar-data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("token"), "bzr_found\n").unwrap();
+    std::fs::set_permissions(data.join("token"), PermissionsExt::from_mode(0o600)).unwrap();
+    let said =
+        |source: &str| format!("bezoar: the gateway does not know the token from {source}\n");
+    let ended = run(bezoar(&gateway).arg("queues"));
+    assert_eq!((ended.code, ended.words), (1, said("BEZOAR_TOKEN")));
+    let ended = run(bezoar(&gateway).args(["queues", "--token", "bzr_flag"]));
+    assert_eq!((ended.code, ended.words), (1, said("--token")));
+    let ended = run(alone().current_dir(&folder).args(["queues", "--url", &gateway.url()]));
+    assert_eq!((ended.code, ended.words), (1, said("bezoar-data/token")));
 }
 
 #[test]
@@ -145,6 +185,25 @@ fn an_invalid_url_is_a_usage_error_and_not_repeated() {
         assert_eq!(ended.code, 2, "{ended:?}");
         assert!(ended.words.contains("--url"), "{ended:?}");
     }
+}
+
+#[test]
+fn only_commands_that_talk_to_a_gateway_offer_its_flags() {
+    for command in
+        ["demo", "up", "check", "provision", "config show", "config schema", "completions"]
+    {
+        let help = run(alone().args(command.split(' ')).arg("--help"));
+        assert_eq!((help.code, help.data.contains("--url")), (0, false), "{command}: {help:?}");
+        assert!(!help.data.contains("--token"), "{command}: {help:?}");
+        assert!(!help.data.contains("BEZOAR_CONFIG="), "{command}: {help:?}");
+    }
+    for command in ["queues", "dead list", "health", "bench"] {
+        let help = run(alone().args(command.split(' ')).arg("--help"));
+        assert!(help.data.contains("--url") && help.data.contains("--token"), "{command}");
+    }
+    // A script may set them for every command.
+    let accepted = run(alone().args(["config", "schema", "--url", "http://localhost:1"]));
+    assert_eq!(accepted.code, 0, "{accepted:?}");
 }
 
 #[test]

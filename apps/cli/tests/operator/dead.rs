@@ -11,7 +11,7 @@ use crate::{
 fn letter() -> Value {
     json!({
         "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result", "correlation_id": "c-7",
-        "reason": "3 retries used up", "cause": "v1:0123456789abcdef", "state": "taken",
+        "reason": "3 retries used up", "cause": "v1:0123456789abcdef", "state": "held",
         "operation": "op_y0ppfhjp", "edited_from": null,
         "error": { "kind": "transient", "code": "http-503" }, "attempts": 4, "replayed": 0,
         "body_bytes": 1204, "at": "2001-09-09T01:47:40Z",
@@ -33,7 +33,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
     let (title, row) = ended.data.split_once('\n').unwrap();
     assert_eq!(
         title,
-        "id           queue  type        correlation id  error     attempts  replayed      age  state                 reason"
+        "id           queue  type        correlation id  error     attempts  replayed      age  state                reason"
     );
     assert!(
         row.starts_with(
@@ -41,10 +41,10 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
         ),
         "{row}"
     );
-    assert!(row.ends_with(" d  taken by op_y0ppfhjp  3 retries used up\n"), "{row}");
+    assert!(row.ends_with(" d  held by op_y0ppfhjp  3 retries used up\n"), "{row}");
     assert_eq!(
         ended.words,
-        "12,345 match\nnext page: bezoar dead list --queue lab --limit 1 --after 1700000000000.dl_e4295pe0\n"
+        "12,345 dead letters match\nnext page: bezoar dead list --queue lab --limit 1 --after 1700000000000.dl_e4295pe0\n"
     );
     assert_eq!(gateway.asked()[0].target, "/v1/dead-letters?limit=1&queue=lab&after=30");
 }
@@ -53,7 +53,7 @@ fn dead_letters_are_listed_with_how_many_match_and_the_command_for_the_next_page
 fn a_count_that_was_not_finished_says_so() {
     let gateway = Gateway::answering(page(json!(null), 50_000, false));
     let ended = run(bezoar(&gateway).args(["dead", "list"]));
-    assert_eq!(ended.words, "at least 50,000 match\n");
+    assert_eq!(ended.words, "at least 50,000 dead letters match\n");
 }
 
 #[test]
@@ -67,13 +67,31 @@ fn every_filter_reaches_the_gateway_and_the_next_page() {
                     &cause=v1%3A0123456789abcdef&correlation_id=c&message_id=m&since=2h\
                     &until=2026-11-14T09%3A30%3A00Z&min_attempts=3&replayed=false&state=open";
     assert_eq!(gateway.asked()[0].target, expected);
-    let flags = flags.replace("not-found", "'not found'");
     assert!(
         ended
             .words
             .contains(&format!("list {flags} --limit 100 --after 1700000000000.dl_e4295pe0")),
         "{ended:?}"
     );
+}
+
+#[test]
+fn an_id_of_another_kind_is_refused_with_the_command_for_it() {
+    let gateway = Gateway::answering(json!({}));
+    for (id, expected) in [
+        ("op_209aaw0b", "use `bezoar dead replays op_209aaw0b`"),
+        (
+            "0198c0de-0000-7000-8000-000000000001",
+            "bezoar dead list --message-id 0198c0de-0000-7000-8000-000000000001`",
+        ),
+    ] {
+        let ended = run(bezoar(&gateway).args(["dead", "show", id]));
+        assert_eq!(ended.code, 2);
+        assert!(ended.words.contains(expected), "{ended:?}");
+    }
+    let ended = run(bezoar(&gateway).args(["dead", "show", "dl_7"]));
+    assert!(!ended.words.contains("--message-id"), "{ended:?}");
+    assert!(gateway.asked().is_empty());
 }
 
 #[test]
@@ -140,7 +158,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
     let ended = run(bezoar(&gateway).args(["dead", "show", "dl_e4295pe0"]));
     for part in [
         "reason          3 retries used up (exhausted)",
-        "state           taken by op_y0ppfhjp",
+        "state           held by op_y0ppfhjp",
         "cause           v1:0123456789abcdef",
         "included in     replay op_77ncnddj, op_y0ppfhjp",
         "failed before   as dead letter dl_g4jmah4z, dl_ddbhm0jv",

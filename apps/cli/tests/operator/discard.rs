@@ -75,11 +75,17 @@ fn gateway_with_held() -> Gateway {
         (held["total"], held["refused"]) = (json!(1), json!(2));
         held["held"] = json!([{ "operation": "op_y0ppfhjp", "count": 2 }]);
         match asked.target.as_str() {
-            "/v1/discards" if asked.json()["skip_held"] == json!(false) => problem(
+            "/v1/discards" if asked.json()["skip_held"] == json!(false) => Answer::Json(
                 409,
-                "held",
-                "2 of the selected dead letters are held by other operations (operation op_y0ppfhjp: 2)",
+                json!({
+                    "type": "urn:bezoar:problem:held", "detail": "some are held",
+                    "held": [{ "operation": "op_y0ppfhjp", "count": 2 }],
+                }),
             ),
+            target if target.starts_with("/v1/dead-letters") => {
+                let matching = json!({ "count": 3, "exact": true });
+                Answer::Json(200, json!({ "dead_letters": [], "next": null, "matching": matching }))
+            }
             "/v1/discards" if asked.json()["expect"] == json!(1) => Answer::Json(202, held),
             "/v1/discards" => Answer::Json(
                 409,
@@ -105,8 +111,8 @@ fn dead_letters_that_another_operation_holds_can_be_left_out() {
     let sure = ["--yes", "--expect", "1"];
     let ended = run(bezoar(&gateway).args(HELD).args(IDS).args(sure));
     assert_eq!(ended.code, 1);
-    let words = "bezoar: 2 of the selected dead letters are held by other operations (operation op_y0ppfhjp: 2); \
-                 to leave them out, pass --skip-held\n";
+    let words = "bezoar: 2 selected dead letters are held by op_y0ppfhjp; finish it with \
+                 `bezoar dead replays op_y0ppfhjp --resume --reason TEXT` or --cancel, or pass --skip-held\n";
     assert_eq!(ended.words, words);
 
     let ended = run(bezoar(&gateway).args(HELD).args(IDS).args(sure).arg("--skip-held"));
@@ -132,6 +138,17 @@ fn at_a_terminal_only_those_that_nobody_holds_are_typed() {
 }
 
 #[test]
+fn at_a_terminal_nobody_is_asked_to_discard_what_is_held() {
+    for selected in ["--all", &IDS.join(" ")] {
+        let command = format!("dead discard {selected} --reason r");
+        let (code, screen) = Terminal::start(&gateway_with_held(), &command).end();
+        assert_eq!(code, 1, "{screen:?}");
+        assert!(screen.contains("are held by op_y0ppfhjp"), "{screen:?}");
+        assert!(!screen.contains("Type"), "{screen:?}");
+    }
+}
+
+#[test]
 fn letters_on_a_broker_are_held_by_nobody() {
     let gateway = gateway(1200, true);
     let arguments = ["dead", "discard", "--queue", "lab", "--reason", "r", "--on-broker"];
@@ -141,7 +158,7 @@ fn letters_on_a_broker_are_held_by_nobody() {
 
 #[test]
 fn at_a_terminal_the_number_is_typed() {
-    // Where the list's count is not exact, the gateway is asked for the exact one.
+    // The gateway is asked for the exact number, whatever the list says.
     for (count, exact) in [(1200, true), (1000, false)] {
         let gateway = gateway(count, exact);
         let mut terminal = Terminal::start(&gateway, "dead discard --queue lab --reason r");
@@ -167,6 +184,8 @@ fn at_a_terminal_a_yes_is_not_enough() {
         let (code, screen) = terminal.end();
         assert_eq!(code, 1);
         assert!(screen.contains("nothing was discarded"), "{screen:?}");
-        assert!(gateway.asked().iter().all(|asked| asked.target != "/v1/discards"));
+        let discards = gateway.asked().into_iter().filter(|asked| asked.target == "/v1/discards");
+        let expected: Vec<_> = discards.map(|asked| asked.json()["expect"].clone()).collect();
+        assert_eq!(expected, [json!(0)], "it only asked for the number");
     }
 }

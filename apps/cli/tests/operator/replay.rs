@@ -97,11 +97,11 @@ fn messages_that_failed_again_are_reported_by_cause_as_a_failure() {
 #[test]
 fn one_that_was_stopped_says_why_and_what_can_be_done() {
     let mut stopped = replay("stopped", [3, 2, 1]);
-    stopped["stopped"] = json!("1 of 3 failed again");
+    stopped["stopped"] = json!("a canary message failed");
     let ended = run(bezoar(&gateway(stopped)).args(BY_ID));
     assert_eq!(ended.code, 1);
     assert!(
-        ended.words.contains("replay op_4d7yb24c stopped (1 of 3 failed again): 3 of 10"),
+        ended.words.contains("replay op_4d7yb24c stopped because a canary message failed: 3 of 10"),
         "{ended:?}"
     );
     assert!(
@@ -117,7 +117,9 @@ fn without_a_terminal_a_filter_needs_a_plan_or_a_yes() {
     let ended = run(bezoar(&gateway).args(filter));
     assert_eq!(ended.code, 1);
     assert!(
-        ended.words.contains("pass --yes, or look at the selection first with --plan"),
+        ended.words.contains(
+            "pass --yes, or pass --plan to hold the selected dead letters and review them first"
+        ),
         "{ended:?}"
     );
     assert!(gateway.asked().is_empty());
@@ -127,6 +129,18 @@ fn without_a_terminal_a_filter_needs_a_plan_or_a_yes() {
     assert!(ended.words.contains("bezoar dead replays op_4d7yb24c"), "{ended:?}");
     let asked = gateway.asked()[0].json();
     assert_eq!((&asked["filter"], &asked["plan"]), (&json!({ "queue": "lab" }), &json!(false)));
+}
+
+#[test]
+fn a_canary_that_covers_the_whole_selection_is_warned_of() {
+    let warning = "warning: the canary covers the whole selection";
+    for (canary, warns) in [(3, false), (9, false), (10, true), (99, true)] {
+        let mut ended = replay("ended", [10, 10, 0]);
+        ended["canary"] = json!(canary);
+        let gateway = Gateway::answering(ended);
+        let ended = run(bezoar(&gateway).args(BY_ID));
+        assert_eq!((ended.code, ended.words.contains(warning)), (0, warns), "{canary} {ended:?}");
+    }
 }
 
 #[test]
@@ -179,11 +193,25 @@ fn who_holds_what_was_left_out_is_said_before_it_starts() {
 
 #[test]
 fn a_refusal_says_who_holds_them_and_how_to_leave_them_out() {
-    let detail = "2 of the selected dead letters are held by other operations (operation 5: 2)";
-    let gateway = Gateway::start(move |_, _| problem(409, "held", detail));
-    let ended = run(bezoar(&gateway).args(BY_ID));
-    let words = format!("bezoar: {detail}; to leave them out, pass --skip-held\n");
-    assert_eq!((ended.code, ended.words), (1, words));
+    for (held, expected) in [
+        (
+            json!([{ "operation": "op_y0ppfhjp", "count": 1 }]),
+            "bezoar: 1 selected dead letter is held by op_y0ppfhjp; finish it with \
+             `bezoar dead replays op_y0ppfhjp --resume --reason TEXT` or --cancel, or pass --skip-held\n",
+        ),
+        (
+            json!([{ "operation": "op_y0ppfhjp", "count": 1 }, { "operation": "op_77ncnddj", "count": 2 }]),
+            "bezoar: 3 selected dead letters are held by op_y0ppfhjp (1), op_77ncnddj (2); finish each with \
+             `bezoar dead replays ID --resume --reason TEXT` or --cancel, or pass --skip-held\n",
+        ),
+    ] {
+        let gateway = Gateway::start(move |_, _| {
+            let kind = "urn:bezoar:problem:held";
+            Answer::Json(409, json!({ "type": kind, "detail": "some are held", "held": held }))
+        });
+        let ended = run(bezoar(&gateway).args(BY_ID));
+        assert_eq!((ended.code, ended.words.as_str()), (1, expected));
+    }
 }
 
 #[test]

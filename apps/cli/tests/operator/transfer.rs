@@ -86,7 +86,7 @@ fn lines_are_imported_in_chunks_and_sent_again_if_need_be() {
     let line = format!("\"{}\"\n", "x".repeat(1024 * 1024));
     let arguments = ["dead", "import", "-", "--reason", "moved here & there"];
     let ended = run(bezoar(&gateway).args(arguments).write_stdin(line.repeat(20)));
-    let words = "imported 17 dead letters, skipped 3 imported before\n";
+    let words = "imported 17 dead letters, skipped 3 that are already here\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let asked = gateway.asked();
     assert!(asked.iter().all(|asked| asked.body.len() < 16 * 1024 * 1024));
@@ -100,19 +100,36 @@ fn lines_are_imported_in_chunks_and_sent_again_if_need_be() {
 fn an_invalid_line_is_named_and_the_progress_before_it_reported() {
     let gateway = Gateway::start(|before, _| match before {
         0 => Answer::Json(200, json!({ "imported": 7, "known_already": 0 })),
-        _ => problem(
+        _ => Answer::Json(
             400,
-            "bad-request",
-            "line 2: the body is not valid base64; nothing was imported",
+            json!({
+                "type": "urn:bezoar:problem:bad-request", "line": 2,
+                "detail": "line 2: the body is not valid base64; nothing was imported",
+            }),
         ),
     });
     let line = format!("\"{}\"\n", "x".repeat(1024 * 1024));
     let ended = run(bezoar(&gateway)
         .args(["dead", "import", "-", "--reason", "r"])
         .write_stdin(line.repeat(14)));
-    let expected = "imported 7 dead letters, skipped 0 imported before\nbezoar: in lines 8–14, counted from the \
-                    first of them: line 2: the body is not valid base64; nothing was imported\n";
+    let expected = "imported 7 dead letters\nbezoar: stdin:9: the body is not valid base64\n";
     assert_eq!((ended.code, ended.words.as_str()), (1, expected));
     let ended = run(bezoar(&gateway).args(["dead", "import", "/nowhere", "--reason", "r"]));
-    assert!(ended.words.contains("cannot open /nowhere"), "{ended:?}");
+    assert!(ended.words.starts_with("bezoar: cannot open /nowhere"), "{ended:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bezoar.toml"), "[server]\n").unwrap();
+    let import = ["dead", "import", "bezoar.toml", "--reason", "r"];
+    let ended = run(bezoar(&gateway).current_dir(&folder).args(import));
+    let expected = "bezoar: bezoar.toml:2: the body is not valid base64; nothing was imported\n";
+    assert_eq!((ended.code, ended.words.as_str()), (1, expected));
+}
+
+#[test]
+fn an_import_with_a_wrong_token_blames_no_line() {
+    let gateway = Gateway::start(|_, _| problem(401, "unauthorized", "unknown token"));
+    let import = ["dead", "import", "-", "--reason", "r"];
+    let ended = run(bezoar(&gateway).args(import).write_stdin("1\n2\n"));
+    let expected = "bezoar: the gateway does not know the token from BEZOAR_TOKEN\n";
+    assert_eq!((ended.code, ended.words.as_str()), (1, expected));
 }

@@ -110,8 +110,11 @@ pub(crate) async fn whoami(caller: Caller, State(app): State<Arc<App>>) -> Json<
             "send messages": may(Role::Operator),
             "pause and resume routes": may(Role::Operator),
             "replay dead letters": may(Role::Operator),
+            "mark causes": may(Role::Operator),
+            "read the audit log": caller.needs_everywhere(Role::Operator).is_ok(),
             "reveal bodies, header values and error texts, with a reason": may(Role::Operator),
             "edit, discard, export and import dead letters": may(Role::Admin),
+            "approve edited dead letters": may(Role::Admin),
         },
         "version": app.version(),
     }))

@@ -31,7 +31,7 @@ pub(super) async fn list(
     };
     let pairs = rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let filter = filter::from_pairs(pairs, &caller, &app)?;
-    app.covers(&filter).await?;
+    app.covers(&filter, |queue| caller.sees(queue)).await?;
     let causes = app.catalogue().causes(&filter, limit).await?;
     let seen = causes.iter().filter(|cause| caller.sees(&cause.queue));
     Ok(Json(json!({ "causes": seen.map(views::cause).collect::<Vec<_>>() })))

@@ -31,7 +31,7 @@ pub(super) async fn list(
     let (page, pairs) = paged(query)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let filter = filter::from_pairs(pairs, &caller, &app)?;
-    app.covers(&filter).await?;
+    app.covers(&filter, |queue| caller.sees(queue)).await?;
     let rows = app.catalogue().list(&filter, &page).await?;
     let next = (rows.len() == page.limit as usize)
         .then(|| rows.last().map(|row| row.position().to_string()));

@@ -47,7 +47,7 @@ fn paths() -> Value {
             "summary": "Accepts a message; 202 means it is synced to disk.",
             "parameters": [
                 parameter("Bezoar-Id", "header", "A message with the same id is accepted once within 24 hours."),
-                parameter("Bezoar-Type", "header", "Message type, by which handlers are chosen; `message` if absent."),
+                parameter("Bezoar-Type", "header", "Message type, passed on to the endpoint or used to choose a handler; `message` if absent."),
                 parameter("Bezoar-Correlation-Id", "header", "Connects related messages."),
                 parameter("Bezoar-Causation-Id", "header", "Id of the message that caused this one."),
                 parameter("Bezoar-Delay", "header", "Delay before delivery: 30s, 5m, 1h30m."),

@@ -83,7 +83,7 @@ pub(super) fn from_object(
     from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, app)
 }
 
-/// Describes a filter for the audit log; none of its values are sensitive.
+/// Describes the dead letters that match, for the audit log; none of its values are sensitive.
 pub(super) fn words(filter: &Filter) -> String {
     fn part(name: &str, value: Option<impl ToString>) -> Option<String> {
         value.map(|value| format!("{name} {}", value.to_string()))
@@ -107,11 +107,16 @@ pub(super) fn words(filter: &Filter) -> String {
         part("state", filter.state),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "any".to_owned() } else { parts.join(", ") }
+    match parts.is_empty() {
+        true => "all dead letters".to_owned(),
+        false => format!("dead letters with {}", parts.join(", ")),
+    }
 }
 
 fn kind(text: &str) -> Result<FailureKind, Problem> {
-    text.replace('-', " ").parse().map_err(|_| {
+    let words = text.replace(['-', '_'], " ");
+    let found = FailureKind::ALL.iter().find(|kind| kind.as_str().eq_ignore_ascii_case(&words));
+    found.copied().ok_or_else(|| {
         let known =
             FailureKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
         Problem::bad_request(format!("unknown kind; expected one of: {known}"))
@@ -121,7 +126,7 @@ fn kind(text: &str) -> Result<FailureKind, Problem> {
 fn state(text: &str) -> Result<&'static str, Problem> {
     let known = [
         DeadLetterState::Open,
-        DeadLetterState::Taken(OperationId::from_number(0)),
+        DeadLetterState::Held(OperationId::from_number(0)),
         DeadLetterState::Edited,
         DeadLetterState::Unapproved,
     ]

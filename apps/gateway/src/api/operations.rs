@@ -10,8 +10,8 @@ use axum::{
 use bezoar::{
     DeadLetterId,
     catalogue::{
-        CatalogueError, HeldLetters, Operation, OperationCommand, OperationId, OperationKind,
-        OperationPlan, OperationState, ReplayIds, Selection, Verb,
+        CatalogueError, Filter, HeldLetters, Operation, OperationCommand, OperationId,
+        OperationKind, OperationPlan, OperationState, ReplayIds, Selection, Verb,
     },
 };
 use http::StatusCode;
@@ -140,10 +140,22 @@ async fn selection(
         }
         (None, Some(object)) => {
             let filter = filter::from_object(&object, caller, app)?;
-            app.covers(&filter).await?;
+            app.covers(&filter, |queue| caller.sees(queue)).await?;
+            known_cause(app, caller, &filter).await?;
             Ok(Selection::Matching(filter))
         }
         _ => Err(Problem::bad_request("pass either ids or a filter ({} matches all)")),
+    }
+}
+
+/// Fails if the filter names a cause that never occurred: a mistyped one would silently match nothing.
+async fn known_cause(app: &App, caller: &Caller, filter: &Filter) -> Result<(), Problem> {
+    let Some(cause) = &filter.cause else { return Ok(()) };
+    let only = Filter { cause: Some(cause.clone()), ..Filter::default() };
+    let found = app.catalogue().causes(&only, 1).await?;
+    match found.iter().any(|cause| caller.sees(&cause.queue)) {
+        true => Ok(()),
+        false => Err(CatalogueError::NoCause(cause.clone()).into()),
     }
 }
 
@@ -204,7 +216,7 @@ fn target(plan: &OperationPlan) -> String {
             };
             format!("dead letters {}{more}", named.join(", "))
         }
-        Selection::Matching(filter) => format!("dead letters with {}", filter::words(filter)),
+        Selection::Matching(filter) => filter::words(filter),
     }
 }
 

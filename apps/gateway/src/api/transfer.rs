@@ -42,10 +42,10 @@ pub(super) async fn export(
     caller.needs(Role::Admin, None)?;
     let reason = input::reason(&wanted.reason)?;
     let filter = filter::from_object(&wanted.filter, &caller, &app)?;
-    app.covers(&filter).await?;
+    app.covers(&filter, |queue| caller.sees(queue)).await?;
     let count = app.catalogue().count(&filter).await?;
     let about = if count.exact { "" } else { "at least " };
-    let target = format!("{about}{} dead letters with {}", count.count, filter::words(&filter));
+    let target = format!("{} ({about}{})", filter::words(&filter), count.count);
     let action = caller.action(Verb::Export, target, reason);
     app.catalogue().log(&action).await?;
     let lines = lines(app.catalogue().clone(), app.origin(&action).await?, filter);
@@ -118,7 +118,9 @@ pub(super) async fn import(
     let mut records: Vec<(String, DeadLetterRecord)> = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let read = read_line(line).map_err(|error| {
-            Problem::bad_request(format!("line {}: {error}; nothing was imported", number + 1))
+            let line = number + 1;
+            Problem::bad_request(format!("line {line}: {error}; nothing was imported"))
+                .with("line", line)
         })?;
         caller.needs(Role::Admin, Some(&read.1.entry.queue))?;
         app.known(&read.1.entry.queue, |queue| caller.sees(queue))?;

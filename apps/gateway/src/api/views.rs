@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// A dead letter in a list.
 pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
     let operation = match entry.state {
-        DeadLetterState::Taken(operation) => Some(operation.to_string()),
+        DeadLetterState::Held(operation) => Some(operation.to_string()),
         _ => None,
     };
     json!({

@@ -54,12 +54,12 @@ where
     fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(writer)
 }
 
-/// Always excluded, whatever the filter says: spans for traces only, whose fields the message's span already has; debug
-/// output of the exporter, which quotes the collector's address and replies; and of the AMQP client, which quotes whole
-/// messages.
+/// Always excluded, whatever the filter says: spans for traces only, whose fields the message's span already has; what
+/// the exporter says beyond warnings, which quotes the collector's address and replies; and of the AMQP client, which
+/// quotes whole messages.
 fn is_fit_for_logs(metadata: &Metadata<'_>) -> bool {
     let beyond =
         |name: &str, level: Level| metadata.target().starts_with(name) && *metadata.level() > level;
-    let chatter = beyond("opentelemetry", Level::INFO) || beyond("lapin", Level::ERROR);
+    let chatter = beyond("opentelemetry", Level::WARN) || beyond("lapin", Level::ERROR);
     metadata.target() != trace::TARGET && !chatter
 }

@@ -76,13 +76,13 @@ pub(crate) async fn the_ids_of_another_queue_are_ignored(case: Case) {
     for ids in [these(&dead), DeadLetterIds::All] {
         let replayed = case.replay_of(&other, &ids).await;
         assert_eq!(
-            replayed.expect("it can be asked for"),
+            replayed.expect("the request is not an error"),
             0,
             "letters of another queue are not replayed"
         );
         let discarded = case.discard_of(&other, &ids).await;
         assert_eq!(
-            discarded.expect("it can be asked for"),
+            discarded.expect("the request is not an error"),
             0,
             "letters of another queue are not discarded"
         );

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_found_whole() {
+    fn an_unchanged_log_is_verified() {
         let (entries, head) = written();
         assert_eq!(verified(&entries, &head), Ok(()));
         assert_eq!(verified(&[], &AuditHead::START), Ok(()));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_written_anew_has_another_head() {
+    fn a_rewritten_log_has_another_head() {
         let (mut entries, head) = written();
         entries.pop();
         let shorter = entries.iter().try_fold(AuditHead::START, |head, it| head.follow(it));

@@ -35,11 +35,7 @@ pub enum CatalogueError {
         operation: OperationId,
     },
     /// Other operations hold some of the selected dead letters.
-    #[error(
-        "{} of the selected dead letters are held by other operations ({}); resume or cancel those, or leave their dead letters out",
-        held.iter().map(|(_, count)| count).sum::<u64>(),
-        holders(held)
-    )]
+    #[error("{}; resume or cancel what holds them, or skip held dead letters", holders(held))]
     Held {
         /// The operations, and how many dead letters each holds.
         held: Vec<(OperationId, u64)>,
@@ -74,7 +70,34 @@ fn became(state: &ItemState) -> String {
     }
 }
 
+/// `1 selected dead letter is held by op_209aaw0b`
 fn holders(held: &[(OperationId, u64)]) -> String {
-    let words: Vec<_> = held.iter().map(|(id, count)| format!("operation {id}: {count}")).collect();
-    words.join(", ")
+    let total: u64 = held.iter().map(|(_, count)| count).sum();
+    let are = if total == 1 { "dead letter is" } else { "dead letters are" };
+    let by: Vec<_> = match held {
+        [(id, _)] => vec![id.to_string()],
+        _ => held.iter().map(|(id, count)| format!("{id} ({count})")).collect(),
+    };
+    format!("{total} selected {are} held by {}", by.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_operations_that_hold_dead_letters() {
+        let [one, two] = [1, 2].map(OperationId::from_number);
+        for (held, expected) in [
+            (vec![(one, 1)], format!("1 selected dead letter is held by {one};")),
+            (vec![(one, 3)], format!("3 selected dead letters are held by {one};")),
+            (
+                vec![(one, 1), (two, 2)],
+                format!("3 selected dead letters are held by {one} (1), {two} (2);"),
+            ),
+        ] {
+            let text = CatalogueError::Held { held }.to_string();
+            assert!(text.starts_with(&expected), "{text:?} does not start with {expected:?}");
+        }
+    }
 }

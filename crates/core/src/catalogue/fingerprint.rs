@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_and_the_key_count() {
+    fn every_field_and_the_key_change_the_cause() {
         let (lab, ward) = (QueueName::new("lab").unwrap(), QueueName::new("ward").unwrap());
         let kind = MessageType::new("result").unwrap();
         let of = |queue, failure, key| {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failure_of_the_generation_that_died_explains_the_death() {
+    fn a_letter_is_grouped_only_by_a_failure_of_its_last_generation() {
         let old = Ledger::restored(1, 1, 0, 0, vec![failed(0, "old")]);
         let replayed = Ledger::restored(1, 0, 0, 1, vec![failed(0, "old")]);
         let (exhausted, crashed) = (Reason::new(Reason::EXHAUSTED, ""), Reason::max_deliveries(3));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_back_and_nonsense_is_not() {
+    fn valid_ids_are_parsed_and_others_refused() {
         let id = cause("x");
         assert_eq!(CauseId::new(id.as_str()).unwrap(), id);
         for wrong in

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_sends_its_canary_waits_for_it_and_goes_on() {
+    fn a_replay_sends_its_canary_waits_for_it_and_continues() {
         for (counts, expected) in [
             ([10, 0, 0, 0], NextStep::Go(3)),
             ([10, 2, 0, 0], NextStep::Go(1)),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_canary_all_may_go_until_too_many_failed() {
+    fn without_a_canary_all_are_sent_until_too_many_failed() {
         assert_eq!(replay(0, Some(2), [10, 4, 0, 1]).next(), NextStep::Go(6));
         assert_eq!(replay(0, Some(2), [10, 4, 0, 2]).next(), NextStep::Stop);
         assert_eq!(replay(0, Some(2), [10, 10, 0, 2]).next(), NextStep::AwaitOutcomes);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_after_failures_has_only_so_many_in_flight() {
+    fn a_replay_that_stops_after_failures_limits_messages_in_flight() {
         assert_eq!(replay(0, Some(20), [10_000, 0, 0, 0]).next(), NextStep::Go(80));
         assert_eq!(replay(0, Some(20), [10_000, 80, 30, 0]).next(), NextStep::Go(30));
         assert_eq!(replay(0, Some(20), [10_000, 80, 0, 0]).next(), NextStep::AwaitOutcomes);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_make_sense_only_where_they_do() {
+    fn commands_apply_only_to_matching_states() {
         use OperationState::{Cancelled, Ended, Paused, Planned, Running, Stopped};
         assert_eq!(OperationCommand::Run.applied_to(Stopped), Some(Running));
         assert_eq!(OperationCommand::Pause.applied_to(Planned), None);

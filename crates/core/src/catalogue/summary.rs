@@ -64,7 +64,7 @@ pub enum DeadLetterState {
     /// Nobody has acted on it yet.
     Open,
     /// It is part of an operation that has not ended.
-    Taken(OperationId),
+    Held(OperationId),
     /// There is an edited version of it.
     Edited,
     /// It is an edited version that somebody else must approve.
@@ -76,7 +76,7 @@ impl DeadLetterState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
-            Self::Taken(_) => "taken",
+            Self::Held(_) => "held",
             Self::Edited => "edited",
             Self::Unapproved => "unapproved",
         }

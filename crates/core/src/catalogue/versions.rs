@@ -14,7 +14,7 @@ impl DeadLetterSummary {
         let id = self.id;
         match self.state {
             DeadLetterState::Open | DeadLetterState::Unapproved => Ok(()),
-            DeadLetterState::Taken(operation) => Err(CatalogueError::Taken { id, operation }),
+            DeadLetterState::Held(operation) => Err(CatalogueError::Taken { id, operation }),
             DeadLetterState::Edited => Err(CatalogueError::Conflict(format!(
                 "dead letter {id} was edited before; edit its latest version, or discard that"
             ))),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poison_queue_gives_up_at_the_third_failure_without_a_last_wait() {
+    fn a_poison_queue_dead_letters_at_the_third_failure_without_a_wait() {
         let verdict = |failed_before| {
             let mut random = StdRng::seed_from_u64(1);
             let failure = Failure::transient("refused");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_read_or_handle_says_so() {
+    fn undecodable_and_unhandled_messages_have_their_own_reasons() {
         let reason = |code| {
             let failure = Failure::permanent("x").with_code(code);
             let decision = RetryPolicy::jobs().decide(
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_the_name_of_its_field() {
+    fn invalid_values_are_refused_with_their_field() {
         let second = Duration::from_secs(1);
         let field = |multiplier, jitter, cap| {
             let backoff = Backoff::Exponential { first: second, multiplier };

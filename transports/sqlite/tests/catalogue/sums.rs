@@ -204,7 +204,7 @@ async fn mark_or_regroup(ward: &Ward, random: &mut StdRng) {
 async fn agree(ward: &Ward) {
     let all = ward.list(&Filter::default()).await;
     assert_eq!(ward.one("SELECT count(*) FROM bezoar_dead") as usize, all.len());
-    for state in ["open", "taken", "edited", "unapproved"] {
+    for state in ["open", "held", "edited", "unapproved"] {
         let filter = Filter { state: Some(state), ..Filter::default() };
         let expected: Vec<_> = all.iter().filter(|it| it.state.as_str() == state).collect();
         let found = ward.list(&filter).await;

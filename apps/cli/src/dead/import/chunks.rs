@@ -20,6 +20,11 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// The number in the input of a line of this chunk, from 1.
+    pub(super) fn line(&self, place: u64) -> u64 {
+        self.first + place - 1
+    }
+
     /// `1–7`
     pub(super) fn lines(&self) -> String {
         format!("{}–{}", count(self.first), count(self.last))

@@ -58,14 +58,20 @@ fn ids(plan: &Operation) -> &'static str {
     }
 }
 
+/// A warning if the canary leaves nothing to continue with.
+pub(super) fn canary(plan: &Operation) -> Option<String> {
+    let covers_all = plan.total > 0 && plan.canary.is_some_and(|canary| canary >= plan.total);
+    covers_all.then(|| "warning: the canary covers the whole selection".to_owned())
+}
+
 fn limits(plan: &Operation) -> Vec<String> {
-    let canary = plan.canary.filter(|canary| *canary > 0);
-    let canary = canary.map(|canary| {
+    let partial = plan.canary.filter(|canary| *canary > 0 && *canary < plan.total);
+    let partial = partial.map(|canary| {
         format!("canary: replays {} first and continues only if all of them succeed", count(canary))
     });
     let speed = plan.rate.map(|speed| format!("rate: at most {speed} per second"));
     let most = plan.stop_after.map(|most| format!("stops after {} failures", count(most)));
-    [canary, speed, most].into_iter().flatten().collect()
+    [partial, canary(plan), speed, most].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

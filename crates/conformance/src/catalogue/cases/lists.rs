@@ -66,7 +66,7 @@ pub(crate) async fn every_filter_finds_what_matches_and_counts_it(store: Store) 
         (Filter { replayed: Some(false), ..none() }, vec![3, 2, 1, 0]),
         (Filter { replayed: Some(true), ..none() }, vec![]),
         (Filter { state: Some("open"), ..none() }, vec![3, 2, 1, 0]),
-        (Filter { state: Some("taken"), ..none() }, vec![]),
+        (Filter { state: Some("held"), ..none() }, vec![]),
         (Filter { cause: Some(cause), since: at(2), ..none() }, vec![3]),
     ] {
         let found: Vec<_> = store.list(&filter).await.iter().map(|letter| letter.id).collect();

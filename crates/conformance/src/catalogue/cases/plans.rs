@@ -53,8 +53,8 @@ pub(crate) async fn letters_held_by_another_operation_can_be_left_out(store: Sto
     assert_eq!((second.total, second.refused), (1, 2));
     assert_eq!(second.held, [(first.id, 2)], "it names the operation that holds the others");
     assert_eq!(store.operation(second.id).await.held, second.held, "also later");
-    let taken = Filter { state: Some("taken"), ..Filter::default() };
-    assert_eq!(store.list(&taken).await.len(), 3);
+    let held = Filter { state: Some("held"), ..Filter::default() };
+    assert_eq!(store.list(&held).await.len(), 3);
     store.command(first.id, OperationCommand::Cancel).await;
     let open = Filter { state: Some("open"), ..Filter::default() };
     assert_eq!(store.list(&open).await.len(), 2, "a cancelled operation frees what it held");
@@ -62,7 +62,7 @@ pub(crate) async fn letters_held_by_another_operation_can_be_left_out(store: Sto
     let third = store.plan(OperationKind::Discard, everything()).await;
     assert_eq!((third.total, third.refused), (2, 1));
     let letters = store.all().await;
-    assert!(letters.iter().any(|it| it.state == DeadLetterState::Taken(second.id)));
+    assert!(letters.iter().any(|it| it.state == DeadLetterState::Held(second.id)));
 }
 
 pub(crate) async fn a_missing_id_plans_nothing(store: Store) {

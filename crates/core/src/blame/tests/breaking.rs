@@ -56,7 +56,7 @@ fn a_sign_of_life_clears_the_evidence_and_closes() {
 }
 
 #[test]
-fn a_call_that_started_before_a_sign_of_life_is_no_evidence() {
+fn a_call_that_started_before_a_sign_of_life_is_not_evidence() {
     let mut sim = Sim::new();
     let calls: Vec<_> = (0..10).map(|key| sim.enter(key)).collect();
     sim.pass(SECOND);
@@ -68,7 +68,7 @@ fn a_call_that_started_before_a_sign_of_life_is_no_evidence() {
 }
 
 #[test]
-fn retries_of_poison_that_fall_due_together_among_successes_open_nothing() {
+fn poison_messages_retried_together_among_successes_do_not_open_it() {
     let mut sim = Sim::new();
     let failed = sim.moment().wall;
     sim.pass(SECOND);
@@ -83,7 +83,7 @@ fn retries_of_poison_that_fall_due_together_among_successes_open_nothing() {
 }
 
 #[test]
-fn the_pause_doubles_with_each_round_to_its_bound_and_begins_anew_after_life() {
+fn the_pause_doubles_up_to_its_limit_and_is_reset_by_a_sign_of_life() {
     let mut sim = Sim::new();
     let mut key = 1_000;
     for _ in 0..2 {
@@ -103,7 +103,7 @@ fn the_pause_doubles_with_each_round_to_its_bound_and_begins_anew_after_life() {
 }
 
 #[test]
-fn chance_lengthens_a_pause_by_up_to_a_tenth_and_the_endpoint_by_what_it_asks() {
+fn jitter_adds_up_to_a_tenth_and_the_endpoint_can_ask_for_more() {
     let mut sim = Sim::new();
     for key in 0..5 {
         let call = sim.enter(key);
@@ -122,7 +122,7 @@ fn chance_lengthens_a_pause_by_up_to_a_tenth_and_the_endpoint_by_what_it_asks() 
 }
 
 #[test]
-fn a_round_has_five_probes_or_one_where_each_may_cost_something() {
+fn a_round_has_five_probes_or_one_if_each_may_do_damage() {
     for (outcome, probes) in EVIDENCE.into_iter().zip([5, 5, 1, 1, 5]) {
         let mut sim = Sim::new();
         sim.open_by(outcome);
@@ -144,7 +144,7 @@ fn a_round_has_five_probes_or_one_where_each_may_cost_something() {
 }
 
 #[test]
-fn each_round_is_as_careful_as_the_one_before_calls_for() {
+fn a_round_uses_one_probe_if_the_previous_round_calls_for_care() {
     let mut sim = Sim::new();
     sim.open_by(AMBIGUOUS);
     sim.pass(SECOND);
@@ -164,7 +164,7 @@ fn each_round_is_as_careful_as_the_one_before_calls_for() {
 }
 
 #[test]
-fn a_probe_that_is_given_up_leaves_its_place_to_the_next() {
+fn an_abandoned_probe_leaves_its_place_to_another_message() {
     let mut sim = Sim::new();
     sim.open_by(AMBIGUOUS);
     sim.pass(SECOND);
@@ -177,7 +177,7 @@ fn a_probe_that_is_given_up_leaves_its_place_to_the_next() {
 }
 
 #[test]
-fn messages_that_were_tried_stand_back_once_in_each_round() {
+fn tried_messages_yield_once_in_each_round() {
     let mut sim = Sim::new();
     sim.open_by(CallOutcome::Failed);
     sim.pass(SECOND);
@@ -208,7 +208,7 @@ fn calls_that_were_in_flight_when_it_opened_do_not_lengthen_the_pause() {
 }
 
 #[test]
-fn routes_to_the_same_host_share_what_could_not_be_sent_and_that_it_can_be_reached() {
+fn routes_to_the_same_host_share_whether_it_is_reachable() {
     let mut sim = Sim::new();
     for key in 0..5 {
         sim.blame.unsent_elsewhere((key, sim.now()), &CODE, sim.now(), 0.0);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_outcome_is_judged_by_itself_where_there_is_no_neighbour() {
+fn each_outcome_is_judged_alone_without_other_messages() {
     for (outcome, expected) in [
         (CallOutcome::Done, Judgement::Counts),
         (CallOutcome::Answered, Judgement::Counts),
@@ -25,7 +25,7 @@ fn each_outcome_is_judged_by_itself_where_there_is_no_neighbour() {
 }
 
 #[test]
-fn a_failure_counts_also_as_a_probe_and_what_was_never_sent_never_does() {
+fn a_failed_probe_counts_and_an_unsent_call_never_does() {
     let mut sim = Sim::new();
     sim.open_by(CallOutcome::Failed);
     sim.pass(SECOND);
@@ -51,7 +51,7 @@ fn check_neighbours(others: &[CallOutcome], expected: Judgement) {
 }
 
 #[test]
-fn neighbours_that_succeed_speak_against_a_message_and_those_that_fail_alike_for_it() {
+fn successes_of_others_are_evidence_against_a_message_and_their_failures_are_not() {
     use CallOutcome::{Answered, Done, Failed, Unsent};
     check_neighbours(&[], UNCOUNTED);
     check_neighbours(&[Done], SUSPECTED);
@@ -65,7 +65,7 @@ fn neighbours_that_succeed_speak_against_a_message_and_those_that_fail_alike_for
 }
 
 #[test]
-fn the_first_failure_of_a_message_raises_nothing_even_among_successes() {
+fn the_first_failure_never_makes_a_message_suspected() {
     let mut sim = Sim::new();
     sim.call(2, CallOutcome::Done);
     sim.call(3, CallOutcome::Done);
@@ -73,7 +73,7 @@ fn the_first_failure_of_a_message_raises_nothing_even_among_successes() {
 }
 
 #[test]
-fn a_message_is_alone_only_if_nobody_was_there_from_beginning_to_end() {
+fn a_message_is_alone_only_if_no_other_call_overlaps() {
     let mut sim = Sim::new();
     let first = sim.enter(1);
     let second = sim.enter(2);
@@ -96,7 +96,7 @@ fn a_wrong_credential_costs_as_many_messages_as_open_the_breaker() {
 }
 
 #[test]
-fn a_credential_that_expires_under_load_costs_no_more() {
+fn a_credential_that_expires_under_load_costs_no_more_messages() {
     let mut sim = Sim::new();
     let calls: Vec<_> = (0..15).map(|key| sim.enter(key)).collect();
     sim.call(20, CallOutcome::Done);

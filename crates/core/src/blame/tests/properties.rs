@@ -83,7 +83,7 @@ fn run(steps: Vec<Step>) -> Sim {
 
 proptest! {
     #[test]
-    fn whatever_happened_somebody_may_try_again_in_the_end(
+    fn after_any_sequence_a_message_is_admitted_eventually(
         steps in prop::collection::vec(step(), 0..200),
     ) {
         let mut sim = run(steps);

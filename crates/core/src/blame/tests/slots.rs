@@ -40,7 +40,7 @@ fn messages_that_timed_out_before_use_half_of_the_slots() {
 }
 
 #[test]
-fn with_one_slot_they_stand_back_once_each_time() {
+fn with_one_slot_slow_messages_yield_once() {
     let mut sim = Sim::with_concurrency(1);
     let slow = MessageFacts { timed_out: true, ..fresh(1) };
     for _ in 0..3 {

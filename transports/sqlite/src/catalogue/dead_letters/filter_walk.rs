@@ -89,7 +89,7 @@ impl Sieve {
     /// [`DeadLetterState::as_str`](bezoar_core::catalogue::DeadLetterState::as_str) returns it.
     pub(crate) fn state(&self, glance: &Glance) -> &'static str {
         match glance {
-            Glance { operation: Some(id), .. } if self.unended.contains(id) => "taken",
+            Glance { operation: Some(id), .. } if self.unended.contains(id) => "held",
             Glance { edited: true, .. } => "edited",
             Glance { unapproved: true, .. } => "unapproved",
             _ => "open",
@@ -105,8 +105,8 @@ impl Sieve {
     ) -> rusqlite::Result<()> {
         let mut visit = |glance: &Glance| visit(glance, self.fits(glance));
         let span = (self.times.0, after.min((self.times.1, i64::MIN)));
-        if self.filter.state == Some("taken") && self.unended.is_empty() {
-            return Ok(()); // all rows in the index belong to operations that have ended
+        if self.filter.state == Some("held") && self.unended.is_empty() {
+            return Ok(()); // the operations in the index have ended and hold nothing
         }
         match self.way() {
             Way::Equal(index, column, value) => {
@@ -182,7 +182,7 @@ impl Sieve {
             return Way::Equal("bezoar_dead_by_correlation", "correlation_id", id.to_string());
         }
         match (state, replayed) {
-            (Some("taken"), _) => {
+            (Some("held"), _) => {
                 return Way::Partial("INDEXED BY bezoar_dead_taken WHERE operation IS NOT NULL");
             }
             (Some("edited" | "unapproved"), _) => {

@@ -77,7 +77,7 @@ fn add(
     // approval.
     match entry.state {
         DeadLetterState::Edited => set_aside(connection, id, Some(0), None),
-        DeadLetterState::Open | DeadLetterState::Taken(_) => Ok(()),
+        DeadLetterState::Open | DeadLetterState::Held(_) => Ok(()),
         _ => set_aside(connection, id, None, Some(&action.actor)),
     }
 }

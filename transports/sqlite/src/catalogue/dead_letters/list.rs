@@ -140,7 +140,7 @@ fn state(row: &Row<'_>) -> rusqlite::Result<DeadLetterState> {
     let edited: Option<i64> = row.get(15)?;
     let unapproved: bool = row.get(16)?;
     Ok(match (taken, edited, unapproved) {
-        (Some(operation), ..) => DeadLetterState::Taken(OperationId::from_number(operation)),
+        (Some(operation), ..) => DeadLetterState::Held(OperationId::from_number(operation)),
         (_, Some(_), _) => DeadLetterState::Edited,
         (_, _, true) => DeadLetterState::Unapproved,
         _ => DeadLetterState::Open,

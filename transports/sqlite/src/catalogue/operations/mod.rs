@@ -204,8 +204,7 @@ pub(crate) fn command(
         Err(refused) => return Ok(Err(refused)),
     };
     let Some(state) = command.applied_to(before.state) else {
-        let why = format!("operation {id} is {}; nothing was done", before.state.as_str());
-        return Ok(Err(CatalogueError::Conflict(why)));
+        return Ok(Err(CatalogueError::Conflict(refusal(id, before.state))));
     };
     let ended = state.has_ended().then(|| session.now_millis());
     connection
@@ -220,6 +219,18 @@ pub(crate) fn command(
         .execute(params![id.number(), state.as_str(), ended])?;
     audit::append(session, connection, action)?;
     operation(connection, id)
+}
+
+/// Why a command does not apply, and what is possible.
+fn refusal(id: OperationId, state: OperationState) -> String {
+    match state {
+        OperationState::Planned => {
+            format!("operation {id} is planned and has not started; start or cancel it")
+        }
+        OperationState::Stopped => format!("operation {id} has stopped; resume or cancel it"),
+        OperationState::Ended => format!("operation {id} has ended; nothing was done"),
+        state => format!("operation {id} is {}; nothing was done", state.as_str()),
+    }
 }
 
 /// Stops a running operation. An operation that is not running does not change.

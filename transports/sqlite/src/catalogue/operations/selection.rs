@@ -103,7 +103,7 @@ fn fitting(
     sieve.sweep(connection, |glance, fits| {
         match fits.then(|| sieve.state(glance)) {
             Some("open") => ids.push(glance.id),
-            Some("taken") => {
+            Some("held") => {
                 refused += 1;
                 if let Some(holder) = glance.operation {
                     *held.entry(holder).or_default() += 1;

@@ -24,7 +24,7 @@ pub(crate) enum ClientError {
     /// The request timed out: the outcome is unknown.
     Late { url: Url, deadline: Duration },
     /// The gateway refused the request.
-    Refused(Problem),
+    Refused(Box<Problem>),
     /// The request succeeded, but the response could not be parsed.
     NotUnderstood(serde_json::Error),
 }

@@ -203,7 +203,7 @@ impl ApiClient {
         match self.read(response, bounds).await {
             Ok(body) => {
                 let token = self.sources.1.clone();
-                ClientError::Refused(Problem::read(status, &headers, &body, token).into())
+                ClientError::Refused(Box::new(Problem::read(status, &headers, &body, token)))
             }
             Err(error) => error,
         }

@@ -223,7 +223,7 @@ impl App {
         seen.iter().find(|route| route.name() == name).cloned().ok_or_else(|| {
             let known: Vec<_> = seen.iter().map(|route| route.name()).collect();
             let known = known.join(", ");
-            Problem::not_found(format!("unknown route {name:?}; known routes: {known}"))
+            Problem::not_found(format!("unknown route; known routes: {known}"))
         })
     }
 

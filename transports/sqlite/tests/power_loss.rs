@@ -81,8 +81,13 @@ fn nothing_acknowledged_is_lost_after_failed_syncs_and_restarts() {
 /// checkpoint then copies pages into the database whose frames are not on disk.
 #[test]
 fn building_on_what_a_failed_sync_left_is_caught() {
-    let (report, _) = run_failing(Kernel::SkipsWritesThatChangeNothing, 100);
-    assert!(report.lost + report.corrupt > 0, "{report}");
+    // In a few runs of a hundred no crash falls between the failed sync and the next write of its page.
+    let caught = (0..5).any(|_| {
+        let (report, _) = run_failing(Kernel::SkipsWritesThatChangeNothing, 100);
+        println!("{report}");
+        report.lost + report.corrupt > 0
+    });
+    assert!(caught, "none of five runs found a loss");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use http::StatusCode;
 use places::Places;
 use raw::Server;
 use search::Search;
-use support::{client::Client, program::Program};
+use support::{PATIENCE, client::Client, program::Program};
 
 /// What must be seen nowhere.
 const CANARY: &str = "Canary9c41f07be2d8";
@@ -201,7 +201,12 @@ async fn send(client: &Client, queue: &Queue, kind: &str) {
         ("traceparent", CANARY),
         ("tracestate", CANARY),
     ];
-    let reply = client.post(&path(&queue.name), &headers, Bytes::from(CANARY)).await;
+    let started = std::time::Instant::now();
+    let mut reply = client.post(&path(&queue.name), &headers, Bytes::from(CANARY)).await;
+    // On a busy machine a quorum queue that was just declared has no leader for a moment.
+    while reply.status == StatusCode::INSUFFICIENT_STORAGE && started.elapsed() < PATIENCE {
+        reply = client.post(&path(&queue.name), &headers, Bytes::from(CANARY)).await;
+    }
     assert_eq!(reply.status, StatusCode::ACCEPTED, "{reply:?}");
     if !queue.transport.is_empty() {
         let reply = client.post(&path(NOWHERE), &headers, Bytes::from(CANARY)).await;

@@ -206,17 +206,19 @@ fn announce(gateway: &Gateway, config: &Config) {
         None => "-H \"Authorization: Bearer $TOKEN\"".to_owned(),
     };
     let queue = config.all_queues().into_iter().next();
-    let queue = queue.map_or("default".to_owned(), |queue| queue.as_str().replace('/', "%2F"));
+    let queue = queue.map_or("default".to_owned(), |queue| queue.as_str().to_owned());
+    let segment = queue.replace('/', "%2F");
     eprintln!(
-        "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{queue}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
+        "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{segment}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
     );
     if config.routes.is_empty() {
+        let name = queue.replace('/', "-");
         eprintln!(
             "\nno routes configured: the gateway delivers nothing. If no other program consumes these queues, add to \
              bezoar.toml and restart:"
         );
         eprintln!(
-            "  [[route]]\n  name = \"{queue}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""
+            "  [[route]]\n  name = \"{name}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""
         );
     }
     if std::io::stderr().is_terminal() {

@@ -1,11 +1,11 @@
 //! Recognizes dead letters that a broker delivers again.
 //!
-//! A letter with a lasting id is recognized by it. One without is recognized by its content, but only if the broker
-//! says that it was delivered before, and only while the broker should still have the one that was taken in: then as
-//! many equal letters come again as were taken in, and each stands for one of them. An equal letter may be the same or
-//! another as soon as the broker was told to remove the first, if the dead letter that it became is gone, and if it
-//! comes twice in one session, as after a node of a cluster was unreachable: then it is kept and marked. Each row of
-//! `bezoar_taken` stands for one letter of the broker, so that of two equal letters neither is lost.
+//! A letter with a lasting id is recognized by it. A letter without one is recognized by its content, but only if the
+//! broker says that it was delivered before, and only while the broker should still have the letter that was taken in.
+//! As many equal letters are then redelivered as were taken in, and each stands for one of them. An equal letter may be
+//! the same one or another once the broker was told to remove the first, if the dead letter that it became is gone, or
+//! if it comes twice in one session, as it does after a node of a cluster was unreachable. It is kept and marked then.
+//! Each row of `bezoar_taken` stands for one letter of the broker, so that neither of two equal letters is lost.
 
 use bezoar_core::{DeadLetter, DeadLetterId, QueueName, Recognition, catalogue::CatalogueError};
 use rusqlite::{Connection, OptionalExtension, Row, params};

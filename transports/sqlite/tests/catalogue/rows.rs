@@ -1,11 +1,12 @@
 //! What only the database shows: rows that somebody changed or damaged, indexes, and leftover rows.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Clock, DeadLetterAccess, DeadLetterIds, Settlement,
+    Clock, DeadLetterAccess, DeadLetterIds, ManualClock, Settlement,
     catalogue::{Filter, OperationCommand, OperationKind, OperationState, Selection, Verb},
 };
+use bezoar_sqlite::{Options, SqliteTransport};
 
 use super::{census, ward::*};
 
@@ -117,4 +118,24 @@ async fn the_ways_of_the_walk_use_their_indexes() {
             plan.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
         assert!(steps.len() == 1 && steps[0].contains(index), "{condition}: {steps:?}");
     }
+}
+
+#[tokio::test]
+async fn arrivals_never_go_backwards_whichever_process_they_are_written_by() {
+    let ahead = Ward::new().await;
+    let clock = Arc::new(ManualClock::default());
+    let options = Options { clock: clock.clone(), ..Options::new(ahead.path()) };
+    let store = SqliteTransport::open(options).unwrap();
+    let behind = Ward { store, clock, folder: tempfile::tempdir().unwrap() };
+    ahead.clock.advance(Duration::from_secs(60));
+    for (ward, name) in [(&behind, "a"), (&ahead, "b"), (&behind, "c")] {
+        ward.kill("lab", message(name), "boom").await;
+    }
+    let listed = ahead.list(&Filter::default()).await;
+    let of = |name: &str| listed.iter().find(|it| it.message_id.as_str() == name).unwrap();
+    let (a, b, c) = (of("a"), of("b"), of("c"));
+    assert!(a.arrived_at < b.arrived_at && b.arrived_at <= c.arrived_at, "in the order of ids");
+    assert!(c.died_at < b.died_at, "each died when its own clock said");
+    let names: Vec<_> = listed.iter().map(|it| it.message_id.as_str()).collect();
+    assert_eq!(names, ["b", "c", "a"]);
 }

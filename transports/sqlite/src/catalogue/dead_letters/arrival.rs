@@ -17,7 +17,7 @@ pub(crate) struct Dying<'a> {
     pub(crate) counts: Counts,
     /// The failures of the last attempt, which the ledger does not contain yet.
     pub(crate) tries: &'a [FailedTry],
-    /// When it was dead-lettered, if elsewhere or earlier; `None` for now.
+    /// When it was dead-lettered, if elsewhere or earlier; `None` if it happens in this transaction.
     pub(crate) died_at: Option<i64>,
 }
 

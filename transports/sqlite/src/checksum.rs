@@ -45,7 +45,7 @@ impl StoredFields<'_> {
             (9, expires_at.as_ref().map(|bytes| &bytes[..])),
             (10, self.ordering_key),
         ];
-        let mut hasher = Hasher::new();
+        let mut hasher = BufferedHasher::default();
         for (tag, value) in fields {
             if let Some(value) = value {
                 let [a, b, c, d, e, f, g, h] = (value.len() as u64).to_le_bytes();
@@ -53,7 +53,45 @@ impl StoredFields<'_> {
                 hasher.update(value);
             }
         }
-        hasher.finalize().into()
+        hasher.finish().into()
+    }
+}
+
+/// Hashes short fields together, because each call of [`Hasher::update`] has a cost of its own.
+struct BufferedHasher {
+    hasher: Hasher,
+    buffer: [u8; 256],
+    filled: usize,
+}
+
+impl Default for BufferedHasher {
+    fn default() -> Self {
+        Self { hasher: Hasher::new(), buffer: [0; 256], filled: 0 }
+    }
+}
+
+impl BufferedHasher {
+    fn update(&mut self, bytes: &[u8]) {
+        match self.buffer[self.filled..].get_mut(..bytes.len()) {
+            Some(free) => {
+                free.copy_from_slice(bytes);
+                self.filled += bytes.len();
+            }
+            None => {
+                self.flush();
+                self.hasher.update(bytes);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.hasher.update(&self.buffer[..self.filled]);
+        self.filled = 0;
+    }
+
+    fn finish(mut self) -> u32 {
+        self.flush();
+        self.hasher.finalize()
     }
 }
 

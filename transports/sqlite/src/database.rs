@@ -39,6 +39,9 @@ const SCHEMA: i64 = MIGRATIONS.len() as i64;
 /// the database.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
+/// The page size of a new database.
+const PAGE_BYTES: i64 = 8_192;
+
 /// Opens the file for writing, creating and migrating it as needed.
 pub(crate) fn open(options: &Options) -> Result<Connection, TransportError> {
     options.check().map_err(|invalid| error(ErrorKind::Invalid(invalid), "open"))?;
@@ -90,6 +93,9 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     let connection =
         Connection::open_with_flags(&options.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     check_writable(&connection)?;
+    // Only a new file takes it. SQLite's default of 4 KiB holds three messages of 1 KiB and wastes the rest; with 8 KiB
+    // a sixth more messages are stored and processed per second.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     use_log(&connection, options.busy_timeout)?;
     connection.busy_timeout(options.busy_timeout)?;
     let synchronous = match options.synchronous {

@@ -158,42 +158,41 @@ pub(crate) fn message(
     ledger: usize,
     envelope: usize,
 ) -> rusqlite::Result<(Message, Integrity)> {
+    let stored = stored_fields(row, envelope)?;
     let mut integrity = Integrity::Intact;
-    let id = MessageId::new(text(row, envelope)?.unwrap_or_default()).unwrap_or_else(|_| {
+    let id = MessageId::new(stored_text(stored.id)).unwrap_or_else(|_| {
         integrity = Integrity::Malformed;
         MessageId::new(format!("row-{seq}")).expect("a short word")
     });
-    let message_type = MessageType::new(text(row, envelope + 1)?.unwrap_or_default())
-        .unwrap_or_else(|_| {
-            integrity = Integrity::Malformed;
-            MessageType::new("damaged").expect("a short word")
-        });
-    let headers = headers_from_json(text(row, envelope + 5)?).unwrap_or_else(|_| {
+    let message_type = MessageType::new(stored_text(stored.message_type)).unwrap_or_else(|_| {
+        integrity = Integrity::Malformed;
+        MessageType::new("damaged").expect("a short word")
+    });
+    let headers = headers_from_json(stored.headers.map(stored_text)).unwrap_or_else(|_| {
         integrity = Integrity::Malformed;
         Headers::new()
     });
-    let (time, body) = (millis(row.get(envelope + 6)?), row.get_ref(envelope + 7)?.as_bytes()?);
-    let body: Body = Bytes::copy_from_slice(body).into();
-    let mut message = Message::new(id, message_type, time, body);
+    let body: Body = Bytes::copy_from_slice(stored.body).into();
+    let mut message = Message::new(id, message_type, millis(stored.time), body);
     message.headers = headers;
-    message.correlation_id = text(row, envelope + 2)?.and_then(|id| CorrelationId::new(id).ok());
-    message.causation_id = text(row, envelope + 3)?.and_then(|id| MessageId::new(id).ok());
-    message.content_type = text(row, envelope + 4)?.and_then(|it| ContentType::new(it).ok());
-    message.expires_at = row.get::<_, Option<i64>>(envelope + 9)?.map(millis);
-    message.ordering_key = text(row, envelope + 10)?.and_then(|key| OrderingKey::new(key).ok());
+    let text = |bytes: Option<_>| bytes.map(stored_text);
+    message.correlation_id = text(stored.correlation_id).and_then(|id| CorrelationId::new(id).ok());
+    message.causation_id = text(stored.causation_id).and_then(|id| MessageId::new(id).ok());
+    message.content_type = text(stored.content_type).and_then(|it| ContentType::new(it).ok());
+    message.expires_at = stored.expires_at.map(millis);
+    message.ordering_key = text(stored.ordering_key).and_then(|key| OrderingKey::new(key).ok());
     message.ledger = read_ledger(connection, row, seq, ledger)?;
-    if !matches_checksum(row, envelope)? {
+    // A row without a checksum always matches.
+    let expected: Option<i64> = row.get(envelope + 8)?;
+    if expected.is_some_and(|expected| stored.checksum() != expected) {
         integrity = Integrity::Damaged;
     }
     Ok((message, integrity))
 }
 
-/// Whether a row matches its checksum. A row without a checksum always matches.
-fn matches_checksum(row: &Row<'_>, envelope: usize) -> rusqlite::Result<bool> {
-    match row.get::<_, Option<i64>>(envelope + 8)? {
-        Some(expected) => Ok(stored_fields(row, envelope)?.checksum() == expected),
-        None => Ok(true),
-    }
+/// Stored text; text that is not UTF-8 counts as empty.
+fn stored_text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or_default()
 }
 
 /// The fields of a row as they are stored, beginning at column `at`.

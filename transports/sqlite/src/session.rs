@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use bezoar_core::{Body, ByteLimit, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
+use bezoar_core::{
+    Body, ByteLimit, Delivery, MessageId, OrderingKey, Outgoing, QueueName, millis, to_millis,
+};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -42,6 +44,9 @@ pub(crate) struct Claimed {
     /// The token of an expired lease. If the claim is undone, its holder can still settle.
     pub(crate) token: Option<i64>,
 }
+
+/// The messages of a batch that were not stored, because another message has their id, by position.
+pub(crate) type Conflicts = HashMap<usize, MessageId>;
 
 /// Whether a message with `once` was accepted before.
 enum Accepted {
@@ -155,25 +160,25 @@ impl Session {
         Ok(queue)
     }
 
-    /// Stores messages. Returns the positions of those whose id was accepted before with another body.
+    /// Stores messages, except those whose id was accepted before with another body.
     pub(crate) fn send(
         &mut self,
         connection: &Connection,
         (name, queue): (&QueueName, i64),
         batch: &[Outgoing],
-    ) -> rusqlite::Result<Vec<usize>> {
+    ) -> rusqlite::Result<Conflicts> {
         let mut wait = connection.prepare_cached(
             "INSERT INTO bezoar_waiting
              (queue, visible_at, seq, acquired, failed, released, replayed, history)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
-        let (mut stored, mut conflicts) = (0, Vec::new());
+        let (mut stored, mut conflicts) = (0, Conflicts::new());
         for (place, outgoing) in batch.iter().enumerate() {
             match self.accepted_before(connection, queue, outgoing)? {
                 Accepted::No => (),
                 Accepted::Same => continue,
                 Accepted::Other => {
-                    conflicts.push(place);
+                    conflicts.insert(place, outgoing.message.id.clone());
                     continue;
                 }
             }

@@ -22,7 +22,7 @@ use crate::{
     monotonic_clock::MonotonicClock,
     queue_signals::QueueSignals,
     readers::Readers,
-    session::{Claimed, Session},
+    session::{Claimed, Conflicts, Session},
     writer::Writer,
 };
 
@@ -70,12 +70,12 @@ impl SqliteTransport {
         self.files.clone()
     }
 
-    /// Stores checked messages in one transaction. Returns the positions of those whose id another message has.
+    /// Stores checked messages in one transaction, except those whose id another message has.
     async fn store(
         &self,
         queue: &QueueName,
         accepted: Vec<Outgoing>,
-    ) -> Result<Vec<usize>, TransportError> {
+    ) -> Result<Conflicts, TransportError> {
         let (name, options) = (queue.clone(), self.options.clone());
         let bytes = accepted.iter().map(bytes).sum();
         let work = move |session: &mut Session, connection: &Connection| {
@@ -106,8 +106,8 @@ impl SqliteTransport {
 /// The result of storing messages.
 #[derive(Debug, Clone)]
 enum Stored {
-    /// Stored, except the messages at these positions.
-    Yes(Vec<usize>),
+    /// Stored, except these.
+    Yes(Conflicts),
     NoQueue,
     /// Not stored: the log is at its size limit, because a reader keeps it from being reused.
     LogFull,
@@ -170,15 +170,13 @@ impl Transport for SqliteTransport {
         while !accepted.is_empty() {
             let later = accepted.split_off(part_end(&accepted));
             let part = std::mem::replace(&mut accepted, later);
-            let ids: Vec<_> = part.iter().map(|outgoing| outgoing.message.id.clone()).collect();
+            let count = part.len();
             let stored = self.store(queue, part).await;
-            for (place, id) in ids.into_iter().enumerate() {
-                let Some(result) = open.next() else { break };
+            for (place, result) in open.by_ref().take(count).enumerate() {
                 *result = match &stored {
-                    Ok(conflicts) if conflicts.contains(&place) => {
-                        Err(error(ErrorKind::Conflict(id), "send"))
-                    }
-                    Ok(_) => Ok(()),
+                    Ok(conflicts) => conflicts
+                        .get(&place)
+                        .map_or(Ok(()), |id| Err(error(ErrorKind::Conflict(id.clone()), "send"))),
                     Err(failed) => Err(failed.again()),
                 };
             }

@@ -29,8 +29,9 @@ use crate::{
 
 /// The maximum number of queued jobs; further senders wait.
 const INBOX_LIMIT: usize = 4096;
-/// With how many frames the log is checkpointed; as many as SQLite does by default.
-const CHECKPOINT_FRAMES: u32 = 1_000;
+/// With how many frames the log is checkpointed: 16 MiB. A page that changes again before that is copied once, and a
+/// message that is done by then never.
+const CHECKPOINT_FRAMES: u32 = 2_000;
 
 /// A handle to the writer. When the last one is dropped, the queued jobs are run and the database is
 /// closed, which copies the log into the database.

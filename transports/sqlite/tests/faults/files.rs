@@ -36,7 +36,7 @@ async fn a_truncated_database_is_refused_and_left_as_it_is() {
     let folder = folder();
     let path = filled(&folder, 300).await;
     let whole = fs::read(&path).unwrap();
-    for length in [whole.len() / 2, whole.len() - 4096, 5_000, 512] {
+    for length in [whole.len() / 2, whole.len() - PAGE_BYTES, 5_000, 512] {
         fs::write(&path, &whole[..length]).unwrap();
         let refused = refusal(&path);
         assert_eq!(refused.kind, ErrorKind::Unusable, "{length}: {}", everything(&refused));
@@ -55,7 +55,7 @@ async fn a_damaged_page_is_reported_and_no_message_is_made_up_from_it() {
         let root: u64 =
             one(&path, &format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'"));
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        file.write_all_at(&[0xA5; 4096], (root - 1) * 4096).unwrap();
+        file.write_all_at(&[0xA5; PAGE_BYTES], (root - 1) * PAGE_BYTES as u64).unwrap();
         let failed = work_with(&path).await.expect_err(table);
         assert_eq!(failed.kind, ErrorKind::Unusable, "{table}: {}", everything(&failed));
     }

@@ -103,7 +103,7 @@ const CHANGES: [Change; 6] = [
     ("cut by a byte", |file| set_length(file, |length| length - 1)),
     ("overwritten by an older copy", |file| {
         let bytes = fs::read(file).unwrap();
-        fs::write(file, &bytes[..32 + 2 * (24 + 4096)]).unwrap();
+        fs::write(file, &bytes[..32 + 2 * (24 + PAGE_BYTES)]).unwrap();
     }),
     ("without a header", |file| {
         let file = OpenOptions::new().write(true).open(file).unwrap();

@@ -53,7 +53,7 @@ async fn a_log_that_nobody_blocks_stays_small() {
         send(&transport, &message(&number.to_string(), noise(50_000))).await.unwrap();
     }
     let log_bytes = fs::metadata(folder.path().join("lab.db-wal")).unwrap().len();
-    assert!(log_bytes < 6_000_000, "{log_bytes}");
+    assert!(log_bytes < 20_000_000, "{log_bytes}");
 }
 
 /// A program that starts a read transaction and does not end it.

@@ -21,6 +21,9 @@ pub(crate) fn sql(path: &Path, statements: &str) {
     connection(path).execute_batch(statements).unwrap();
 }
 
+/// The page size of a new database.
+pub(crate) const PAGE_BYTES: usize = 8_192;
+
 pub(crate) fn one(path: &Path, query: &str) -> u64 {
     let number: i64 = connection(path).query_row(query, [], |row| row.get(0)).unwrap();
     u64::try_from(number).unwrap()

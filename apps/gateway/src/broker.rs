@@ -1,16 +1,31 @@
 //! A broker whose queues have prefixed names in the gateway: `hospital/results`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use bezoar::{
     Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
-    rabbitmq::{DeadLettering, Options, Pem, QueueType, RabbitTransport},
+    rabbitmq::{DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport},
 };
 
 use crate::config::{self, Config, DeadLetterMode, QueueKind};
+
+/// The names of dead-letter exchanges and queues that are configured, by queue of the broker.
+fn dead_letter_names(broker: &config::Name, all: &Config) -> BTreeMap<QueueName, DeadLetterNames> {
+    let text = |name: &Option<config::BrokerName>| name.as_ref().map(|it| it.as_str().to_owned());
+    let of_broker = all.queues.iter().filter_map(|queue| {
+        let (transport, there) = all.broker(&queue.name)?;
+        let names = DeadLetterNames {
+            exchange: text(&queue.dead_letter_exchange),
+            key: text(&queue.dead_letter_key),
+            queue: text(&queue.dead_letter_queue),
+        };
+        (transport.name == *broker && names != DeadLetterNames::default()).then_some((there, names))
+    });
+    of_broker.collect()
+}
 
 /// A broker. All queue names in its API have the prefix.
 #[derive(Debug, Clone)]
@@ -39,6 +54,8 @@ impl Broker {
                 QueueKind::Classic => QueueType::Classic,
             },
             max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
+            dead_letter_names: dead_letter_names(name, all),
+            max_delay: config.max_delay,
             ..Options::from_url(config.url.reveal())
                 .with_context(|| format!("transports.{name}.url"))?
         };

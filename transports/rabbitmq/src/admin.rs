@@ -6,7 +6,10 @@ use bezoar_core::{
 };
 
 use crate::{
-    RabbitTransport, dead_letters::dead_letter_feed::RabbitDeadLetterFeed, error::error, topology,
+    RabbitTransport,
+    dead_letters::dead_letter_feed::RabbitDeadLetterFeed,
+    error::error,
+    topology::{self, dead_letter_route::DeadLetterRoute},
 };
 
 #[async_trait]
@@ -27,15 +30,13 @@ impl QueueAdmin for RabbitTransport {
             ));
         };
         let names = management.queues("queues").await?;
-        let names = names.iter().filter(|name| !topology::is_internal(name));
-        let mut names: Vec<_> = names.filter_map(|name| QueueName::new(name).ok()).collect();
-        names.sort();
-        Ok(names)
+        Ok(topology::work_queues(names, &self.inner.options))
     }
 
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
         let ready = self.inner.ready_count(queue, queue.as_str(), "depth").await?;
-        let dead = self.companion_count(queue, topology::dead_queue(queue)).await?;
+        let dead = DeadLetterRoute::of(queue, &self.inner.options).map(|route| route.queue);
+        let dead = self.companion_count(queue, dead).await?;
         let quarantined = self.companion_count(queue, topology::quarantine_queue(queue)).await?;
         let ready = Some(ready + quarantined.unwrap_or(0) + self.inner.prefetched_count(queue));
         let mut depth = Depth::default();

@@ -1,12 +1,12 @@
 //! The options of the transport: the broker's address, TLS, queue type, limits and timeouts.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bezoar_core::{Clock, Invalid, SystemClock};
+use bezoar_core::{Clock, Invalid, QueueName, SystemClock};
 use lapin::uri::AMQPUri;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{Pem, connection::address, connection::tls};
+use crate::{DeadLetterNames, LONGEST_DELAY, Pem, connection::address, connection::tls};
 
 /// Where the broker is, and how to use it.
 #[derive(Debug, Clone)]
@@ -26,6 +26,11 @@ pub struct Options {
     pub queue_type: QueueType,
     /// How a message is dead-lettered.
     pub dead_lettering: DeadLettering,
+    /// The names of dead-letter exchanges and queues that are not the default ones, by work queue.
+    pub dead_letter_names: BTreeMap<QueueName, DeadLetterNames>,
+    /// The longest delay, at most [`LONGEST_DELAY`]. Each factor of eight costs seven more delay queues: 14 hours, the
+    /// default, need 49, and one hour needs 42.
+    pub max_delay: Duration,
     /// The largest accepted body. RabbitMQ 4.0 accepts 16 MiB by default.
     pub max_message_bytes: usize,
     /// How long a handler may take, if that is known: `validate` compares it with the broker's consumer timeout.
@@ -88,6 +93,8 @@ impl Options {
             management_url: None,
             queue_type: QueueType::Quorum,
             dead_lettering: DeadLettering::Publish,
+            dead_letter_names: BTreeMap::new(),
+            max_delay: Duration::from_secs(14 * 60 * 60),
             max_message_bytes: 16 * 1024 * 1024,
             handler_timeout: None,
             connect_timeout: Duration::from_secs(10),
@@ -114,6 +121,9 @@ impl Options {
         if self.max_message_bytes > BROKER_LIMIT_BYTES {
             let problem = format!("is above {BROKER_LIMIT_BYTES}, the limit of RabbitMQ");
             return Err(Invalid::new("max_message_bytes", problem));
+        }
+        if self.max_delay > LONGEST_DELAY {
+            return Err(Invalid::new("max_delay", "is above 75 days, the limit"));
         }
         for (field, value) in [
             ("connect_timeout", self.connect_timeout),
@@ -155,6 +165,7 @@ mod tests {
         for (options, field) in [
             (Options { max_message_bytes: usize::MAX, ..good() }, "max_message_bytes"),
             (Options { idle: Duration::ZERO, ..good() }, "idle"),
+            (Options { max_delay: Duration::MAX, ..good() }, "max_delay"),
             (Options { tls_ca: Some("ca.pem".into()), ..good() }, "amqps"),
         ] {
             let refused = options.check().unwrap_err();

@@ -143,7 +143,7 @@ impl TransportState {
         queue: &QueueName,
         after: Duration,
     ) -> Publication {
-        match delay_topology::route(after, queue.as_str()) {
+        match delay_topology::route(after, queue.as_str(), self.options.delay_levels()) {
             Some(route) => Publication {
                 exchange: "".into(),
                 key: topology::delay_queue_name(route.first).into(),
@@ -191,7 +191,7 @@ impl TransportState {
             return Ok(());
         }
         let channel = self.requests.request_channel(operation).await?;
-        for route in topology::delay_return_bindings(queue.as_str()) {
+        for route in topology::delay_return_bindings(queue.as_str(), self.options.delay_levels()) {
             match self.requests.with_timeout(bind(&channel, &route), operation).await? {
                 Ok(()) => (),
                 Err(source) if is_not_found(&source) => {
@@ -264,7 +264,7 @@ impl Transport for RabbitTransport {
         can.topics = true;
         can.subscriptions = true;
         can.ordering = true;
-        can.scheduled = Some(delay_topology::MAX);
+        can.scheduled = Some(self.inner.options.max_delay);
         can.time_to_live = true;
         can.batching = true;
         can.native_dead_letters = true;

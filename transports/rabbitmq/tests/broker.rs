@@ -9,6 +9,7 @@ mod broker {
     mod connections;
     mod dead_letter_feed;
     mod delays;
+    mod existing_topology;
     mod other_clients;
     mod prefetch;
     mod private_broker;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bezoar::rabbitmq::LONGEST_DELAY;
 use bezoar_core::MAX_DELAY;
 
 use super::{DeadLetterMode, Kind, LogFormat, LogLevel, QueueKind, Role, Watch, sections::retry};
@@ -118,6 +119,7 @@ static KEYS: &[Key] = &[
     Key::new("transports.*.management_url", Kind::ManagementUrl, "URL of the broker's HTTP API, for information that AMQP does not provide; uses the same user and password if it has none.").restart(),
     Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Type of the queues that are created.").or("quorum").restart(),
     Key::new("transports.*.provision", Kind::Boolean, "Whether missing queues, exchanges and bindings are created; otherwise they are only checked.").or("true").restart(),
+    Key::new("transports.*.max_delay", Kind::Duration(SECOND, LONGEST_DELAY), "Longest delay before a retry. Longer ones need more delay queues on the broker: 42 for 1h, 49 for 14h, 64 for 75d.").or("14h").restart(),
     Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust in addition to the system's, in PEM.").restart(),
     Key::new("transports.*.tls_certificate", Kind::File, "Client certificate, in PEM.").restart(),
     Key::new("transports.*.tls_key", Kind::File, "Private key of the client certificate, in PEM.").restart(),
@@ -125,6 +127,9 @@ static KEYS: &[Key] = &[
     Key::new("queue", Kind::Tables, "Queues without a route, or with settings of their own."),
     Key::new("queue[].name", Kind::Queue, "Name of the queue.").required(),
     Key::new("queue[].watch", Kind::Choice(Watch::NAMES), "Whether a broker's dead letters are taken into the catalogue, or stay on the broker and are only counted.").or("take"),
+    Key::new("queue[].dead_letter_exchange", Kind::BrokerName, "Dead-letter exchange of a broker's queue; empty for the default exchange; bezoar.dead if not set.").restart(),
+    Key::new("queue[].dead_letter_key", Kind::BrokerName, "Routing key of its dead letters; the name of the queue if not set.").restart(),
+    Key::new("queue[].dead_letter_queue", Kind::BrokerName, "Its dead-letter queue; the name of the queue with .dead if not set.").restart(),
 
     Key::new("route", Kind::Tables, "Routes from a queue to an endpoint."),
     Key::new("route[].name", Kind::Name, "Name of the route; identifies it across reloads.").required(),

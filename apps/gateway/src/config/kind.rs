@@ -26,6 +26,8 @@ pub enum Kind {
     Name,
     /// The name of a queue.
     Queue,
+    /// The name of an exchange, queue or routing key on a broker; empty for the default exchange.
+    BrokerName,
     /// Names of queues.
     Queues,
     /// An address and a port.
@@ -77,6 +79,7 @@ impl Kind {
             Self::Headers => r#"a table such as { X-Tenant = "lab" }"#.to_owned(),
             Self::Name => r#"a name such as "results""#.to_owned(),
             Self::Queue => r#"the name of a queue such as "results""#.to_owned(),
+            Self::BrokerName => r#"a name on the broker such as "orders.dlq""#.to_owned(),
             Self::Queues => r#"a list of queues such as ["results"]"#.to_owned(),
             Self::Address => r#"an address and a port such as "127.0.0.1:8420""#.to_owned(),
             Self::StoreUrl => r#"a URL such as "sqlite:bezoar-data/bezoar.db""#.to_owned(),

@@ -66,7 +66,7 @@ pub use keys::{Applies, Key, keys};
 pub use kind::Kind;
 pub use load::{Loaded, Sources, load, load_to_find_gateway};
 pub use model::Config;
-pub use names::Name;
+pub use names::{BrokerName, Name};
 pub use origin::Origin;
 pub use problem::{ConfigProblem, ConfigProblems};
 pub use reader::Setting;

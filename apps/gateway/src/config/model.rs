@@ -105,7 +105,7 @@ impl Config {
 fn default_queue(reader: &mut SectionReader<'_>) -> QueueConfig {
     let path = Path::parse("queue[0].name");
     reader.show(&path, "default".to_owned(), &Origin::Default);
-    QueueConfig { name: QueueName::new("default").expect("it is a valid name"), watch: Watch::Take }
+    QueueConfig::new(QueueName::new("default").expect("it is a valid name"))
 }
 
 /// The positions of list elements in the file: invalid elements before them may be missing from the [`Config`].

@@ -55,6 +55,32 @@ impl Parsed for Name {
     }
 }
 
+/// The name of an exchange, queue or routing key on a broker: up to 255 bytes, also none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerName(Box<str>);
+
+impl BrokerName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Parsed for BrokerName {
+    fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {
+        match text(value)? {
+            long if long.len() > 255 => {
+                Err(InvalidValue::new("is longer than 255 bytes", "use a shorter name"))
+            }
+            name => Ok(Self(name.into())),
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.0.to_string()
+    }
+}
+
 /// A queue of the embedded store is a plain name, a queue of a broker `NAME/QUEUE`.
 impl Parsed for QueueName {
     fn parse(_: &Kind, value: &Value) -> Result<Self, InvalidValue> {

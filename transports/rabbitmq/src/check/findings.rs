@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use bezoar_core::{Finding, Severity};
-use lapin::types::AMQPValue;
 use serde_json::Value;
 
-use crate::{QueueType, topology::Queue};
+use crate::{DeadLettering, QueueType};
 
 /// The lowest delivery limit without a warning: when a worker dies, the broker counts every prefetched message.
 const LEAST_DELIVERIES: i64 = 100;
@@ -15,8 +14,7 @@ const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The oldest supported version.
 const OLDEST: (u32, u32) = (3, 12);
 
-const DELETE_OR_CONFIGURE: &str =
-    "drain and delete it, then provision the queue; or configure the arguments that it has";
+const DELETE_OR_CONFIGURE: &str = "drain and delete it, then provision the queue";
 
 pub(crate) fn finding(
     severity: Severity,
@@ -63,13 +61,16 @@ impl<'a> DescribedQueue<'a> {
     }
 
     /// Everything that is wrong with the queue.
-    pub(crate) fn findings(&self, wanted: &Queue, handler: Option<Duration>) -> Vec<Finding> {
+    pub(crate) fn findings(
+        &self,
+        dead_lettering: DeadLettering,
+        handler: Option<Duration>,
+    ) -> Vec<Finding> {
         let mut findings = self.durability();
-        findings.extend(self.argument_differences(wanted));
         findings.extend(self.delivery_limit());
         findings.extend(self.message_losses());
         if self.role == QueueRole::Work {
-            findings.extend(self.strategy());
+            findings.extend(self.strategy(dead_lettering));
             findings.extend(handler.and_then(|handler| self.consumer_timeout(handler)));
         }
         findings
@@ -125,35 +126,12 @@ impl<'a> DescribedQueue<'a> {
         findings
     }
 
-    /// Each argument that differs; provisioning would be refused.
-    fn argument_differences(&self, wanted: &Queue) -> Vec<Finding> {
-        let wanted = wanted.arguments.inner();
-        let there = self.seen["arguments"].as_object().cloned().unwrap_or_default();
-        let mut names: Vec<&str> = wanted.keys().map(|name| name.as_str()).collect();
-        names.extend(there.keys().map(String::as_str));
-        names.sort_unstable();
-        names.dedup();
-        let argument_difference = |name: &str| {
-            let (there, wanted) = (there.get(name), wanted.get(name).map(plain));
-            let same = there == wanted.as_ref() || self.is_default(name, there, wanted.as_ref());
-            (!same).then(|| {
-                argument_difference(self.name, name, &shown(there), &shown(wanted.as_ref()))
-            })
-        };
-        names.into_iter().filter_map(argument_difference).collect()
-    }
-
-    /// A queue without an explicit type has the broker's default type, which the field `type` shows.
-    fn is_default(&self, name: &str, there: Option<&Value>, wanted: Option<&Value>) -> bool {
-        name == "x-queue-type" && there.is_none() && wanted == self.seen.get("type")
-    }
-
+    /// A delivery limit within reach. Beyond it the broker drops a message, or dead-letters it by itself.
     fn delivery_limit(&self) -> Option<Finding> {
         if !self.is_quorum() {
             return None;
         }
         let limit = self.effective("delivery-limit").and_then(Value::as_i64);
-        let remedy = "set delivery-limit to 1000000: Bezoar counts deliveries itself, durably";
         let problem = match limit {
             None => "has no delivery limit: RabbitMQ 4.0 and later default to 20".to_owned(),
             Some(limit) if (0..LEAST_DELIVERIES).contains(&limit) => {
@@ -161,22 +139,25 @@ impl<'a> DescribedQueue<'a> {
             }
             Some(_) => return None,
         };
+        let (severity, effect) = match (limit, self.dead_letter_exchange()) {
+            (Some(_), None) => (Severity::Error, "drops a message"),
+            (_, None) => (Severity::Warning, "drops a message"),
+            (_, Some(_)) => (Severity::Warning, "dead-letters a message by itself"),
+        };
         let problem = format!(
-            "queue {:?} {problem}; beyond it the broker drops or dead-letters a message by itself, and a worker that \
-             dies uses up deliveries of every message that it had prefetched",
+            "queue {:?} {problem}; beyond it the broker {effect}, and a worker that dies uses up deliveries of every \
+             message that it had prefetched",
             self.name
         );
-        Some(finding(Severity::Warning, problem, remedy))
+        let remedy = "set delivery-limit to 1000000: Bezoar counts deliveries itself, durably";
+        Some(finding(severity, problem, remedy))
     }
 
-    /// Whether expired or rejected messages could be lost on the way to the dead-letter queue.
-    fn strategy(&self) -> Option<Finding> {
+    /// Whether rejected messages could be lost on the way to the dead-letter queue.
+    fn strategy(&self, dead_lettering: DeadLettering) -> Option<Finding> {
         let name = self.name;
-        if self.dead_letter_exchange().is_none() {
-            let problem =
-                format!("queue {name:?} has no dead-letter exchange: rejected messages are lost");
-            return Some(finding(Severity::Error, problem, DELETE_OR_CONFIGURE));
-        }
+        self.dead_letter_exchange()?;
+        let rejects = dead_lettering == DeadLettering::Reject;
         let at_most_once = |why: &str| {
             format!(
                 "queue {name:?} {why}: expired or rejected messages may be lost on the way to the dead-letter queue"
@@ -187,41 +168,51 @@ impl<'a> DescribedQueue<'a> {
                 (at_most_once("is classic"), "use quorum queues, or dead-letter by publish");
             return Some(finding(Severity::Note, problem, remedy));
         }
+        let severity = if rejects { Severity::Warning } else { Severity::Note };
         let is = |name, value: &str| self.effective(name).is_some_and(|it| it == value);
         if !is("dead-letter-strategy", "at-least-once") {
             let problem = at_most_once("has no dead-letter-strategy=at-least-once");
-            return Some(finding(Severity::Warning, problem, DELETE_OR_CONFIGURE));
+            let remedy = "set dead-letter-strategy to at-least-once and overflow to reject-publish, by a policy";
+            return Some(finding(severity, problem, remedy));
         }
         if !is("overflow", "reject-publish") {
             let problem = at_most_once(
                 "has an overflow other than reject-publish, which silently defeats at-least-once",
             );
-            return Some(finding(Severity::Warning, problem, "set overflow to reject-publish"));
+            return Some(finding(severity, problem, "set overflow to reject-publish, by a policy"));
         }
         None
     }
 
     /// Settings that delete messages, or the queue with them.
     fn message_losses(&self) -> Vec<Finding> {
-        let (name, dead) = (self.name, self.role == QueueRole::Dead);
-        let losing = [
-            ("expires", Severity::Error, "is deleted after a time without use"),
-            (
-                "message-ttl",
-                if dead { Severity::Error } else { Severity::Warning },
-                if dead {
-                    "loses messages that wait too long"
-                } else {
-                    "dead-letters messages that wait too long"
-                },
+        let keeps = self.role != QueueRole::Dead && self.dead_letter_exchange().is_some();
+        let time_to_live = match keeps {
+            true => (Severity::Warning, "dead-letters messages that wait too long"),
+            false => (Severity::Error, "loses messages that wait too long"),
+        };
+        let rejects = self.effective("overflow").is_some_and(|it| it == "reject-publish");
+        let length = match (rejects, keeps) {
+            (true, _) if self.role == QueueRole::Work => (
+                Severity::Warning,
+                "may be full: then retries cannot return to it, and hold up those of other queues",
             ),
-            ("max-length", Severity::Warning, "has a maximum length"),
-            ("max-length-bytes", Severity::Warning, "has a maximum size"),
+            (true, _) => (Severity::Warning, "may be full: then nothing can be dead-lettered"),
+            (false, true) => {
+                (Severity::Warning, "dead-letters its oldest messages when it is full")
+            }
+            (false, false) => (Severity::Error, "loses its oldest messages when it is full"),
+        };
+        let losing = [
+            ("expires", (Severity::Error, "is deleted after a time without use")),
+            ("message-ttl", time_to_live),
+            ("max-length", length),
+            ("max-length-bytes", length),
         ];
         let found = losing.into_iter().filter(|(key, ..)| self.effective(key).is_some());
-        let describe = |(key, severity, what): (&str, Severity, &str)| {
+        let describe = |(key, (severity, what)): (&str, (Severity, &str))| {
             let value = shown(self.effective(key));
-            let problem = format!("queue {name:?} {what}: {} is {value}", self.says(key));
+            let problem = format!("queue {:?} {what}: {} is {value}", self.name, self.says(key));
             finding(severity, problem, format!("remove {key}, or accept it"))
         };
         found.map(describe).collect()
@@ -245,22 +236,16 @@ impl<'a> DescribedQueue<'a> {
     }
 }
 
-/// An argument that differs from the one that `provision` would set.
+/// An argument that differs from the one that `provision` would set. Only a queue or exchange that is not durable loses
+/// messages.
 pub(crate) fn argument_difference(
-    queue: &str,
-    argument: &str,
-    there: &str,
-    wanted: &str,
+    what: &str,
+    name: &str,
+    (argument, there, wanted): (&str, &str, &str),
 ) -> Finding {
-    let severity = match argument {
-        "x-queue-type" | "x-dead-letter-exchange" | "x-dead-letter-routing-key" | "durable" => {
-            Severity::Error
-        }
-        _ => Severity::Note,
-    };
+    let severity = if argument == "durable" { Severity::Error } else { Severity::Note };
     let problem = format!(
-        "queue {queue:?} has a different argument: {argument} is {there}, expected {wanted}; the broker refuses to \
-         provision it"
+        "{what} {name:?} has a different argument: {argument} is {there}, expected {wanted}"
     );
     finding(severity, problem, DELETE_OR_CONFIGURE)
 }
@@ -313,14 +298,6 @@ pub(crate) fn node_findings(nodes: &Value) -> Vec<Finding> {
         }
     }
     findings
-}
-
-fn plain(value: &AMQPValue) -> Value {
-    match value {
-        AMQPValue::LongString(text) => text.to_string().into(),
-        AMQPValue::LongLongInt(number) => (*number).into(),
-        _ => Value::Null,
-    }
 }
 
 fn shown(value: Option<&Value>) -> String {

@@ -2,11 +2,12 @@ use bezoar_core::QueueName;
 use serde_json::json;
 
 use super::*;
-use crate::Topology;
+use crate::{Options, Queue, Topology, topology::plan::plain};
 
 fn wanted(role: QueueRole) -> Queue {
     let queue = QueueName::new("q").unwrap();
-    let topology = Topology::for_queue(&queue, QueueType::Quorum).unwrap();
+    let options = Options::from_url("amqp://localhost").unwrap();
+    let topology = Topology::for_queue(&queue, &options).unwrap();
     let name = if role == QueueRole::Work { "q" } else { "q.dead" };
     topology.queues.into_iter().find(|queue| queue.name == name).unwrap()
 }
@@ -25,7 +26,7 @@ fn findings(role: QueueRole, change: impl FnOnce(&mut Value)) -> Vec<Finding> {
     let mut seen = sound(role);
     change(&mut seen);
     let queue = DescribedQueue::new("q", role, &seen);
-    queue.findings(&wanted(role), Some(Duration::from_secs(60)))
+    queue.findings(DeadLettering::Reject, Some(Duration::from_secs(60)))
 }
 
 /// The one finding that is more than a note.
@@ -86,9 +87,9 @@ fn each_fault_is_found_and_named() {
         ),
         (
             QueueRole::Work,
-            |it| it["arguments"]["x-dead-letter-routing-key"] = "other".into(),
-            Severity::Error,
-            "x-dead-letter-routing-key is \"other\", expected \"q\"",
+            |it| it["effective_policy_definition"]["max-length"] = 5.into(),
+            Severity::Warning,
+            "retries cannot return to it",
         ),
     ];
     for (role, change, severity, words) in cases {
@@ -96,6 +97,35 @@ fn each_fault_is_found_and_named() {
         assert_eq!(found, severity, "{problem}");
         assert!(problem.contains(words), "{problem}");
     }
+}
+
+/// A queue as another program has created it, without arguments.
+fn plain_queue(policy: Value) -> Vec<(Severity, String)> {
+    let seen = json!({
+        "name": "q", "type": "classic", "durable": true, "auto_delete": false, "policy": "p",
+        "arguments": {}, "effective_policy_definition": policy,
+    });
+    let queue = DescribedQueue::new("q", QueueRole::Work, &seen);
+    let findings = queue.findings(DeadLettering::Publish, None);
+    findings.into_iter().map(|it| (it.severity, it.problem)).collect()
+}
+
+#[test]
+fn a_plain_queue_is_sound_while_dead_letters_are_published() {
+    assert_eq!(plain_queue(json!({})), []);
+}
+
+#[test]
+fn without_a_dead_letter_exchange_limits_lose_messages() {
+    for (limits, words) in [
+        (json!({ "message-ttl": 5 }), "loses messages that wait too long"),
+        (json!({ "max-length": 5 }), "loses its oldest messages"),
+    ] {
+        let [(Severity::Error, problem)] = &plain_queue(limits)[..] else { panic!("{words}") };
+        assert!(problem.contains(words), "{problem}");
+    }
+    let kept = plain_queue(json!({ "message-ttl": 5, "dead-letter-exchange": "dlx" }));
+    assert!(kept.iter().all(|(severity, _)| *severity < Severity::Error), "{kept:?}");
 }
 
 #[test]

@@ -13,13 +13,15 @@ use lapin::{
 };
 
 use crate::{
-    RabbitTransport,
+    DeadLettering, Options, RabbitTransport,
     check::binding_routes::{self, BindingTarget},
     check::findings::{self, DescribedQueue, QueueRole, finding, missing},
     error::{from_lapin, is_not_found},
     management::Management,
+    topology::dead_letter_route::DeadLetterRoute,
+    topology::preconditions::{publishes_problem, rejects_problem},
     topology::provision::{declare_exchange, declare_queue},
-    topology::{Binding, Queue, Topology},
+    topology::{Binding, Exchange, Queue, Topology},
 };
 
 const VALIDATE: &str = "validate";
@@ -33,7 +35,7 @@ impl RabbitTransport {
         queue: &QueueName,
     ) -> Result<Vec<Finding>, TransportError> {
         let topology = self.topology(queue, VALIDATE)?;
-        let delays = Topology::of_delays();
+        let delays = Topology::of_delays(&self.inner.options);
         let mut findings = Vec::new();
         for exchange in &topology.exchanges {
             findings.extend(self.check_exchange(exchange).await?);
@@ -51,6 +53,7 @@ impl RabbitTransport {
             }
         };
         findings.extend(check.topology(&topology).await?);
+        findings.extend(check.dead_letter_route().await?);
         if findings.iter().all(|found| found.severity < Severity::Error) {
             // The bindings of a missing queue are missing too, which would be noise.
             findings.extend(check.bindings(&topology, &delays).await?);
@@ -77,13 +80,14 @@ impl RabbitTransport {
         Ok(if missing == parts { vec![findings::no_delay_topology()] } else { findings })
     }
 
-    async fn check_exchange(&self, name: &str) -> Result<Option<Finding>, TransportError> {
+    async fn check_exchange(&self, exchange: &Exchange) -> Result<Option<Finding>, TransportError> {
+        let name = exchange.name.as_str();
         let channel = self.inner.requests.request_channel(VALIDATE).await?;
         let checking = async {
             let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
             let none = FieldTable::default();
             channel.exchange_declare(name.into(), ExchangeKind::Direct, passive, none).await?;
-            declare_exchange(&channel, name).await
+            declare_exchange(&channel, exchange).await
         };
         let found = self.inner.requests.with_timeout(checking, VALIDATE).await?;
         self.inner.requests.reuse(channel);
@@ -125,10 +129,8 @@ fn finding_from(
             let text = source.to_string();
             let (argument, there, wanted) = findings::read_refusal(&text)
                 .unwrap_or_else(|| ("an argument".to_owned(), text, "another value".to_owned()));
-            let mut found = findings::argument_difference(name, &argument, &there, &wanted);
-            found.problem = found.problem.replacen("queue", what, 1);
-            found.severity = Severity::Error;
-            Ok(Some(found))
+            let difference = (argument.as_str(), there.as_str(), wanted.as_str());
+            Ok(Some(findings::argument_difference(what, name, difference)))
         }
         ErrorKind::NotAuthorized => {
             let what = format!("the arguments of {what} {name:?}");
@@ -176,7 +178,7 @@ fn inspect<T>(
 impl TopologyCheck<'_> {
     /// Findings about the work queue, its dead-letter queue and its quarantine queue.
     async fn topology(&self, topology: &Topology) -> Result<Vec<Finding>, TransportError> {
-        let handler = self.transport.inner.options.handler_timeout;
+        let Options { dead_lettering, handler_timeout, .. } = &*self.transport.inner.options;
         let mut findings = Vec::new();
         for wanted in &topology.queues {
             let name = wanted.name.as_str();
@@ -184,8 +186,10 @@ impl TopologyCheck<'_> {
             let seen = self.management.queue(name, VALIDATE).await;
             match inspect(seen, &format!("policies of queue {name:?}"))? {
                 Inspected::Seen(Some(seen)) => {
-                    findings
-                        .extend(DescribedQueue::new(name, role, &seen).findings(wanted, handler));
+                    findings.extend(
+                        DescribedQueue::new(name, role, &seen)
+                            .findings(*dead_lettering, *handler_timeout),
+                    );
                 }
                 Inspected::Seen(None) => findings.push(missing("queue", name)),
                 Inspected::Denied(note) => {
@@ -197,16 +201,35 @@ impl TopologyCheck<'_> {
         Ok(findings)
     }
 
-    /// Missing bindings.
+    /// Whether dead letters reach the dead-letter queue. A binding other than the one that `provision` creates may lead
+    /// there, too.
+    async fn dead_letter_route(&self) -> Result<Option<Finding>, TransportError> {
+        let options = &self.transport.inner.options;
+        let Ok(route) = DeadLetterRoute::of(self.queue, options) else { return Ok(None) };
+        let problem = match options.dead_lettering {
+            DeadLettering::Reject => {
+                rejects_problem(self.management, self.queue, &route, VALIDATE).await
+            }
+            DeadLettering::Publish => publishes_problem(self.management, &route, VALIDATE).await,
+        };
+        match inspect(problem, "where dead letters go")? {
+            Inspected::Seen(problem) => Ok(problem.map(|problem| {
+                let problem = format!("{problem}: dead letters would be lost");
+                finding(Severity::Error, problem, "provision the queue")
+            })),
+            Inspected::Denied(note) => Ok(Some(note)),
+        }
+    }
+
+    /// Missing bindings of the delay topology.
     async fn bindings(
         &self,
         topology: &Topology,
         delays: &Topology,
     ) -> Result<Vec<Finding>, TransportError> {
         let mut missing: BTreeMap<&str, Vec<&Binding>> = BTreeMap::new();
-        let exchanges: Vec<_> = topology.exchanges.iter().chain(&delays.exchanges).collect();
         let wanted: Vec<_> = topology.bindings.iter().chain(&delays.bindings).collect();
-        for exchange in exchanges {
+        for Exchange { name: exchange, .. } in &delays.exchanges {
             let there = self.management.bindings_from(exchange, VALIDATE).await;
             let there = match inspect(there, "bindings")? {
                 Inspected::Seen(there) => there,

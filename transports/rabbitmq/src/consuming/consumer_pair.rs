@@ -25,7 +25,7 @@ use crate::{
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::{QueueConsumer, Source},
     publishing::publisher::{Publication, Published},
-    topology,
+    topology::{self, dead_letter_route::DeadLetterRoute},
     transport::TransportState,
     wire::{self, Raw},
 };
@@ -43,6 +43,8 @@ pub(crate) struct ConsumerPair {
     pub(crate) arrived: Notify,
     pub(crate) work: QueueConsumer,
     pub(crate) quarantine: QueueConsumer,
+    /// Where its dead letters go.
+    pub(crate) dead: DeadLetterRoute,
     /// Read-locked while copies are stored and their originals acknowledged; see `quarantine.rs`.
     pub(crate) moves: tokio::sync::RwLock<()>,
     last_receive: Mutex<Instant>,
@@ -77,6 +79,7 @@ impl ConsumerPair {
     ) -> Result<Arc<Self>, Invalid> {
         let pair = Arc::new(Self {
             quarantine: QueueConsumer::new(topology::quarantine_queue(&queue)?),
+            dead: DeadLetterRoute::of(&queue, &inner.options)?,
             work: QueueConsumer::new(queue.as_str().to_owned()),
             inner,
             queue,

@@ -18,7 +18,6 @@ use crate::{
     consuming::queue_consumer::Source,
     error::{PROVISION, error, queue_not_found},
     publishing::publisher::{Outcome, Publication, Published},
-    topology::DEAD_EXCHANGE,
     wire::{self, Raw},
 };
 
@@ -181,7 +180,8 @@ fn dead_letter_copy(
     let stamp = (pair.inner.ids.next(now), now, reason);
     let properties = wire::dead_lettered(raw, message, stamp);
     Publication {
-        exchange: DEAD_EXCHANGE.into(),
+        exchange: pair.dead.exchange.as_str().into(),
+        key: pair.dead.key.as_str().into(),
         ..pair.publication(Source::Work, raw, properties)
     }
 }
@@ -223,8 +223,8 @@ async fn store_some(
     let done = |((exchange, key), outcome): ((ShortString, ShortString), Outcome)| match outcome {
         Ok(Published::Stored) => Ok(()),
         Ok(Published::NotRouted) => Err(not_routed(&pair.queue, exchange.as_str(), key.as_str())),
-        Err(failed) if failed.kind == ErrorKind::Unusable && exchange.as_str() == DEAD_EXCHANGE => {
-            let missing = format!("exchange {DEAD_EXCHANGE:?} is missing; {PROVISION}");
+        Err(failed) if failed.kind == ErrorKind::Unusable && !exchange.as_str().is_empty() => {
+            let missing = format!("exchange {:?} is missing; {PROVISION}", exchange.as_str());
             Err(failed.with_source(missing))
         }
         Err(failed) => Err(failed),

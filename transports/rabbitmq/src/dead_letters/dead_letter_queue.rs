@@ -4,19 +4,21 @@ use bezoar_core::{DeadLetter, ErrorKind, QueueName, Recognition, TransportError}
 
 use crate::{
     error::error,
-    topology,
+    topology::dead_letter_route::DeadLetterRoute,
     transport::TransportState,
     wire::{self, Raw},
 };
 
 impl TransportState {
-    /// The name of the queue beside `queue` that holds its dead letters.
+    /// The name of the queue that holds the dead letters of `queue`.
     pub(crate) fn dead_queue_name(
         &self,
         queue: &QueueName,
         operation: &'static str,
     ) -> Result<String, TransportError> {
-        topology::dead_queue(queue).map_err(|it| error(ErrorKind::Invalid(it), operation))
+        let route = DeadLetterRoute::of(queue, &self.options);
+        let route = route.map_err(|it| error(ErrorKind::Invalid(it), operation))?;
+        Ok(route.queue)
     }
 
     /// The letter; one that the broker has put there gets an id for as long as it is handed out, and is recognized as

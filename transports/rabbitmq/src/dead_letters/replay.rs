@@ -7,15 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bezoar_core::{ErrorKind, Message, QueueName, TransportError};
 use bytes::Bytes;
-use lapin::{
-    ExchangeKind,
-    options::ExchangeDeclareOptions,
-    types::{FieldTable, ShortString},
-};
+use lapin::types::ShortString;
 
 use crate::{
     RabbitTransport,
-    error::{error, from_lapin, is_not_found, queue_not_found},
+    error::{error, queue_not_found},
     publishing::publisher::{Outcome, Publication, Published},
     transport::TransportState,
     wire::origin::{self, ReplayTarget},
@@ -134,26 +130,6 @@ impl TransportState {
             }
         }
         Ok(missing)
-    }
-
-    pub(crate) async fn has_exchange(
-        &self,
-        exchange: &str,
-        operation: &'static str,
-    ) -> Result<bool, TransportError> {
-        let channel = self.requests.request_channel(operation).await?;
-        let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
-        // A passive declaration ignores the kind.
-        let kind = ExchangeKind::Direct;
-        let declare =
-            channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default());
-        let answer = self.requests.with_timeout(declare, operation).await?;
-        self.requests.reuse(channel);
-        match answer {
-            Ok(()) => Ok(true),
-            Err(source) if is_not_found(&source) => Ok(false),
-            Err(source) => Err(from_lapin(&source, operation)),
-        }
     }
 }
 

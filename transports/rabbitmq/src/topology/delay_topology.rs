@@ -20,8 +20,8 @@ use crate::wire::hex;
 pub(crate) const PREFIX: &str = "bezoar.delay.";
 /// The unit that delays are counted in.
 pub(crate) const UNIT: Duration = Duration::from_millis(25);
-/// The number of octal digits of a delay.
-pub(crate) const LEVELS: u32 = 10;
+/// The largest number of octal digits of a delay.
+const MOST_LEVELS: u32 = 10;
 const DIGIT_BITS: u32 = 3;
 /// A delay may be rounded up by 1/64 if that saves a hop.
 const TOLERANCE: u32 = 64;
@@ -37,11 +37,11 @@ pub(crate) struct DelayQueue {
 }
 
 impl DelayQueue {
-    /// Every delay queue.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
+    /// Every delay queue of so many levels.
+    pub(crate) fn all(levels: u32) -> impl Iterator<Item = Self> {
         let digits = 1..1 << DIGIT_BITS;
         let of = move |level| digits.clone().map(move |digit| Self { level, digit });
-        (0..LEVELS).flat_map(of).filter(|queue| queue.time_to_live_ms().is_some())
+        (0..levels).flat_map(of).filter(|queue| queue.time_to_live_ms().is_some())
     }
 
     /// How long the queue holds a message; `None` if that exceeds the broker's limit.
@@ -71,10 +71,18 @@ pub(crate) struct DelayRoute {
     pub(crate) hop_keys: Vec<String>,
 }
 
-/// The route of a message that reaches `queue` after `delay`; `None` for a delay of 0.
-pub(crate) fn route(delay: Duration, queue: &str) -> Option<DelayRoute> {
-    let units = rounded(units(delay.min(MAX)));
-    let mut queues = (0..LEVELS).rev().filter_map(|level| DelayQueue::of(units, level));
+/// The number of levels for delays up to `longest`, however they are rounded.
+pub(crate) fn levels(longest: Duration) -> u32 {
+    let units = units(longest.min(MAX));
+    let most = units + units / TOLERANCE;
+    (u32::BITS - most.leading_zeros()).div_ceil(DIGIT_BITS).clamp(1, MOST_LEVELS)
+}
+
+/// The route of a message that reaches `queue` after `delay`; `None` for a delay of 0. The delay must not be longer than
+/// that of the levels.
+pub(crate) fn route(delay: Duration, queue: &str, levels: u32) -> Option<DelayRoute> {
+    let units = rounded(units(delay.min(MAX)), levels);
+    let mut queues = (0..levels).rev().filter_map(|level| DelayQueue::of(units, level));
     let first = queues.next()?;
     let (mut hop_keys, mut last) = (Vec::new(), first);
     for queue in queues {
@@ -103,10 +111,10 @@ fn units(delay: Duration) -> u32 {
 }
 
 /// Rounded up to as few digits other than 0 as the tolerance allows.
-fn rounded(units: u32) -> u32 {
+fn rounded(units: u32, levels: u32) -> u32 {
     let up = |level| units.next_multiple_of(1_u32 << (DIGIT_BITS * level));
     let most = units + units / TOLERANCE;
-    (0..LEVELS).rev().map(up).find(|longer| *longer <= most).unwrap_or(units)
+    (0..levels).rev().map(up).find(|longer| *longer <= most).unwrap_or(units)
 }
 
 #[cfg(test)]
@@ -120,7 +128,9 @@ mod tests {
         let (mut total, mut at) = (held(route.first), route.first);
         let (last, hop_keys) = route.hop_keys.split_last().unwrap();
         for key in hop_keys {
-            at = DelayQueue::all().find(|queue| *key == hop_key(at.level, *queue)).unwrap();
+            at = DelayQueue::all(MOST_LEVELS)
+                .find(|queue| *key == hop_key(at.level, *queue))
+                .unwrap();
             total += held(at);
         }
         assert_eq!(*last, exit_key(at.level, queue), "{route:?}");
@@ -131,7 +141,7 @@ mod tests {
     fn a_delay_is_kept_within_its_tolerance_and_never_early() {
         let mut delay = Duration::from_millis(1);
         while delay < MAX {
-            let route = route(delay, "q").unwrap();
+            let route = route(delay, "q", levels(delay)).unwrap();
             let (took, late) = (total(&route, "q"), delay / TOLERANCE + UNIT);
             assert!(took >= delay && took <= delay + late, "{delay:?} took {took:?}");
             assert!(route.hop_keys.len() <= 3, "{route:?}");
@@ -141,16 +151,16 @@ mod tests {
 
     #[test]
     fn the_longest_delay_fits_and_longer_ones_are_capped() {
-        let longest = route(MAX, "q").unwrap();
+        let longest = route(MAX, "q", levels(MAX)).unwrap();
         assert!(total(&longest, "q") >= MAX);
-        assert_eq!(route(Duration::MAX, "q"), Some(longest));
-        assert_eq!(route(Duration::ZERO, "q"), None);
+        assert_eq!(route(Duration::MAX, "q", levels(Duration::MAX)), Some(longest));
+        assert_eq!(route(Duration::ZERO, "q", levels(Duration::ZERO)), None);
     }
 
     #[test]
     fn a_route_has_one_delay_queue_for_each_digit() {
         let hop_keys = vec!["bezoar.delay.1>0.5".to_owned(), exit_key(0, "q")];
         let first = DelayQueue { level: 1, digit: 3 };
-        assert_eq!(route(UNIT * 0o35, "q"), Some(DelayRoute { first, hop_keys }));
+        assert_eq!(route(UNIT * 0o35, "q", 2), Some(DelayRoute { first, hop_keys }));
     }
 }

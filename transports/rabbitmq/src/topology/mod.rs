@@ -1,25 +1,32 @@
 //! The exchanges, queues and bindings that a work queue needs, as a value (pure).
 //!
-//! `provision.rs` creates them, `preconditions.rs` makes sure of the most important ones before consuming, and
-//! `check/` compares all of them with the broker. `delay_topology.rs` explains the delay queues.
+//! `provision.rs` creates what is missing, `preconditions.rs` makes sure of the most important parts before consuming, and
+//! `check/` compares all of them with the broker. `delay_topology.rs` explains the delay queues, `dead_letter_route.rs`
+//! the names of dead-letter exchanges and queues.
 
+pub(crate) mod dead_letter_route;
 pub(crate) mod delay_topology;
+pub(crate) mod lookup;
+pub(crate) mod plan;
 pub(crate) mod preconditions;
 pub(crate) mod provision;
 
-use std::iter;
+use std::{collections::BTreeSet, iter};
 
 use bezoar_core::{Invalid, QueueName};
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::{
+    ExchangeKind,
+    types::{AMQPValue, FieldTable},
+};
 
-use crate::QueueType;
+use crate::{Options, QueueType};
 
+use dead_letter_route::DeadLetterRoute;
 use delay_topology::DelayQueue;
 
-/// The dead-letter exchange. The routing key is the name of the work queue.
-pub(crate) const DEAD_EXCHANGE: &str = "bezoar.dead";
-/// A dead-letter queue has the name of its work queue and this suffix.
-const DEAD_SUFFIX: &str = ".dead";
+/// The exchange and the queue of delayed messages that cannot come back, because their work queue was deleted. Without
+/// them such messages would stay in their delay queue, and hold up everything behind them.
+pub(crate) const UNROUTABLE: &str = "bezoar.unroutable";
 /// A quarantine queue has the name of its work queue and this suffix.
 const QUARANTINE_SUFFIX: &str = ".quarantine";
 /// The broker drops a message that exceeds its delivery limit. Set out of reach: the ledger counts deliveries.
@@ -28,12 +35,23 @@ const DELIVERY_LIMIT: i64 = 1_000_000;
 /// The exchanges, queues and bindings that a queue needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// Direct, durable exchanges, in the order of creation.
-    pub exchanges: Vec<String>,
+    /// Exchanges, in the order of creation.
+    pub exchanges: Vec<Exchange>,
     /// Queues, in the order of creation.
     pub queues: Vec<Queue>,
     /// Bindings, in the order of creation.
     pub bindings: Vec<Binding>,
+}
+
+/// A durable exchange.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// The name of the exchange.
+    pub name: String,
+    /// Its type.
+    pub kind: ExchangeKind,
+    /// Its arguments.
+    pub arguments: FieldTable,
 }
 
 /// A durable queue.
@@ -57,65 +75,91 @@ pub struct Binding {
 }
 
 impl Topology {
-    /// What one work queue needs: itself, the dead-letter exchange, its dead-letter queue, its quarantine queue, and
-    /// the bindings that bring delayed messages back to it.
+    /// What one work queue needs: itself, its dead-letter exchange and dead-letter queue, its quarantine queue, and the
+    /// bindings that bring delayed messages back to it.
     ///
     /// # Errors
     ///
-    /// [`Invalid`] if the name leaves no room for the suffixes, or begins with the prefix of delay queues.
-    pub fn for_queue(queue: &QueueName, queue_type: QueueType) -> Result<Self, Invalid> {
-        if is_delay_queue(queue.as_str()) {
-            let taken = format!(
-                "begins with `{}`, which is reserved for delay queues",
+    /// [`Invalid`] if a name is too long, or reserved for delay queues.
+    pub fn for_queue(queue: &QueueName, options: &Options) -> Result<Self, Invalid> {
+        if is_reserved(queue.as_str()) {
+            let reserved = format!(
+                "begins with `{}` or is `{UNROUTABLE}`, which is reserved for delayed messages",
                 delay_topology::PREFIX
             );
-            return Err(Invalid::new("queue name", taken));
+            return Err(Invalid::new("queue name", reserved));
         }
-        let (work, dead) = (queue.as_str().to_owned(), dead_queue(queue)?);
-        let arguments = dead_lettering_arguments(queue_type, DEAD_EXCHANGE, Some(&work));
-        let to_dead =
-            Binding { from: DEAD_EXCHANGE.to_owned(), to: dead.clone(), key: work.clone() };
-        let bindings = iter::once(to_dead).chain(delay_return_bindings(&work)).collect();
+        let (work, quarantine) = (queue.as_str().to_owned(), quarantine_queue(queue)?);
+        let DeadLetterRoute { exchange, key, queue: dead } = DeadLetterRoute::of(queue, options)?;
+        let queue_type = options.queue_type;
+        let arguments = dead_lettering_arguments(queue_type, &exchange, Some(&key));
+        // Every queue is bound to the default exchange by its name.
+        let to_dead = (!exchange.is_empty()).then(|| Binding {
+            from: exchange.clone(),
+            to: dead.clone(),
+            key: key.clone(),
+        });
+        let back = delay_return_bindings(&work, options.delay_levels());
+        let bindings = to_dead.into_iter().chain(back).collect();
         Ok(Self {
-            exchanges: vec![DEAD_EXCHANGE.to_owned()],
+            exchanges: iter::once(exchange).filter(|it| !it.is_empty()).map(direct).collect(),
             queues: vec![
                 Queue { name: dead, arguments: storage_arguments(queue_type) },
-                Queue { name: quarantine_queue(queue)?, arguments: arguments.clone() },
+                Queue { name: quarantine, arguments: arguments.clone() },
                 Queue { name: work, arguments },
             ],
             bindings,
         })
     }
 
-    /// The delay topology, which all queues share.
-    pub fn of_delays() -> Self {
+    /// The delay topology that all queues share, for delays up to [`Options::max_delay`].
+    pub fn of_delays(options: &Options) -> Self {
+        let levels = options.delay_levels();
         let hop_keys = |level| {
-            let lower = DelayQueue::all().filter(move |queue| queue.level < level);
+            let lower = DelayQueue::all(levels).filter(move |queue| queue.level < level);
             lower.map(move |to| Binding {
                 from: level_exchange(level),
                 to: delay_queue_name(to),
                 key: delay_topology::hop_key(level, to),
             })
         };
+        let unroutable = Exchange { kind: ExchangeKind::Fanout, ..direct(UNROUTABLE.to_owned()) };
+        let to_unroutable =
+            Binding { from: UNROUTABLE.to_owned(), to: UNROUTABLE.to_owned(), key: String::new() };
+        let arguments = storage_arguments(QueueType::Quorum);
+        let kept = Queue { name: UNROUTABLE.to_owned(), arguments };
         Self {
-            exchanges: (0..delay_topology::LEVELS).map(level_exchange).collect(),
-            queues: DelayQueue::all().map(delay_queue).collect(),
-            bindings: (0..delay_topology::LEVELS).flat_map(hop_keys).collect(),
+            exchanges: iter::once(unroutable).chain((0..levels).map(level)).collect(),
+            queues: iter::once(kept).chain(DelayQueue::all(levels).map(delay_queue)).collect(),
+            bindings: iter::once(to_unroutable).chain((0..levels).flat_map(hop_keys)).collect(),
         }
     }
 }
 
-/// The name of the dead-letter queue of `queue`.
-pub(crate) fn dead_queue(queue: &QueueName) -> Result<String, Invalid> {
-    companion(queue, DEAD_SUFFIX)
+impl Options {
+    /// How many levels of delay queues [`max_delay`](Self::max_delay) needs.
+    pub(crate) fn delay_levels(&self) -> u32 {
+        delay_topology::levels(self.max_delay)
+    }
+}
+
+fn direct(name: String) -> Exchange {
+    Exchange { name, kind: ExchangeKind::Direct, arguments: FieldTable::default() }
+}
+
+/// The exchange that expired messages of a level go to.
+fn level(level: u32) -> Exchange {
+    let mut exchange = direct(level_exchange(level));
+    insert(&mut exchange.arguments, "alternate-exchange", UNROUTABLE);
+    exchange
 }
 
 /// The name of the quarantine queue of `queue`.
 pub(crate) fn quarantine_queue(queue: &QueueName) -> Result<String, Invalid> {
-    companion(queue, QUARANTINE_SUFFIX)
+    with_suffix(queue, QUARANTINE_SUFFIX)
 }
 
-fn companion(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
+fn with_suffix(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
     let name = format!("{queue}{suffix}");
     match name.len() {
         ..=255 => Ok(name),
@@ -136,23 +180,40 @@ pub(crate) fn is_delay_queue(name: &str) -> bool {
     name.starts_with(delay_topology::PREFIX)
 }
 
+/// Whether no work queue can have this name.
+fn is_reserved(name: &str) -> bool {
+    is_delay_queue(name) || name == UNROUTABLE
+}
+
 /// The bindings that bring delayed messages back to `queue`, one from each level.
-pub(crate) fn delay_return_bindings(queue: &str) -> impl Iterator<Item = Binding> {
-    (0..delay_topology::LEVELS).map(move |level| Binding {
+pub(crate) fn delay_return_bindings(queue: &str, levels: u32) -> impl Iterator<Item = Binding> {
+    (0..levels).map(move |level| Binding {
         from: level_exchange(level),
         to: queue.to_owned(),
         key: delay_topology::exit_key(level, queue),
     })
 }
 
-/// The exchange that expired messages of a level go to.
+/// The name of the exchange that expired messages of a level go to.
 fn level_exchange(level: u32) -> String {
     format!("{}{level}", delay_topology::PREFIX)
 }
 
-/// Whether this is not a work queue, but a delay, dead-letter or quarantine queue.
-pub(crate) fn is_internal(name: &str) -> bool {
-    is_delay_queue(name) || name.ends_with(DEAD_SUFFIX) || name.ends_with(QUARANTINE_SUFFIX)
+/// The work queues among all queues of a virtual host: without delay queues, and without the dead-letter and quarantine
+/// queues of other queues. A queue that only has such a name is a work queue.
+pub(crate) fn work_queues(names: Vec<String>, options: &Options) -> Vec<QueueName> {
+    let mut queues: Vec<_> =
+        names.into_iter().filter_map(|name| QueueName::new(name).ok()).collect();
+    queues.retain(|queue| !is_reserved(queue.as_str()));
+    let configured = options.dead_letter_names.keys();
+    let companions = |queue: &QueueName| {
+        let dead = DeadLetterRoute::of(queue, options).ok().map(|route| route.queue);
+        dead.into_iter().chain(quarantine_queue(queue).ok())
+    };
+    let companions: BTreeSet<_> = queues.iter().chain(configured).flat_map(companions).collect();
+    queues.retain(|queue| !companions.contains(queue.as_str()));
+    queues.sort();
+    queues
 }
 
 fn storage_arguments(queue_type: QueueType) -> FieldTable {
@@ -160,6 +221,8 @@ fn storage_arguments(queue_type: QueueType) -> FieldTable {
     insert(&mut arguments, "x-queue-type", queue_type.as_str());
     if queue_type == QueueType::Quorum {
         arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(DELIVERY_LIMIT));
+        // Without it, all leaders are on the node that the queues were created on.
+        insert(&mut arguments, "x-queue-leader-locator", "balanced");
     }
     arguments
 }
@@ -198,17 +261,56 @@ fn insert(arguments: &mut FieldTable, name: &str, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn options() -> Options {
+        Options::from_url("amqp://localhost").unwrap()
+    }
+
+    #[test]
+    fn a_queue_is_hidden_only_beside_the_queue_that_it_belongs_to() {
+        let mut options = options();
+        let own = dead_letter_route::DeadLetterNames {
+            queue: Some("orders.dlq".to_owned()),
+            ..Default::default()
+        };
+        options.dead_letter_names.insert(QueueName::new("orders").unwrap(), own);
+        let all = [
+            "orders",
+            "orders.dlq",
+            "orders.dead",
+            "results",
+            "results.dead",
+            "results.quarantine",
+            "walking.dead",
+            "bezoar.delay.1.2",
+            UNROUTABLE,
+        ];
+        let shown = work_queues(all.map(str::to_owned).to_vec(), &options);
+        let shown: Vec<_> = shown.iter().map(QueueName::as_str).collect();
+        assert_eq!(shown, ["orders", "orders.dead", "results", "walking.dead"]);
+    }
+
+    #[test]
+    fn levels_follow_the_longest_delay() {
+        let queues = |hours: u64| {
+            let max_delay = Duration::from_secs(hours * 3_600);
+            Topology::of_delays(&Options { max_delay, ..options() }).queues.len()
+        };
+        assert_eq!((queues(1), queues(14), queues(75 * 24)), (43, 50, 65));
+    }
 
     #[test]
     fn a_work_queue_names_its_dead_letter_exchange_and_key() {
         let queue = QueueName::new("results").unwrap();
-        let topology = Topology::for_queue(&queue, QueueType::Quorum).unwrap();
+        let topology = Topology::for_queue(&queue, &options()).unwrap();
         let work = topology.queues.iter().find(|queue| queue.name == "results").unwrap();
         let text = |name: &str| {
             work.arguments.inner()[name].as_long_string().map(ToString::to_string).unwrap()
         };
-        assert_eq!(text("x-dead-letter-exchange"), DEAD_EXCHANGE);
+        assert_eq!(text("x-dead-letter-exchange"), "bezoar.dead");
         assert_eq!(text("x-dead-letter-routing-key"), "results");
         assert_eq!(text("x-dead-letter-strategy"), "at-least-once");
         assert_eq!(text("x-overflow"), "reject-publish");
@@ -217,17 +319,19 @@ mod tests {
 
     #[test]
     fn a_name_that_is_too_long_or_reserved_is_refused() {
-        for name in ["x".repeat(245), "bezoar.delay.1>0.5".to_owned()] {
+        for name in ["x".repeat(245), "bezoar.delay.1>0.5".to_owned(), UNROUTABLE.to_owned()] {
             let name = QueueName::new(name).unwrap();
-            assert!(Topology::for_queue(&name, QueueType::Classic).is_err(), "{name}");
+            assert!(Topology::for_queue(&name, &options()).is_err(), "{name}");
         }
     }
 
     #[test]
     fn every_delay_route_leads_to_its_work_queue() {
         let queue = QueueName::new("q").unwrap();
+        let mut options = options();
+        options.max_delay = delay_topology::MAX;
         let (delays, for_queue) =
-            (Topology::of_delays(), Topology::for_queue(&queue, QueueType::Quorum).unwrap());
+            (Topology::of_delays(&options), Topology::for_queue(&queue, &options).unwrap());
         let next = |from: &str, route: &delay_topology::DelayRoute| -> Vec<String> {
             let leads = |it: &&Binding| it.from == from && route.hop_keys.contains(&it.key);
             let bindings = delays.bindings.iter().chain(&for_queue.bindings);
@@ -235,7 +339,8 @@ mod tests {
         };
         for millis in [1, 25, 125, 100_000, 123_456_789, 6_000_000_000] {
             let route =
-                delay_topology::route(std::time::Duration::from_millis(millis), "q").unwrap();
+                delay_topology::route(Duration::from_millis(millis), "q", options.delay_levels())
+                    .unwrap();
             let mut at = delay_queue_name(route.first);
             for _ in &route.hop_keys {
                 let queue = delays.queues.iter().find(|it| it.name == at).unwrap();

@@ -1,8 +1,11 @@
-//! `provision`: creates missing exchanges, queues and bindings.
+//! `provision`: creates missing exchanges, queues and bindings, and changes none that exist.
+//!
+//! Everything is first looked up by a passive declaration. An existing queue or exchange is used as it is, whatever its
+//! arguments are; whether that is safe is decided before consuming (`preconditions.rs`) and by `validate`.
 
 use bezoar_core::{ErrorKind, QueueName, TransportError};
 use lapin::{
-    Channel, ExchangeKind,
+    Channel,
     options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::FieldTable,
 };
@@ -10,9 +13,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     RabbitTransport,
-    error::{AWAY_PAUSE, error, from_lapin},
-    topology::{Binding, Queue, Topology},
+    error::{AWAY_PAUSE, error, from_lapin, is_access_refused},
+    topology::{Binding, Exchange, Queue, Topology},
 };
+
+const PROVISION: &str = "provision";
 
 impl RabbitTransport {
     pub(crate) fn topology(
@@ -20,11 +25,11 @@ impl RabbitTransport {
         queue: &QueueName,
         operation: &'static str,
     ) -> Result<Topology, TransportError> {
-        Topology::for_queue(queue, self.inner.options.queue_type)
+        Topology::for_queue(queue, &self.inner.options)
             .map_err(|invalid| error(ErrorKind::Invalid(invalid), operation))
     }
 
-    /// Creates what is missing. An existing queue or exchange with different arguments is an error.
+    /// Creates what is missing.
     pub(crate) async fn create(&self, queue: &QueueName) -> Result<(), TransportError> {
         self.make(queue, false).await
     }
@@ -60,7 +65,8 @@ impl RabbitTransport {
         queue: &QueueName,
         check_all_delays: bool,
     ) -> Result<(), TransportError> {
-        let (topology, delays) = (self.topology(queue, "provision")?, Topology::of_delays());
+        let topology = self.topology(queue, PROVISION)?;
+        let delays = Topology::of_delays(&self.inner.options);
         if check_all_delays || !self.has_delay_topology(&delays).await? {
             self.create_all(&delays).await?;
         }
@@ -69,45 +75,91 @@ impl RabbitTransport {
 
     /// Whether the delay topology is complete: its last queue is created last.
     async fn has_delay_topology(&self, delays: &Topology) -> Result<bool, TransportError> {
-        let Some(last) = delays.queues.last() else { return Ok(true) };
-        Ok(self.check_queue(last).await?.is_none())
+        match delays.queues.last() {
+            Some(last) => self.inner.has_queue(&last.name, PROVISION).await,
+            None => Ok(true),
+        }
     }
 
     /// Creates bindings before the last queue, whose existence stands for the whole topology.
     async fn create_all(&self, topology: &Topology) -> Result<(), TransportError> {
-        let channel = self.inner.requests.request_channel("provision").await?;
         for exchange in &topology.exchanges {
-            self.made(declare_exchange(&channel, exchange)).await?;
+            if !self.inner.has_exchange(&exchange.name, PROVISION).await? {
+                self.make_exchange(exchange).await?;
+            }
         }
         let Some((last, others)) = topology.queues.split_last() else { return Ok(()) };
         for queue in others {
-            self.made(declare_queue(&channel, queue)).await?;
+            self.make_queue(queue).await?;
         }
         let of_last = |it: &&Binding| it.to == last.name;
         for binding in topology.bindings.iter().filter(|it| !of_last(it)) {
-            self.made(bind(&channel, binding)).await?;
+            self.make_binding(binding).await?;
         }
-        self.made(declare_queue(&channel, last)).await?;
+        self.make_queue(last).await?;
         for binding in topology.bindings.iter().filter(of_last) {
-            self.made(bind(&channel, binding)).await?;
+            self.make_binding(binding).await?;
         }
-        self.inner.requests.reuse(channel);
         Ok(())
+    }
+
+    async fn make_exchange(&self, exchange: &Exchange) -> Result<(), TransportError> {
+        let channel = self.inner.requests.request_channel(PROVISION).await?;
+        let what = || format!("create exchange {:?}", exchange.name);
+        self.made(&channel, declare_exchange(&channel, exchange), what).await
+    }
+
+    async fn make_queue(&self, queue: &Queue) -> Result<(), TransportError> {
+        if self.inner.has_queue(&queue.name, PROVISION).await? {
+            return Ok(());
+        }
+        let channel = self.inner.requests.request_channel(PROVISION).await?;
+        let what = || format!("create queue {:?}", queue.name);
+        self.made(&channel, declare_queue(&channel, queue), what).await
+    }
+
+    /// Binds a queue, unless its exchange leads to it already in another way.
+    async fn make_binding(&self, binding: &Binding) -> Result<(), TransportError> {
+        let Binding { from, to, key } = binding;
+        if let Some(management) = self.inner.management.as_ref().filter(|_| !is_ours(from))
+            && let Ok(behind) = management.queues_behind(from, key, PROVISION).await
+            && behind.contains(to)
+        {
+            return Ok(());
+        }
+        let channel = self.inner.requests.request_channel(PROVISION).await?;
+        let what = || format!("bind queue {:?} to exchange {:?}", binding.to, binding.from);
+        self.made(&channel, bind(&channel, binding), what).await
     }
 
     async fn made(
         &self,
+        channel: &Channel,
         making: impl Future<Output = lapin::Result<()>>,
+        what: impl FnOnce() -> String,
     ) -> Result<(), TransportError> {
-        let made = self.inner.requests.with_timeout(making, "provision").await?;
-        made.map_err(|source| from_lapin(&source, "provision"))
+        let made = self.inner.requests.with_timeout(making, PROVISION).await?;
+        self.inner.requests.reuse(channel.clone());
+        made.map_err(|source| match is_access_refused(&source) {
+            true => error(ErrorKind::NotAuthorized, PROVISION).with_source(format!(
+                "the user lacks the permission to {}; grant it on the broker, or let an administrator run \
+                 `bezoar provision` ({source})",
+                what()
+            )),
+            false => from_lapin(&source, PROVISION),
+        })
     }
 }
 
-pub(crate) async fn declare_exchange(channel: &Channel, name: &str) -> lapin::Result<()> {
+/// Whether an exchange belongs to this program, so that nobody else binds it.
+fn is_ours(exchange: &str) -> bool {
+    exchange.starts_with("bezoar.")
+}
+
+pub(crate) async fn declare_exchange(channel: &Channel, exchange: &Exchange) -> lapin::Result<()> {
     let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
-    let none = FieldTable::default();
-    channel.exchange_declare(name.into(), ExchangeKind::Direct, durable, none).await
+    let (name, kind) = (exchange.name.as_str().into(), exchange.kind.clone());
+    channel.exchange_declare(name, kind, durable, exchange.arguments.clone()).await
 }
 
 pub(crate) async fn declare_queue(channel: &Channel, queue: &Queue) -> lapin::Result<()> {

@@ -197,7 +197,7 @@ async fn a_broken_delay_topology_is_found() {
 
     let queue = checked.place.queue.to_string();
     checked.recreate(&queue, true, &sound(&queue)).await;
-    checked.expect(Severity::Error, "10 exchanges are not bound to queue").await;
+    checked.expect(Severity::Error, "7 exchanges are not bound to queue").await;
     let delay = Duration::from_millis(100);
     checked.place.send(Outgoing::from(message("m")).after(delay)).await.unwrap();
     one(&*checked.place.worker().await).await;
@@ -233,25 +233,16 @@ async fn different_arguments_are_named_with_their_effect() {
     let checked = CheckedQueue::new(QueueType::Quorum).await;
     let queue = checked.place.queue.to_string();
     for (name, value, severity, words) in [
-        ("x-dead-letter-strategy", None, Severity::Warning, "no dead-letter-strategy"),
-        ("x-overflow", Some("drop-head"), Severity::Warning, "silently defeats"),
+        ("x-dead-letter-strategy", None, Severity::Note, "no dead-letter-strategy"),
+        ("x-overflow", Some("drop-head"), Severity::Note, "silently defeats"),
         ("x-delivery-limit", None, Severity::Warning, "has no delivery limit"),
         ("x-delivery-limit", Some("7"), Severity::Warning, "limit of 7 by argument"),
-        (
-            "x-dead-letter-exchange",
-            Some("other"),
-            Severity::Error,
-            "is \"other\", expected \"bezoar.dead\"",
-        ),
         ("x-message-ttl", Some("60000"), Severity::Warning, "x-message-ttl is 60000"),
     ] {
         checked.recreate(&queue, true, &but(&queue, name, value)).await;
         checked.expect(severity, words).await;
-        let difference = checked.findings().await;
-        let named = |it: &Finding| it.problem.contains("expected") && it.problem.contains(name);
-        assert!(difference.iter().any(named), "{difference:?}");
-        let refused = checked.place.transport.provision(&checked.place.queue).await.unwrap_err();
-        assert_eq!(refused.kind, ErrorKind::Unusable, "{name}");
+        checked.place.transport.provision(&checked.place.queue).await.unwrap();
+        checked.expect(severity, words).await;
     }
     checked.recreate(&queue, true, &sound(&queue)).await;
     checked.place.transport.provision(&checked.place.queue).await.unwrap();
@@ -266,7 +257,7 @@ async fn nothing_is_consumed_if_a_reject_would_lose_it() {
     let checked = CheckedQueue::with(QueueType::Quorum, reject).await;
     let queue = checked.place.queue.to_string();
     checked.recreate(&queue, true, &but(&queue, "x-dead-letter-exchange", Some("nowhere"))).await;
-    checked.expect_no_consuming("x-dead-letter-exchange").await;
+    checked.expect_no_consuming("is not bound to").await;
     let publishing = checked.place.transport.dead_lettering(DeadLettering::Publish);
     let publishing = Place { transport: publishing, queue: checked.place.queue.clone() };
     one(&*publishing.worker().await).await;

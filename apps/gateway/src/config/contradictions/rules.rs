@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use bezoar::{QueueName, rabbitmq::LONGEST_DELAY};
+use bezoar::QueueName;
 
 use super::{ConfigKey, Contradiction};
 use crate::{
     config::{
-        Config, RouteConfig, Watch,
+        Config, QueueConfig, RouteConfig, Watch,
         human::{duration, size},
         suggest::nearest,
     },
@@ -105,15 +105,27 @@ fn not_of_a_broker(config: &Config) -> Vec<Contradiction> {
     let modes = routes.filter(|(_, route)| route.dead_letter.is_some() && is_embedded(&route.from));
     let modes = modes.map(|(index, _)| ConfigKey::Route(index, "dead_letter"));
     let queues = config.queues.iter().enumerate();
-    let watches = queues
-        .filter(|(_, queue)| queue.watch != Watch::Take && is_embedded(&queue.name))
-        .map(|(index, _)| ConfigKey::Queue(index, "watch"));
+    let settings =
+        queues.filter(|(_, queue)| is_embedded(&queue.name)).flat_map(|(index, queue)| {
+            broker_settings(queue).map(move |key| ConfigKey::Queue(index, key))
+        });
     let error = |place| {
         let problem =
             "applies only to queues of brokers; the embedded store keeps its own dead letters";
         Contradiction::error(place, problem, "remove it")
     };
-    modes.chain(watches).map(error).collect()
+    modes.chain(settings).map(error).collect()
+}
+
+/// The settings of a queue that only a broker's queue can have.
+fn broker_settings(queue: &QueueConfig) -> impl Iterator<Item = &'static str> {
+    let settings = [
+        ("watch", queue.watch != Watch::Take),
+        ("dead_letter_exchange", queue.dead_letter_exchange.is_some()),
+        ("dead_letter_key", queue.dead_letter_key.is_some()),
+        ("dead_letter_queue", queue.dead_letter_queue.is_some()),
+    ];
+    settings.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))
 }
 
 fn is_embedded(queue: &QueueName) -> bool {
@@ -196,16 +208,17 @@ fn late_retries(config: &Config) -> Vec<Contradiction> {
 
 /// A broker that cannot wait that long would deliver the message early.
 fn impossible_retries(config: &Config) -> Vec<Contradiction> {
+    let longest = |route: &RouteConfig| config.broker(&route.from).map(|(it, _)| it.max_delay);
     let impossible = |route: &RouteConfig| {
-        config.broker(&route.from).is_some() && route.retry.largest_delay() > LONGEST_DELAY
+        longest(route).is_some_and(|longest| route.retry.largest_delay() > longest)
     };
     each(config, impossible, |index, route| {
-        let (delay, longest) = (route.retry.largest_delay(), duration::rough(LONGEST_DELAY));
-        let delay = duration::rough(delay);
+        let delay = duration::rough(route.retry.largest_delay());
+        let longest = duration::rough(longest(route).unwrap_or_default());
         let problem = format!(
-            "may wait {delay} before a retry, RabbitMQ delays messages by {longest} at most"
+            "may wait {delay} before a retry, longer than max_delay of its broker ({longest})"
         );
-        let remedy = "lower max, max_retries or multiplier";
+        let remedy = "lower max, max_retries or multiplier, or raise max_delay";
         Contradiction::error(ConfigKey::Route(index, "retry"), problem, remedy)
     })
 }

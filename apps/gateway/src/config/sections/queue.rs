@@ -3,7 +3,7 @@
 use bezoar::QueueName;
 
 use crate::config::{
-    names::choice,
+    names::{BrokerName, choice},
     reader::{Section, SectionReader},
 };
 
@@ -14,6 +14,12 @@ pub struct QueueConfig {
     pub name: QueueName,
     /// What happens to its dead letters on the broker.
     pub watch: Watch,
+    /// Its dead-letter exchange on the broker.
+    pub dead_letter_exchange: Option<BrokerName>,
+    /// The routing key of its dead letters on the broker.
+    pub dead_letter_key: Option<BrokerName>,
+    /// Its dead-letter queue on the broker.
+    pub dead_letter_queue: Option<BrokerName>,
 }
 
 choice! {
@@ -33,6 +39,17 @@ impl QueueConfig {
     ) -> Option<Self> {
         let name = reader.required(section, "name");
         let watch = reader.or_default(section, "watch");
-        Some(Self { name: name?, watch })
+        let mut own = |key| reader.optional(section, key);
+        let [dead_letter_exchange, dead_letter_key, dead_letter_queue] =
+            ["dead_letter_exchange", "dead_letter_key", "dead_letter_queue"].map(&mut own);
+        let name = name?;
+        Some(Self { name, watch, dead_letter_exchange, dead_letter_key, dead_letter_queue })
+    }
+
+    /// A queue with the default settings.
+    pub fn new(name: QueueName) -> Self {
+        let (dead_letter_exchange, dead_letter_key, dead_letter_queue) = (None, None, None);
+        let watch = Watch::Take;
+        Self { name, watch, dead_letter_exchange, dead_letter_key, dead_letter_queue }
     }
 }

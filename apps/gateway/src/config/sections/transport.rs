@@ -1,6 +1,6 @@
 //! `[transports.NAME]`: a broker.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use crate::config::{
     InvalidValue, Name, Secret,
@@ -22,6 +22,8 @@ pub struct TransportConfig {
     pub queue_type: QueueKind,
     /// Whether missing queues, exchanges and bindings are created.
     pub provision: bool,
+    /// The longest delay before a retry.
+    pub max_delay: Duration,
     /// CA certificates to trust.
     pub tls_ca: Option<PathBuf>,
     /// The client certificate.
@@ -64,6 +66,7 @@ impl TransportConfig {
             management_url,
             queue_type: reader.or_default(section, "queue_type"),
             provision: reader.or_default(section, "provision"),
+            max_delay: reader.or_default(section, "max_delay"),
             tls_ca: reader.optional(section, "tls_ca"),
             tls_certificate: reader.optional(section, "tls_certificate"),
             tls_key: reader.optional(section, "tls_key"),

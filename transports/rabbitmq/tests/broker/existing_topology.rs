@@ -1,0 +1,168 @@
+//! A topology that exists already, made by another program with names and arguments of its own.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bezoar_core::{
+    ErrorKind, Outgoing, QueueAdmin, QueueName, Severity, SubscribeOptions, Transport,
+};
+use bezoar_rabbitmq::{DeadLetterNames, DeadLettering, Options, QueueType, RabbitTransport};
+use lapin::{
+    Channel, Connection, ExchangeKind,
+    options::{
+        BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+        QueueDeleteOptions,
+    },
+    types::{AMQPValue, FieldTable},
+};
+
+use super::{
+    support::{PATIENCE, Place, dead_letter, message, one, retry, settle},
+    vhost::Vhost,
+};
+
+/// `orders` with its own `orders.dlx` and `orders.dlq`, all of them classic, without anything of ours.
+struct ExistingTopology {
+    vhost: Vhost,
+    channel: Channel,
+    _connection: Connection,
+}
+
+impl ExistingTopology {
+    async fn new(arguments: &[(&str, &str)]) -> Self {
+        let vhost = Vhost::new().await;
+        let (_connection, channel) = vhost.channel().await;
+        let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        let (topic, none) = (ExchangeKind::Topic, FieldTable::default());
+        channel.exchange_declare("orders.dlx".into(), topic, durable, none.clone()).await.unwrap();
+        let existing = Self { vhost, channel, _connection };
+        existing.declare("orders.dlq", &[]).await;
+        existing.declare("orders", arguments).await;
+        let (options, key) = (QueueBindOptions::default(), "failed.#".into());
+        let bind = existing.channel.queue_bind(
+            "orders.dlq".into(),
+            "orders.dlx".into(),
+            key,
+            options,
+            none,
+        );
+        bind.await.unwrap();
+        existing
+    }
+
+    async fn declare(&self, queue: &str, arguments: &[(&str, &str)]) {
+        let mut table = FieldTable::default();
+        for (name, value) in arguments {
+            table.insert((*name).into(), AMQPValue::LongString((*value).into()));
+        }
+        let options = QueueDeclareOptions { durable: true, ..Default::default() };
+        self.channel.queue_declare(queue.into(), options, table).await.unwrap();
+    }
+
+    fn place(&self, dead_lettering: DeadLettering) -> Place {
+        let queue = QueueName::new("orders").unwrap();
+        let names = DeadLetterNames {
+            exchange: Some("orders.dlx".to_owned()),
+            key: Some("failed.order".to_owned()),
+            queue: Some("orders.dlq".to_owned()),
+        };
+        let options = Options {
+            dead_lettering,
+            dead_letter_names: BTreeMap::from([(queue.clone(), names)]),
+            ..self.vhost.options(QueueType::Quorum)
+        };
+        Place { transport: RabbitTransport::open(options).unwrap(), queue }
+    }
+}
+
+/// The dead-letter exchange of `orders` as arguments.
+const DEAD_LETTERING: [(&str, &str); 2] =
+    [("x-dead-letter-exchange", "orders.dlx"), ("x-dead-letter-routing-key", "failed.order")];
+
+async fn works(place: &Place) {
+    place.transport.provision(&place.queue).await.unwrap();
+    let findings = place.transport.validate(&place.queue).await.unwrap();
+    assert!(findings.iter().all(|it| it.severity == Severity::Note), "{findings:?}");
+    let worker = place.worker().await;
+    place.send(message("retried")).await.unwrap();
+    settle(&*worker, one(&*worker).await, retry(Duration::from_millis(100))).await;
+    let again = one(&*worker).await;
+    assert_eq!(again.message.ledger.failed, 1, "it came back through the delay queues");
+    settle(&*worker, again, dead_letter()).await;
+    let started = tokio::time::Instant::now();
+    while place.transport.depth(&place.queue).await.unwrap().dead != Some(1) {
+        assert!(started.elapsed() < PATIENCE, "it does not arrive in orders.dlq");
+    }
+    assert_eq!(place.transport.queues().await.unwrap(), [place.queue.clone()]);
+    assert_eq!(place.replay_all().await, 1);
+    let replayed = one(&*worker).await;
+    assert_eq!(replayed.message.id.as_str(), "retried");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_plain_queue_is_consumed_while_dead_letters_are_published() {
+    works(&ExistingTopology::new(&[]).await.place(DeadLettering::Publish)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_queue_with_its_own_dead_letter_exchange_is_consumed_in_both_modes() {
+    for mode in [DeadLettering::Publish, DeadLettering::Reject] {
+        works(&ExistingTopology::new(&DEAD_LETTERING).await.place(mode)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_dead_letter_exchange_by_policy_is_as_good_as_one_by_argument() {
+    let existing = ExistingTopology::new(&[]).await;
+    let place = existing.place(DeadLettering::Reject);
+    place.transport.provision(&place.queue).await.unwrap();
+    let refused =
+        place.transport.subscribe(&place.queue, SubscribeOptions::default()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unusable);
+    let source = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(source.contains("no dead-letter exchange") && source.contains("policy"), "{source}");
+
+    let definition =
+        r#"{"dead-letter-exchange": "orders.dlx", "dead-letter-routing-key": "failed.order"}"#;
+    existing.vhost.policy("^orders$", definition).await;
+    let started = tokio::time::Instant::now();
+    while let Err(failed) =
+        place.transport.subscribe(&place.queue, SubscribeOptions::default()).await
+    {
+        assert!(started.elapsed() < PATIENCE, "{failed:?}");
+    }
+    works(&place).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn retries_of_a_deleted_queue_hold_up_nobody_and_are_kept() {
+    let vhost = Vhost::new().await;
+    let (_connection, channel) = vhost.channel().await;
+    let gone = Place::with(vhost.options(QueueType::Quorum)).await;
+    let other = Place::with(vhost.options(QueueType::Quorum)).await;
+    let delay = Duration::from_secs(2);
+    for number in 0..60 {
+        let late = Outgoing::from(message(&format!("gone-{number}"))).after(delay);
+        gone.send(late).await.unwrap();
+    }
+    let options = QueueDeleteOptions::default();
+    channel.queue_delete(gone.queue.as_str().into(), options).await.unwrap();
+    for number in 0..5 {
+        let late = Outgoing::from(message(&format!("other-{number}"))).after(delay * 3 / 2);
+        other.send(late).await.unwrap();
+    }
+    let worker = other.worker().await;
+    for _ in 0..5 {
+        settle(&*worker, one(&*worker).await, bezoar_core::Settlement::Complete).await;
+    }
+    let mut kept = 0;
+    let started = tokio::time::Instant::now();
+    while kept < 60 {
+        assert!(started.elapsed() < PATIENCE, "{kept} of 60 are kept");
+        let get = channel.basic_get("bezoar.unroutable".into(), BasicGetOptions { no_ack: true });
+        kept += usize::from(get.await.unwrap().is_some());
+    }
+}

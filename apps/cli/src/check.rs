@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 use bezoar::{QueueName, Severity};
 use bezoar_gateway::{
-    broker_topology,
+    broker_topology::{self, BrokerPlan},
     config::{self, Config},
     endpoint::{ClientOptions, EndpointClient},
 };
@@ -22,8 +22,20 @@ pub(crate) struct ProvisionArguments {
     /// Only this queue, such as hospital/blood
     #[arg(value_name = "TRANSPORT/QUEUE")]
     queue: Option<QueueName>,
+    /// Print what to create instead of creating it: commands for rabbitmqadmin, a definitions file, or a definitions file
+    /// with policies instead of arguments
+    #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "commands")]
+    print: Option<PlanForm>,
     #[command(flatten)]
     configuration: Configuration,
+}
+
+/// The form of a plan.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum PlanForm {
+    Commands,
+    Definitions,
+    Policies,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -100,6 +112,9 @@ async fn examine(config: &Config) -> Result<()> {
 /// Creates the missing exchanges, queues and bindings.
 pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     let config = arguments.configuration.load()?.config;
+    if let Some(form) = arguments.print {
+        return print_plans(form, &broker_topology::plan(&config, arguments.queue.as_ref())?);
+    }
     let queues = broker_topology::provision(&config, arguments.queue.as_ref()).await?;
     if queues.is_empty() {
         println!(
@@ -109,6 +124,29 @@ pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     for queue in queues {
         println!("queue {queue}: provisioned");
     }
+    Ok(())
+}
+
+/// Prints plans. A definitions file is for one broker.
+fn print_plans(form: PlanForm, plans: &[BrokerPlan]) -> Result<()> {
+    if plans.len() > 1 && !matches!(form, PlanForm::Commands) {
+        bail!("a definitions file is for one broker, and several are configured; name a queue");
+    }
+    for BrokerPlan { broker, vhost, topology } in plans {
+        match form {
+            PlanForm::Commands => {
+                println!("# {broker}: add --host, --port, --username and --password as needed");
+                print!("{}", topology.commands(vhost));
+            }
+            PlanForm::Definitions => print_json(&topology.definitions(vhost))?,
+            PlanForm::Policies => print_json(&topology.policies(vhost))?,
+        }
+    }
+    Ok(())
+}
+
+fn print_json(value: &serde_json::Value) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
     Ok(())
 }
 

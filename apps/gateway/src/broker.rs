@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use bezoar::{
     Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
-    rabbitmq::{DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport},
+    rabbitmq::{
+        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, Topology,
+    },
 };
 
 use crate::config::{self, Config, DeadLetterMode, QueueKind};
@@ -76,6 +78,11 @@ impl Broker {
     /// Creates what is missing for a queue, even if provisioning is turned off.
     pub(crate) async fn make(&self, queue: &QueueName) -> Result<(), TransportError> {
         self.inner.repair(&self.there(queue)?).await
+    }
+
+    /// The virtual host, and everything that a queue needs in it.
+    pub(crate) fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError> {
+        self.inner.plan(&[self.there(queue)?])
     }
 
     /// The name of a queue on the broker.

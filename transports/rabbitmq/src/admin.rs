@@ -34,11 +34,18 @@ impl QueueAdmin for RabbitTransport {
     }
 
     async fn depth(&self, queue: &QueueName) -> Result<Depth, TransportError> {
-        let ready = self.inner.ready_count(queue, queue.as_str(), "depth").await?;
+        let ready = match self.inner.ready_count(queue, queue.as_str(), "depth").await {
+            // Its dead-letter queue may be all that there is.
+            Err(failed) if is_missing(&failed) && self.inner.has_dead_queue_of_its_own(queue) => {
+                None
+            }
+            ready => Some(ready?),
+        };
         let dead = DeadLetterRoute::of(queue, &self.inner.options).map(|route| route.queue);
         let dead = self.companion_count(queue, dead).await?;
         let quarantined = self.companion_count(queue, topology::quarantine_queue(queue)).await?;
-        let ready = Some(ready + quarantined.unwrap_or(0) + self.inner.prefetched_count(queue));
+        let elsewhere = quarantined.unwrap_or(0) + self.inner.prefetched_count(queue);
+        let ready = ready.map(|ready| ready + elsewhere);
         let mut depth = Depth::default();
         (depth.ready, depth.dead) = (ready, dead);
         Ok(depth)
@@ -63,8 +70,12 @@ impl RabbitTransport {
         let Ok(companion) = companion else { return Ok(None) };
         match self.inner.ready_count(queue, &companion, "depth").await {
             Ok(count) => Ok(Some(count)),
-            Err(failed) if matches!(failed.kind, ErrorKind::QueueNotFound(_)) => Ok(None),
+            Err(failed) if is_missing(&failed) => Ok(None),
             Err(failed) => Err(failed),
         }
     }
+}
+
+fn is_missing(failed: &TransportError) -> bool {
+    matches!(failed.kind, ErrorKind::QueueNotFound(_))
 }

@@ -65,6 +65,12 @@ impl Config {
         said.map_or(Watch::Take, |said| said.watch)
     }
 
+    /// Whether the dead-letter queue of a broker's queue is configured by name.
+    pub fn has_own_dead_letter_queue(&self, queue: &QueueName) -> bool {
+        let said = self.queues.iter().find(|said| said.name == *queue);
+        said.is_some_and(|said| said.dead_letter_queue.is_some())
+    }
+
     pub(super) fn read(
         reader: &mut SectionReader<'_>,
         root: &Section<'_>,

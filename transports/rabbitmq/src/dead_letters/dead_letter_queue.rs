@@ -21,6 +21,11 @@ impl TransportState {
         Ok(route.queue)
     }
 
+    /// Whether the options name the dead-letter queue of `queue`.
+    pub(crate) fn has_dead_queue_of_its_own(&self, queue: &QueueName) -> bool {
+        self.options.dead_letter_names.get(queue).is_some_and(|names| names.queue.is_some())
+    }
+
     /// The letter; one that the broker has put there gets an id for as long as it is handed out, and is recognized as
     /// `unstamped` says.
     pub(crate) fn identify(

@@ -44,6 +44,21 @@ impl RabbitTransport {
         self.make(queue, true).await
     }
 
+    /// The virtual host, and everything that these queues need in it. Asks no broker.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for a name that cannot be used.
+    pub fn plan(&self, queues: &[QueueName]) -> Result<(String, Topology), TransportError> {
+        let invalid = |invalid| error(ErrorKind::Invalid(invalid), PROVISION);
+        let vhost = self.inner.options.uri().map_err(invalid)?.vhost;
+        let mut topology = Topology::of_delays(&self.inner.options);
+        for queue in queues {
+            topology = topology.and(self.topology(queue, PROVISION)?);
+        }
+        Ok((vhost, topology))
+    }
+
     /// Tries again for a while if another process is creating the same queue.
     async fn make(&self, queue: &QueueName, check_all_delays: bool) -> Result<(), TransportError> {
         let deadline = Instant::now() + self.inner.options.connect_timeout;

@@ -1,6 +1,9 @@
 //! A broker whose queues have prefixed names in the gateway: `hospital/results`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
@@ -9,6 +12,7 @@ use bezoar::{
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
     rabbitmq::{
         DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, Topology,
+        UNROUTABLE,
     },
 };
 
@@ -36,6 +40,8 @@ pub(crate) struct Broker {
     prefix: Arc<str>,
     inner: RabbitTransport,
     provisions: bool,
+    /// Queues whose dead-letter queue belongs to somebody else: nothing is created for them alone.
+    own_dead_letter_queues: Arc<BTreeSet<QueueName>>,
 }
 
 impl Broker {
@@ -63,7 +69,15 @@ impl Broker {
         };
         let inner = RabbitTransport::open(options)
             .with_context(|| format!("cannot use transports.{name}"))?;
-        Ok(Self { prefix: format!("{name}/").into(), inner, provisions: config.provision })
+        let own = all.queues.iter().filter(|queue| queue.dead_letter_queue.is_some());
+        let own = own.filter_map(|queue| all.broker(&queue.name).map(|(_, there)| there));
+        let unroutable = QueueName::new(UNROUTABLE).expect("it is a valid name");
+        Ok(Self {
+            prefix: format!("{name}/").into(),
+            inner,
+            provisions: config.provision,
+            own_dead_letter_queues: Arc::new(own.chain([unroutable]).collect()),
+        })
     }
 
     /// The same broker with another way of dead-lettering.
@@ -155,6 +169,17 @@ impl QueueAdmin for Broker {
         &self,
         queue: &QueueName,
     ) -> Result<Option<Box<dyn DeadLetterFeed>>, TransportError> {
-        self.inner.dead_letter_feed(&self.there(queue)?).await
+        let there = self.there(queue)?;
+        match self.inner.dead_letter_feed(&there).await {
+            Err(missing)
+                if matches!(missing.kind, ErrorKind::QueueNotFound(_))
+                    && self.provisions
+                    && !self.own_dead_letter_queues.contains(&there) =>
+            {
+                self.inner.provision(&there).await?;
+                self.inner.dead_letter_feed(&there).await
+            }
+            feed => feed,
+        }
     }
 }

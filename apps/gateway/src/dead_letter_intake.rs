@@ -9,6 +9,7 @@ use std::{
 use bezoar::{
     QueueName, Shutdown,
     ops::{Intake, Outcomes},
+    rabbitmq::UNROUTABLE,
 };
 use tokio::task::JoinHandle;
 
@@ -66,6 +67,9 @@ impl Intakes {
                 wanted.insert(queue, (outcomes, broker.clone()));
             }
         }
+        for (queue, broker) in unroutable(app, config) {
+            wanted.insert(queue, (Outcomes::Unheard, broker));
+        }
         let mut running = self.lock();
         running.retain(|queue, (outcomes, _)| {
             wanted.get(queue).is_some_and(|(wanted, _)| wanted == outcomes)
@@ -84,6 +88,15 @@ impl Intakes {
             let _ = tokio::time::timeout(GRACE, running.stopped()).await;
         }
     }
+}
+
+/// For each broker with a route, the queue of delayed messages whose own queue was deleted.
+fn unroutable(app: &App, config: &Config) -> BTreeMap<QueueName, Broker> {
+    let brokers = config.routes.iter().filter_map(|route| config.broker(&route.from));
+    let queues = brokers.filter_map(|(transport, _)| {
+        QueueName::new(format!("{}/{UNROUTABLE}", transport.name)).ok()
+    });
+    queues.filter_map(|queue| Some((queue.clone(), app.broker(&queue)?.clone()))).collect()
 }
 
 fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> IntakeTask {

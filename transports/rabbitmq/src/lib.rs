@@ -65,5 +65,5 @@ pub use connection::tls::Pem;
 pub use options::{DeadLettering, Options, QueueType};
 pub use topology::dead_letter_route::DeadLetterNames;
 pub use topology::delay_topology::MAX as LONGEST_DELAY;
-pub use topology::{Binding, Exchange, Queue, Topology};
+pub use topology::{Binding, Exchange, Queue, Topology, UNROUTABLE};
 pub use transport::RabbitTransport;

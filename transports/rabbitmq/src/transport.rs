@@ -147,7 +147,7 @@ impl TransportState {
             Some(route) => Publication {
                 exchange: "".into(),
                 key: topology::delay_queue_name(route.first).into(),
-                properties: wire::with_bcc_keys(direct.properties, &route.hop_keys),
+                properties: wire::delayed(direct.properties, &route.hop_keys, queue),
                 body: direct.body,
             },
             None => direct,

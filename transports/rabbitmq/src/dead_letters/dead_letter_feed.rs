@@ -31,7 +31,7 @@ use crate::{
     consuming::acknowledgements::{self, Ack},
     error::{for_queue, from_lapin, unreadable},
     transport::TransportState,
-    wire::{Raw, origin},
+    wire::{Raw, foreign_failure, origin},
 };
 
 /// The prefetch limit, and so the limit of letters that are handed out and not removed.
@@ -143,7 +143,8 @@ impl RabbitDeadLetterFeed {
         let mut state = self.lock();
         let unstamped = Recognition::Content { session: state.session, redelivered };
         let letter = self.inner.identify(&self.queue, &raw, unstamped);
-        let message = origin::pack(&raw, letter.message);
+        let origin_queue = foreign_failure::origin_queue(&raw).filter(|it| *it != self.queue);
+        let message = origin::pack(&raw, letter.message, origin_queue.as_ref());
         state.letters.arrive(tag, DeadLetter { message, ..letter });
     }
 

@@ -1,13 +1,16 @@
 //! What is in a dead-letter queue: our own letters, and those that the broker put there.
 
-use bezoar_core::{DeadLetter, ErrorKind, QueueName, Recognition, TransportError};
+use bezoar_core::{Code, DeadLetter, ErrorKind, QueueName, Reason, Recognition, TransportError};
 
 use crate::{
     error::error,
-    topology::dead_letter_route::DeadLetterRoute,
+    topology::{UNROUTABLE, dead_letter_route::DeadLetterRoute},
     transport::TransportState,
-    wire::{self, Raw},
+    wire::{self, Raw, foreign_failure},
 };
+
+/// The code of a delayed message whose queue was deleted.
+const QUEUE_MISSING: Code = Code::from_static("queue-missing");
 
 impl TransportState {
     /// The name of the queue that holds the dead letters of `queue`.
@@ -36,15 +39,16 @@ impl TransportState {
     ) -> DeadLetter {
         let now = self.options.clock.now();
         wire::read_dead_letter(raw, queue, now).unwrap_or_else(|| {
-            let (reason, at) = wire::broker_reason(raw, now);
-            DeadLetter {
-                id: self.ids.next(now),
-                queue: queue.clone(),
-                message: wire::read(raw, now),
-                reason,
-                at,
-                recognition: unstamped,
+            let mut message = wire::read(raw, now);
+            let (mut reason, mut at) = wire::broker_reason(raw, now);
+            if queue.as_str() == UNROUTABLE {
+                reason = Reason::new(QUEUE_MISSING, "its queue did not exist when a retry was due");
+            } else if let Some(failure) = foreign_failure::read(raw, now) {
+                failure.record(&mut message);
+                (reason, at) = (failure.reason, failure.at.unwrap_or(at));
             }
+            let (id, queue) = (self.ids.next(now), queue.clone());
+            DeadLetter { id, queue, message, reason, at, recognition: unstamped }
         })
     }
 }

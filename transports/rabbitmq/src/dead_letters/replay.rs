@@ -123,6 +123,7 @@ impl TransportState {
         operation: &'static str,
     ) -> Result<BTreeSet<ShortString>, TransportError> {
         let exchanges = batch.iter().filter_map(|(it, _)| it.came_by.as_ref().map(|(it, _)| it));
+        let exchanges = exchanges.filter(|exchange| !exchange.as_str().is_empty());
         let mut missing = BTreeSet::new();
         for exchange in exchanges.collect::<BTreeSet<_>>() {
             if !self.has_exchange(exchange.as_str(), operation).await? {

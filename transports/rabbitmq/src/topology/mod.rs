@@ -26,7 +26,7 @@ use delay_topology::DelayQueue;
 
 /// The exchange and the queue of delayed messages that cannot come back, because their work queue was deleted. Without
 /// them such messages would stay in their delay queue, and hold up everything behind them.
-pub(crate) const UNROUTABLE: &str = "bezoar.unroutable";
+pub const UNROUTABLE: &str = "bezoar.unroutable";
 /// A quarantine queue has the name of its work queue and this suffix.
 const QUARANTINE_SUFFIX: &str = ".quarantine";
 /// The broker drops a message that exceeds its delivery limit. Set out of reach: the ledger counts deliveries.

@@ -16,6 +16,7 @@ pub(super) const HISTORY: &str = "bezoar-history";
 pub(super) const DROPPED: &str = "bezoar-dropped-headers";
 pub(super) const EXCHANGE: &str = "bezoar-exchange";
 pub(super) const ROUTING_KEY: &str = "bezoar-routing-key";
+pub(super) const QUEUE: &str = "bezoar-queue";
 pub(super) const EXPIRATION: &str = "bezoar-expiration";
 pub(super) const USER_ID: &str = "bezoar-user-id";
 pub(super) const DEAD_ID: &str = "bezoar-dead-id";
@@ -25,6 +26,7 @@ pub(super) const REASON: &str = "bezoar-reason";
 
 /// Headers that are written anew each time a message is republished.
 pub(super) const RENEWED: &[&str] = &[
+    QUEUE,
     ACQUIRED,
     FAILED,
     RELEASED,

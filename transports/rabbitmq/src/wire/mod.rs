@@ -9,11 +9,13 @@
 //! | `message.rs` | a message of ours as properties; any message as one of ours |
 //! | `republish.rs` | a retried or requeued message: as it came, with a new ledger |
 //! | `dead_letter.rs` | the headers of a dead letter: id, time, reason |
+//! | `foreign_failure.rs` | what other frameworks say about a failed message |
 //! | `origin.rs` | what only AMQP has, packed into headers for a catalogue, and restored for a replay |
 //! | `ledger.rs`, `history.rs`, `uncounted.rs` | the ledger in headers |
 //! | `header_names.rs`, `header_table.rs`, `header_size.rs`, `typed_values.rs` | header names, tables, their size in a frame, typed values as JSON |
 
 mod dead_letter;
+pub(crate) mod foreign_failure;
 mod header_names;
 mod header_size;
 mod header_table;
@@ -32,7 +34,7 @@ use lapin::{BasicProperties, types::ShortString};
 
 pub(crate) use dead_letter::{broker_reason, dead_lettered, read_dead_letter};
 pub(crate) use message::{read, write};
-pub(crate) use republish::{republished, requeued, with_bcc_keys};
+pub(crate) use republish::{delayed, republished, requeued};
 
 const PERSISTENT: u8 = 2;
 

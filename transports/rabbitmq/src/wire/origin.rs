@@ -4,7 +4,7 @@
 //! A dead letter that goes to a catalogue takes them along in headers (`pack`); a replay restores them (`unpack`). What
 //! an operator has edited meanwhile stays edited: a header is restored only if its text is unchanged.
 
-use bezoar_core::{Invalid, Message};
+use bezoar_core::{Invalid, Message, QueueName};
 use lapin::{
     BasicProperties,
     types::{AMQPValue, ShortString},
@@ -56,6 +56,11 @@ pub(crate) fn replay_target(raw: &Raw, message: &Message, user: &str) -> ReplayT
         properties = properties.with_user_id(user.into());
     }
     let came_by = came_by.filter(|(exchange, _)| is_foreign(exchange.as_str()));
+    let origin_queue = || {
+        let (exchange, key) = (raw.exchange.clone(), raw.routing_key.clone());
+        (exchange.as_str().is_empty() && !key.as_str().is_empty()).then_some((exchange, key))
+    };
+    let came_by = came_by.or_else(origin_queue);
     ReplayTarget { came_by, properties: properties.with_headers(headers.into()) }
 }
 
@@ -84,12 +89,15 @@ fn short(value: &AMQPValue) -> Option<ShortString> {
     ShortString::try_new(shown(value)).ok()
 }
 
-/// The message for a catalogue. Without anything special it stays as it is.
-pub(crate) fn pack(raw: &Raw, mut message: Message) -> Message {
+/// The message for a catalogue. Without anything special it stays as it is. `origin` is the queue that it failed in, if
+/// that is not the one whose dead letters are taken in.
+pub(crate) fn pack(raw: &Raw, mut message: Message, origin: Option<&QueueName>) -> Message {
     let Ok(plain) = plain(&message) else { return message };
     let (mut outer, mut inner) = split(carried_headers(raw, &message));
     let (plain_outer, plain_inner) = split(table_of(&plain));
     let came_by = outer.remove(EXCHANGE).zip(outer.remove(ROUTING_KEY));
+    // The default exchange leads to every queue by its name.
+    let came_by = came_by.or_else(|| Some((text(""), text(origin?.as_str()))));
     let odd = |from: Table, plain: &Table| -> Table {
         let is_odd = |name: &ShortString, value: &AMQPValue| {
             ADDED.contains(&name.as_str()) || plain.get(name.as_str()) != Some(value)

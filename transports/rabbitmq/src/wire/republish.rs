@@ -1,6 +1,6 @@
 //! Republishing a message: with the properties that it came with, and its current ledger.
 
-use bezoar_core::Message;
+use bezoar_core::{Message, QueueName};
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, ShortString},
@@ -9,7 +9,7 @@ use lapin::{
 use super::{
     PERSISTENT, Raw,
     header_names::{
-        COPIES, EXCHANGE, EXPIRATION, HEADERS, ID, RENEWED, ROUTING_KEY, TIME, USER_ID,
+        COPIES, EXCHANGE, EXPIRATION, HEADERS, ID, QUEUE, RENEWED, ROUTING_KEY, TIME, USER_ID,
         is_broker_header,
     },
     header_table::{Table, table_of, text},
@@ -38,9 +38,15 @@ pub(crate) fn requeued(raw: &Raw, message: &Message) -> BasicProperties {
     }
 }
 
-/// The same with more routing keys. The broker removes the `BCC` header and remembers its keys.
-pub(crate) fn with_bcc_keys(properties: BasicProperties, hop_keys: &[String]) -> BasicProperties {
+/// The same for the route through the delay queues. The broker removes the `BCC` header and remembers its keys. The name
+/// of the queue tells where the message belongs, should that queue be deleted meanwhile.
+pub(crate) fn delayed(
+    properties: BasicProperties,
+    hop_keys: &[String],
+    queue: &QueueName,
+) -> BasicProperties {
     let mut headers = table_of(&properties);
+    headers.insert(QUEUE.into(), text(queue.as_str()));
     let hop_keys: Vec<_> = hop_keys.iter().map(|turn| text(turn)).collect();
     headers.insert("BCC".into(), AMQPValue::FieldArray(hop_keys.into()));
     properties.with_headers(headers.into())

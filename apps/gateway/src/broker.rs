@@ -136,7 +136,20 @@ impl Transport for Broker {
         queue: &QueueName,
         options: SubscribeOptions,
     ) -> Result<Box<dyn Subscription>, TransportError> {
-        self.inner.subscribe(&self.there(queue)?, options).await
+        let there = self.there(queue)?;
+        match self.inner.subscribe(&there, options).await {
+            // One queue that is gone was deleted by somebody. If nothing is left, the virtual host was created again.
+            Err(missing)
+                if matches!(missing.kind, ErrorKind::QueueNotFound(_))
+                    && self.provisions
+                    && self.inner.has_nothing_of(&there).await? =>
+            {
+                tracing::warn!(%queue, "nothing of this queue exists on the broker any more; it is provisioned again");
+                self.inner.repair(&there).await?;
+                self.inner.subscribe(&there, options).await
+            }
+            subscribed => subscribed,
+        }
     }
 }
 

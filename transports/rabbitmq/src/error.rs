@@ -161,12 +161,16 @@ pub(crate) fn for_queue(
     }
 }
 
-/// The error for a message that lapin cannot parse. It closes the connection every time it is delivered.
-pub(crate) fn unreadable(source: &lapin::Error) -> Option<TransportError> {
-    matches!(source.kind(), Lapin::ParsingError(_)).then(|| {
-        error(ErrorKind::Unusable, "receive").with_source(
-            "a message of this queue, or of another queue on the same connection, has a property or header name that \
-             is not UTF-8 and cannot be read; remove it with another client",
-        )
-    })
+/// Whether lapin cannot parse a message. It closes the connection every time the message is delivered.
+pub(crate) fn is_unreadable(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ParsingError(_))
+}
+
+/// The error for a message that lapin cannot parse: of this queue, or maybe of another one on the same connection.
+pub(crate) fn unreadable(is_own: bool, operation: &'static str) -> TransportError {
+    let whose = if is_own { "this queue" } else { "this queue, or of another one of this broker" };
+    error(ErrorKind::Unusable, operation).with_source(format!(
+        "a message of {whose} has a property or header name that is not UTF-8 and cannot be read; remove it with \
+         another client"
+    ))
 }

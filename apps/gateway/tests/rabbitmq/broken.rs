@@ -75,7 +75,7 @@ impl Vhost {
     }
 
     async fn delete_delays(&self) {
-        for level in 0..10 {
+        for level in 0..7 {
             let exchange = format!("bezoar.delay.{level}");
             let options = ExchangeDeleteOptions::default();
             self.channel.exchange_delete(exchange.as_str().into(), options).await.unwrap();
@@ -89,6 +89,28 @@ impl Vhost {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn a_virtual_host_that_is_created_again_is_provisioned_again() {
+    let (vhost, endpoint) = (Vhost::new().await, Endpoint::start().await);
+    let lab = Lab::start(&vhost.config(endpoint.port)).await;
+    lab.until("hospital/results", |row| row["ready"].is_number()).await;
+    vhost.publish(1).await;
+    endpoint.requests(1).await;
+    send(Method::DELETE, &format!("vhosts/{}", vhost.name), "").await;
+    lab.until("hospital/results", |row| row["route"]["problem"].is_string()).await;
+    manage(&format!("vhosts/{}", vhost.name), "{}").await;
+    permit(&vhost.name, ".*").await;
+    lab.until("hospital/results", |row| row["route"]["problem"].is_null()).await;
+    let connection = Connection::connect(&url(&vhost.name), ConnectionProperties::default()).await;
+    let connection = connection.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+    channel.basic_publish("".into(), "results".into(), options, b"{}", properties).await.unwrap();
+    endpoint.requests(2).await;
+    lab.gateway.stop().await;
+}
+
 fn url(vhost: &str) -> String {
     format!("{}/{vhost}", env::var("BEZOAR_TEST_AMQP").unwrap().rsplit_once('/').unwrap().0)
 }
@@ -100,11 +122,15 @@ async fn permit(vhost: &str, write: &str) {
 }
 
 async fn manage(path: &str, body: &str) {
+    send(Method::PUT, path, body).await;
+}
+
+async fn send(method: Method, path: &str, body: &str) {
     let base = env::var("BEZOAR_TEST_AMQP_MANAGEMENT").unwrap();
     let (scheme, rest) = base.split_once("://").unwrap();
     let (credentials, host) = rest.split_once('@').unwrap();
     let request = Request::builder()
-        .method(Method::PUT)
+        .method(method)
         .uri(format!("{scheme}://{host}/api/{path}"))
         .header("authorization", format!("Basic {}", STANDARD.encode(credentials)))
         .header("content-type", "application/json")

@@ -67,21 +67,18 @@ async fn a_queue_deleted_under_its_route_is_reported_and_consumed_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
-async fn a_queue_of_another_type_is_a_finding_with_a_remedy() {
+async fn an_existing_queue_with_other_arguments_is_used_as_it_is() {
     let (client, endpoint) = (Client::new().await, Endpoint::start().await);
     let durable = lapin::options::QueueDeclareOptions { durable: true, ..Default::default() };
     let queue = client.queue.as_str().into();
     client.channel.queue_declare(queue, durable, FieldTable::default()).await.unwrap();
     let text = client.config(endpoint.port, "");
     let lab = Lab::start(&text).await;
+    client.send("m-1", "hello").await;
+    assert_eq!(endpoint.requests(1).await[0].1, "hello");
     let examined =
         bezoar_gateway::broker_topology::check(&lab.config(&text)).await.unwrap().remove(0);
     let findings = examined.outcome.unwrap();
-    let told: Vec<_> = findings.iter().map(|it| format!("{}; {}", it.problem, it.remedy)).collect();
-    assert!(told.iter().any(|it| it.contains("x-dead-letter-exchange")), "{told:#?}");
-    lab.until(&client.name(), |row| row["route"]["problem"].is_string()).await;
-    client.send("m-1", "hello").await;
-    lab.until(&client.name(), |row| row["ready"] == 1).await;
-    assert_eq!(endpoint.so_far(), 0, "a queue without a way to set aside is left alone");
+    assert!(findings.iter().all(|it| it.severity == bezoar::Severity::Note), "{findings:#?}");
     lab.gateway.stop().await;
 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod address;
 pub(crate) mod broker_connection;
+pub(crate) mod consumer_connection;
 pub(crate) mod lapin_logging;
 pub(crate) mod tls;

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    connection::consumer_connection::ConsumerConnection,
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::{QueueConsumer, Source},
     publishing::publisher::{Publication, Published},
@@ -37,6 +38,7 @@ const SOURCES: [Source; 2] = [Source::Quarantine, Source::Work];
 #[derive(Debug)]
 pub(crate) struct ConsumerPair {
     pub(crate) inner: Arc<TransportState>,
+    pub(crate) connection: ConsumerConnection,
     pub(crate) queue: QueueName,
     pub(crate) options: SubscribeOptions,
     /// Notified when a message arrives, a quarantined message is settled, or a channel is lost.
@@ -81,6 +83,11 @@ impl ConsumerPair {
             quarantine: QueueConsumer::new(topology::quarantine_queue(&queue)?),
             dead: DeadLetterRoute::of(&queue, &inner.options)?,
             work: QueueConsumer::new(queue.as_str().to_owned()),
+            connection: ConsumerConnection::new(
+                &inner.consuming,
+                &inner.options,
+                "consuming alone",
+            ),
             inner,
             queue,
             options,
@@ -252,7 +259,7 @@ impl ConsumerPair {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let declare =
             channel.queue_declare(self.queue.as_str().into(), passive, FieldTable::default());
-        let found = self.inner.consuming.with_timeout(declare, "receive").await;
+        let found = self.connection.current().with_timeout(declare, "receive").await;
         found.is_ok_and(|found| found.is_ok_and(|queue| queue.consumer_count() > 0))
     }
 
@@ -322,7 +329,7 @@ impl ConsumerPair {
             channel.reset();
             if let Some(live) = live {
                 let close = live.close(200, "closed".into());
-                let _ = self.inner.consuming.with_timeout(close, "close").await;
+                let _ = self.connection.current().with_timeout(close, "close").await;
             }
         }
     }

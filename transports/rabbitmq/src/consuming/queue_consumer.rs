@@ -24,7 +24,7 @@ use crate::{
     consuming::consumer_pair::ConsumerPair,
     consuming::leases::PrefetchedMessage,
     consuming::quarantine::{ArrivalAction, MessageToMove},
-    error::{from_lapin, is_not_found, unreadable},
+    error::{from_lapin, is_not_found, is_unreadable, unreadable},
     wire::{self, Raw},
 };
 
@@ -110,14 +110,19 @@ impl ConsumerPair {
         let (name, options) = (consumer.name.as_str().into(), BasicConsumeOptions::default());
         let consume = channel.basic_consume(name, "".into(), options, FieldTable::default());
         let asked = consumer.channel.expect_reply(channel);
-        let started = self.inner.consuming.with_timeout(consume, "receive").await?;
+        let started = self.connection.current().with_timeout(consume, "receive").await?;
         asked.received();
-        started.map_err(|failed| match unreadable(&failed) {
+        started.map_err(|failed| match is_unreadable(&failed) {
             // A message that lapin cannot parse may arrive before the reply to `basic.consume`.
-            Some(unreadable) => unreadable,
-            None if is_not_found(&failed) => self.missing(source),
-            None => from_lapin(&failed, "receive"),
+            true => self.isolated(),
+            false if is_not_found(&failed) => self.missing(source),
+            false => from_lapin(&failed, "receive"),
         })
+    }
+
+    /// Continues on a connection of its own, after a message that cannot be read.
+    fn isolated(&self) -> TransportError {
+        unreadable(self.connection.isolate(), "receive")
     }
 
     async fn limit(&self, channel: &Channel, source: Source) -> Result<(), TransportError> {
@@ -126,7 +131,7 @@ impl ConsumerPair {
             Source::Quarantine => 1,
         };
         let limit = channel.basic_qos(most, BasicQosOptions::default());
-        let limited = self.inner.consuming.with_timeout(limit, "receive").await?;
+        let limited = self.connection.current().with_timeout(limit, "receive").await?;
         limited.map_err(|source| from_lapin(&source, "receive"))
     }
 
@@ -138,7 +143,7 @@ impl ConsumerPair {
         }
         let is_first = channel.epoch() == 0;
         channel.reset();
-        let opened = self.inner.consuming.channel("receive").await?;
+        let opened = self.connection.current().channel("receive").await?;
         if source == Source::Work {
             self.channel_opened(is_first).await?;
         }
@@ -198,7 +203,7 @@ impl ConsumerPair {
                 let _ = pump.await;
             };
             // A channel that does not answer is closed, and its messages are redelivered.
-            if self.inner.consuming.with_timeout(stopping, "receive").await.is_ok() {
+            if self.connection.current().with_timeout(stopping, "receive").await.is_ok() {
                 asked.received();
             }
         }
@@ -227,10 +232,8 @@ async fn pump(
         pair.wait_for_receiver().await;
     }
     // It closes the connection, and so ends both consumers: report it once.
-    if source == Source::Work
-        && let Some(fault) = failed.as_ref().and_then(unreadable)
-    {
-        pair.set_background_error(fault);
+    if source == Source::Work && failed.as_ref().is_some_and(is_unreadable) {
+        pair.set_background_error(pair.isolated());
     }
     let channel = &pair.consumer(source).channel;
     if channel.live_channel().is_none() && channel.epoch() == epoch {

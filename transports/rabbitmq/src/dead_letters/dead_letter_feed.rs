@@ -27,9 +27,9 @@ use lapin::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    connection::broker_connection::ChannelGuard,
+    connection::{broker_connection::ChannelGuard, consumer_connection::ConsumerConnection},
     consuming::acknowledgements::{self, Ack},
-    error::{for_queue, from_lapin, unreadable},
+    error::{for_queue, from_lapin, is_unreadable, unreadable},
     transport::TransportState,
     wire::{Raw, foreign_failure, origin},
 };
@@ -44,6 +44,7 @@ const BATCH_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct RabbitDeadLetterFeed {
     inner: Arc<TransportState>,
+    connection: ConsumerConnection,
     queue: QueueName,
     /// The dead-letter queue.
     name: String,
@@ -73,6 +74,7 @@ impl RabbitDeadLetterFeed {
         let name = inner.dead_queue_name(&queue, "dead_letter_feed")?;
         inner.ready_count(&queue, &name, "dead_letter_feed").await?;
         Ok(Self {
+            connection: ConsumerConnection::new(&inner.dead, &inner.options, "dead letters alone"),
             inner,
             queue,
             name,
@@ -88,15 +90,18 @@ impl RabbitDeadLetterFeed {
 
     async fn consume(&self) -> Result<Consumer, TransportError> {
         self.forget_channel().await;
-        let mut channel = self.inner.dead.guarded_channel("dead_letter_feed").await?;
+        let connection = self.connection.current();
+        let mut channel = connection.guarded_channel("dead_letter_feed").await?;
         let opening = async {
             channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
             let (name, options) = (self.name.as_str().into(), BasicConsumeOptions::default());
             channel.basic_consume(name, "".into(), options, FieldTable::default()).await
         };
-        let consumer = self.inner.dead.with_timeout(opening, "dead_letter_feed").await?;
-        let consumer =
-            consumer.map_err(|source| for_queue(&source, &self.queue, "dead_letter_feed"))?;
+        let consumer = connection.with_timeout(opening, "dead_letter_feed").await?;
+        let consumer = consumer.map_err(|source| match is_unreadable(&source) {
+            true => unreadable(self.connection.isolate(), "dead_letter_feed"),
+            false => for_queue(&source, &self.queue, "dead_letter_feed"),
+        })?;
         channel.keep_until_closed(&consumer);
         let mut state = self.lock();
         state.channel = Some(channel);
@@ -128,8 +133,10 @@ impl RabbitDeadLetterFeed {
             match timeout_at(deadline, consumer.next()).await {
                 Ok(Some(Ok(letter))) => self.arrive(letter),
                 Ok(Some(Err(source))) => {
-                    let other = || from_lapin(&source, "dead_letter_feed");
-                    return Err(unreadable(&source).unwrap_or_else(other));
+                    return Err(match is_unreadable(&source) {
+                        true => unreadable(self.connection.isolate(), "dead_letter_feed"),
+                        false => from_lapin(&source, "dead_letter_feed"),
+                    });
                 }
                 Ok(None) => return Ok(Arrivals::Ended),
                 Err(_) => return Ok(Arrivals::Some),

@@ -44,6 +44,20 @@ impl RabbitTransport {
         self.make(queue, true).await
     }
 
+    /// Whether nothing that a queue needs exists: its virtual host is new, or was created again.
+    ///
+    /// # Errors
+    ///
+    /// The broker's error.
+    pub async fn has_nothing_of(&self, queue: &QueueName) -> Result<bool, TransportError> {
+        for wanted in &self.topology(queue, PROVISION)?.queues {
+            if self.inner.has_queue(&wanted.name, PROVISION).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The virtual host, and everything that these queues need in it. Asks no broker.
     ///
     /// # Errors

@@ -248,6 +248,42 @@ async fn publish_unreadable(place: &Place) {
     channel.basic_publish("".into(), key, options, b"", properties).await.unwrap().await.unwrap();
 }
 
+/// It closes the connection of everybody once; from then on only that of its own queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_message_that_cannot_be_read_stops_no_other_queue() {
+    let place = Place::new(QueueType::Quorum).await;
+    let queue = bezoar_core::QueueName::new(format!("{}-healthy", place.queue)).unwrap();
+    place.transport.provision(&queue).await.unwrap();
+    let healthy = Place { transport: place.transport.clone(), queue };
+    let (worker, fresh) = (healthy.worker().await, place.worker().await);
+    publish_unreadable(&place).await;
+    let poisoned = tokio::spawn(async move {
+        loop {
+            let _ = fresh.receive(NonZeroU32::MIN, std::time::Duration::from_millis(200)).await;
+        }
+    });
+    let (started, mut failures) = (tokio::time::Instant::now(), Vec::new());
+    for number in 0..50 {
+        healthy.send(message(&number.to_string())).await.unwrap();
+        loop {
+            match worker.receive(NonZeroU32::MIN, PATIENCE).await {
+                Ok(mut some) => {
+                    let held = some.pop().expect("a message must arrive");
+                    let settled = worker.settle(vec![(held, Settlement::Complete)]).await;
+                    if settled[0].is_ok() {
+                        break;
+                    }
+                }
+                Err(failed) => failures.push(failed),
+            }
+            assert!(started.elapsed() < PATIENCE, "message {number} is not completed");
+        }
+    }
+    assert!(failures.len() <= 2, "it was disturbed: {failures:?}");
+    poisoned.abort();
+}
+
 /// A message that the client library cannot read is reported, and delays others only for a moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use anyhow::{Context as _, Result};
@@ -42,6 +42,8 @@ pub(crate) struct Broker {
     provisions: bool,
     /// Queues whose dead-letter queue belongs to somebody else: nothing is created for them alone.
     own_dead_letter_queues: Arc<BTreeSet<QueueName>>,
+    /// Queues of which nothing was left, until they are provisioned again.
+    lost: Arc<Mutex<BTreeSet<QueueName>>>,
 }
 
 impl Broker {
@@ -77,6 +79,7 @@ impl Broker {
             inner,
             provisions: config.provision,
             own_dead_letter_queues: Arc::new(own.chain([unroutable]).collect()),
+            lost: Arc::default(),
         })
     }
 
@@ -92,6 +95,23 @@ impl Broker {
     /// Creates what is missing for a queue, even if provisioning is turned off.
     pub(crate) async fn make(&self, queue: &QueueName) -> Result<(), TransportError> {
         self.inner.repair(&self.there(queue)?).await
+    }
+
+    /// Whether nothing of a queue is left, so that its virtual host was created again; also if it was so before and
+    /// provisioning it has not succeeded since. A single queue that is gone was deleted by somebody.
+    async fn lost_everything(&self, there: &QueueName) -> Result<bool, TransportError> {
+        if self.lost().contains(there) {
+            return Ok(true);
+        }
+        let nothing = self.inner.has_nothing_of(there).await?;
+        if nothing {
+            self.lost().insert(there.clone());
+        }
+        Ok(nothing)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, BTreeSet<QueueName>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The virtual host, and everything that a queue needs in it.
@@ -138,14 +158,14 @@ impl Transport for Broker {
     ) -> Result<Box<dyn Subscription>, TransportError> {
         let there = self.there(queue)?;
         match self.inner.subscribe(&there, options).await {
-            // One queue that is gone was deleted by somebody. If nothing is left, the virtual host was created again.
             Err(missing)
                 if matches!(missing.kind, ErrorKind::QueueNotFound(_))
                     && self.provisions
-                    && self.inner.has_nothing_of(&there).await? =>
+                    && self.lost_everything(&there).await? =>
             {
                 tracing::warn!(%queue, "nothing of this queue exists on the broker any more; it is provisioned again");
                 self.inner.repair(&there).await?;
+                self.lost().remove(&there);
                 self.inner.subscribe(&there, options).await
             }
             subscribed => subscribed,

@@ -67,3 +67,4 @@ pub use topology::dead_letter_route::DeadLetterNames;
 pub use topology::delay_topology::MAX as LONGEST_DELAY;
 pub use topology::{Binding, Exchange, Queue, Topology, UNROUTABLE};
 pub use transport::RabbitTransport;
+pub use wire::origin::Origin;

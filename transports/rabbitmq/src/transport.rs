@@ -57,6 +57,7 @@ pub(crate) struct TransportState {
     pub(crate) management: Option<Arc<Management>>,
     /// The user that we are logged in as.
     pub(crate) user: String,
+    pub(crate) vhost: String,
     pub(crate) ids: Arc<DeadLetterIdGenerator>,
     bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
     pairs: Arc<Mutex<Vec<Weak<ConsumerPair>>>>,
@@ -72,7 +73,8 @@ impl RabbitTransport {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), "open");
         options.check().map_err(invalid)?;
         let management = Management::new(&options).map_err(invalid)?;
-        let user = options.uri().map_err(invalid)?.authority.userinfo.username;
+        let uri = options.uri().map_err(invalid)?;
+        let (user, vhost) = (uri.authority.userinfo.username, uri.vhost);
         let options = Arc::new(options);
         Ok(Self {
             inner: Arc::new(TransportState {
@@ -82,6 +84,7 @@ impl RabbitTransport {
                 dead: Arc::new(BrokerConnection::new(options.clone(), "dead letters")),
                 management: management.map(Arc::new),
                 user,
+                vhost,
                 ids: Arc::default(),
                 bindings_checked_at: Arc::default(),
                 pairs: Arc::default(),

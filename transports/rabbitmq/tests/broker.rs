@@ -10,6 +10,7 @@ mod broker {
     mod dead_letter_feed;
     mod delays;
     mod existing_topology;
+    mod least_privilege;
     mod other_clients;
     mod prefetch;
     mod private_broker;

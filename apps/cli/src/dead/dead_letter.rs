@@ -77,6 +77,9 @@ pub(super) struct DeadLetterDetails {
     pub(super) uncounted: Option<UncountedFailures>,
     #[serde(default)]
     pub(super) history: Vec<FailedTry>,
+    /// Where it was published to on its broker.
+    #[serde(default)]
+    pub(super) origin: Option<Origin>,
     #[serde(default)]
     pub(super) headers: Vec<HeaderSize>,
     /// Its edited versions, and the one it was edited from.
@@ -88,6 +91,14 @@ pub(super) struct DeadLetterDetails {
     /// The replays that included it.
     #[serde(default)]
     pub(super) operations: Vec<String>,
+}
+
+/// The exchange and routing key of a message on its broker.
+#[derive(Debug, Deserialize)]
+pub(super) struct Origin {
+    pub(super) exchange: String,
+    pub(super) routing_key: String,
+    pub(super) vhost: String,
 }
 
 /// A summary of the failures that did not use up a retry.

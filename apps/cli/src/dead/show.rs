@@ -5,7 +5,7 @@ use bezoar::{Clock, DeadLetterId, SystemClock};
 use jiff::Timestamp;
 
 use super::{
-    dead_letter::{DeadLetterDetails, DeadLetterSummary, UncountedFailures},
+    dead_letter::{DeadLetterDetails, DeadLetterSummary, Origin, UncountedFailures},
     timeline::timeline,
 };
 use crate::{
@@ -37,6 +37,8 @@ fn describe(letter: &DeadLetterDetails, now: Timestamp) -> String {
     format!("{}\n{}", facts(letter, now).render(), timeline(letter).render())
 }
 
+const PUBLISHED_TO: &str = "published to";
+
 fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
     let dead = &letter.summary;
     let optional = |text: &Option<String>| text.as_deref().unwrap_or(humanize::NONE).to_owned();
@@ -53,6 +55,7 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("type", dead.r#type.clone()),
         ("correlation id", optional(&dead.correlation_id)),
         ("caused by", optional(&letter.causation_id)),
+        (PUBLISHED_TO, origin(letter)),
         ("body", body(letter)),
         ("headers", headers(letter)),
         ("deliveries", deliveries(letter)),
@@ -64,7 +67,10 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("edited from", named("dead letter", dead.edited_from.as_slice())),
         ("versions", named("dead letter", &versions(letter))),
     ] {
-        facts.push([label.into(), fact.into()]);
+        // Only messages of brokers were published to an exchange.
+        if label != PUBLISHED_TO || letter.origin.is_some() {
+            facts.push([label.into(), fact.into()]);
+        }
     }
     facts
 }
@@ -93,6 +99,15 @@ fn last_error(dead: &DeadLetterSummary) -> String {
 /// When the last attempt ended; the history shows when it started.
 fn last_failure(letter: &DeadLetterDetails) -> String {
     letter.last_failure_at.as_deref().map_or_else(|| humanize::NONE.to_owned(), humanize::moment)
+}
+
+/// `exchange lab, routing key results.new, virtual host /`
+fn origin(letter: &DeadLetterDetails) -> String {
+    let Some(Origin { exchange, routing_key, vhost }) = &letter.origin else {
+        return humanize::NONE.to_owned();
+    };
+    let exchange = if exchange.is_empty() { "the default exchange" } else { exchange };
+    format!("{exchange}, routing key {routing_key}, virtual host {vhost}")
 }
 
 fn body(letter: &DeadLetterDetails) -> String {
@@ -147,6 +162,7 @@ mod tests {
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
             "last_failure_at": "2026-11-14T09:26:59.5Z",
             "headers": [{ "name": "source", "bytes": 4 }], "history": [],
+            "origin": { "exchange": "lab", "routing_key": "results.new", "vhost": "/" },
             "uncounted": {
                 "count": 12, "suspected": 3, "code": "http.503",
                 "first": "2026-11-14T09:00:00Z", "last": "2026-11-14T09:05:00Z",
@@ -165,6 +181,7 @@ message         m-1
 type            lab.result
 correlation id  c-7
 caused by       –
+published to    lab, routing key results.new, virtual host /
 body            1,204 bytes, no content type
 headers         source (4 bytes)
 deliveries      3 since it was sent or replayed: 2 failed, 1 released

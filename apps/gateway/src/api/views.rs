@@ -8,6 +8,7 @@ use bezoar::{
         AuditEntry, Cause, Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary, ItemState,
         Operation, OperationId, OperationItem, OperationKind, Rejection, ReplayIds,
     },
+    rabbitmq::Origin,
 };
 use serde_json::{Value, json};
 
@@ -52,11 +53,21 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["uncounted"] = message.ledger.uncounted.as_ref().map(uncounted).into();
     all["last_failure_at"] = message.ledger.last_failure_at().map(|at| at.to_string()).into();
     all["history"] = message.ledger.history().iter().map(failed_try).collect();
+    all["origin"] = Origin::of(message).map(origin).into();
     all["headers"] = message.headers.iter().map(header).collect();
     all["lineage"] = record.versions.iter().map(|id| id.to_string()).collect();
     all["earlier"] = record.earlier.iter().map(|id| id.to_string()).collect();
     all["operations"] = record.operations.iter().map(|id| id.to_string()).collect();
     all
+}
+
+/// Where a message of a broker was published to.
+fn origin(origin: Origin) -> Value {
+    json!({
+        "exchange": origin.exchange,
+        "routing_key": origin.routing_key,
+        "vhost": origin.vhost,
+    })
 }
 
 /// Why a message was rejected, and every attempt before that.

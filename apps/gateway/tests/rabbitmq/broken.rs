@@ -101,7 +101,13 @@ async fn a_virtual_host_that_is_created_again_is_provisioned_again() {
     lab.until("hospital/results", |row| row["route"]["problem"].is_string()).await;
     manage(&format!("vhosts/{}", vhost.name), "{}").await;
     permit(&vhost.name, ".*").await;
-    lab.until("hospital/results", |row| row["route"]["problem"].is_null()).await;
+    // The pauses between attempts have grown meanwhile.
+    let recovered = async {
+        while !lab.until("hospital/results", |_| true).await["route"]["problem"].is_null() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(90), recovered).await.expect("it recovers");
     let connection = Connection::connect(&url(&vhost.name), ConnectionProperties::default()).await;
     let connection = connection.unwrap();
     let channel = connection.create_channel().await.unwrap();

@@ -17,6 +17,10 @@ async fn a_dead_letter_is_taken_in_and_replayed_to_its_exchange_and_key() {
     let letter = lab.dead_letters(&client, 1).await.remove(0);
     assert_eq!(letter["correlation_id"], "c-1");
     assert_eq!(letter["attempts"], 2);
+    let (_, shown) = lab.get(&format!("/v1/dead-letters/{}", letter["id"].as_str().unwrap())).await;
+    let origin = (&shown["origin"]["exchange"], &shown["origin"]["routing_key"]);
+    assert_eq!(origin, (&exchange.as_str().into(), &"lab.blood".into()), "{shown}");
+    assert_eq!(shown["origin"]["vhost"], "/");
     assert_eq!(client.dead().await, 0, "it is in the catalogue, and nowhere else");
     let row = lab.until(&client.name(), |row| row["dead"] == 1).await;
     assert_eq!(row["ready"], 0);

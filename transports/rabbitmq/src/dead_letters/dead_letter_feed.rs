@@ -151,7 +151,7 @@ impl RabbitDeadLetterFeed {
         let unstamped = Recognition::Content { session: state.session, redelivered };
         let letter = self.inner.identify(&self.queue, &raw, unstamped);
         let origin_queue = foreign_failure::origin_queue(&raw).filter(|it| *it != self.queue);
-        let message = origin::pack(&raw, letter.message, origin_queue.as_ref());
+        let message = origin::pack(&raw, letter.message, origin_queue.as_ref(), &self.inner.vhost);
         state.letters.arrive(tag, DeadLetter { message, ..letter });
     }
 

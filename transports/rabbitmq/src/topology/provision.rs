@@ -64,8 +64,7 @@ impl RabbitTransport {
     ///
     /// [`ErrorKind::Invalid`] for a name that cannot be used.
     pub fn plan(&self, queues: &[QueueName]) -> Result<(String, Topology), TransportError> {
-        let invalid = |invalid| error(ErrorKind::Invalid(invalid), PROVISION);
-        let vhost = self.inner.options.uri().map_err(invalid)?.vhost;
+        let vhost = self.inner.vhost.clone();
         let mut topology = Topology::of_delays(&self.inner.options);
         for queue in queues {
             topology = topology.and(self.topology(queue, PROVISION)?);

@@ -16,6 +16,7 @@ pub(super) const HISTORY: &str = "bezoar-history";
 pub(super) const DROPPED: &str = "bezoar-dropped-headers";
 pub(super) const EXCHANGE: &str = "bezoar-exchange";
 pub(super) const ROUTING_KEY: &str = "bezoar-routing-key";
+pub(super) const VHOST: &str = "bezoar-vhost";
 pub(super) const QUEUE: &str = "bezoar-queue";
 pub(super) const EXPIRATION: &str = "bezoar-expiration";
 pub(super) const USER_ID: &str = "bezoar-user-id";

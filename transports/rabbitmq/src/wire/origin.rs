@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     PERSISTENT, Raw,
-    header_names::{EXCHANGE, HEADERS, ID, OURS, ROUTING_KEY, USER_ID},
+    header_names::{EXCHANGE, HEADERS, ID, OURS, ROUTING_KEY, USER_ID, VHOST},
     header_table::{Table, shown, string, table_of, text},
     message::plain,
     republish::{carried_headers, requeued},
@@ -23,7 +23,29 @@ use super::{
 /// The header that holds the rest of the AMQP properties and header types, as JSON.
 const ORIGIN: &str = "bezoar-amqp";
 /// The headers that `pack` adds; a sender's own headers of these names are kept in [`ORIGIN`].
-const ADDED: [&str; 3] = [ORIGIN, EXCHANGE, ROUTING_KEY];
+const ADDED: [&str; 4] = [ORIGIN, EXCHANGE, ROUTING_KEY, VHOST];
+
+/// Where a dead letter in a catalogue was published to before it failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The exchange; empty for the default exchange.
+    pub exchange: String,
+    /// The routing key.
+    pub routing_key: String,
+    /// The virtual host of both.
+    pub vhost: String,
+}
+
+impl Origin {
+    /// The origin of a dead letter that was taken in from a broker; `None` if it is not known, as for a message that was
+    /// published to its queue directly.
+    pub fn of(message: &Message) -> Option<Self> {
+        message.headers.get(ORIGIN)?;
+        let text = |name| message.headers.get(name).map(|it| it.reveal().clone());
+        let vhost = text(VHOST).unwrap_or_default();
+        Some(Self { exchange: text(EXCHANGE)?, routing_key: text(ROUTING_KEY)?, vhost })
+    }
+}
 
 /// Where a replayed message goes, and with which properties.
 #[derive(Clone)]
@@ -91,7 +113,12 @@ fn short(value: &AMQPValue) -> Option<ShortString> {
 
 /// The message for a catalogue. Without anything special it stays as it is. `origin` is the queue that it failed in, if
 /// that is not the one whose dead letters are taken in.
-pub(crate) fn pack(raw: &Raw, mut message: Message, origin: Option<&QueueName>) -> Message {
+pub(crate) fn pack(
+    raw: &Raw,
+    mut message: Message,
+    origin: Option<&QueueName>,
+    vhost: &str,
+) -> Message {
     let Ok(plain) = plain(&message) else { return message };
     let (mut outer, mut inner) = split(carried_headers(raw, &message));
     let (plain_outer, plain_inner) = split(table_of(&plain));
@@ -120,6 +147,7 @@ pub(crate) fn pack(raw: &Raw, mut message: Message, origin: Option<&QueueName>) 
     if let Some((exchange, key)) = came_by {
         message.headers.insert(EXCHANGE.into(), shown(&exchange).into());
         message.headers.insert(ROUTING_KEY.into(), shown(&key).into());
+        message.headers.insert(VHOST.into(), vhost.to_owned().into());
     }
     message.with_header(ORIGIN, origin.to_string())
 }
@@ -136,6 +164,7 @@ pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
             ShortString::try_new(text.unwrap_or_default()).unwrap_or_default()
         };
         came_by = (take(EXCHANGE), take(ROUTING_KEY));
+        take(VHOST);
     }
     let (mut outer, inner) =
         (typed_values::read_table(&origin["headers"]), typed_values::read_table(&origin["own"]));

@@ -39,7 +39,7 @@ fn died() -> Raw {
 /// Packed, edited, and unpacked.
 fn travelled(raw: Raw, edit: impl FnOnce(&mut Message)) -> ReplayTarget {
     let raw = with_original_route(raw);
-    let mut elsewhere = pack(&raw, read(&raw, millis(0)), None);
+    let mut elsewhere = pack(&raw, read(&raw, millis(0)), None, "lab");
     edit(&mut elsewhere);
     let (raw, message) = unpack(&elsewhere).unwrap();
     replay_target(&raw, &message, "lab")
@@ -63,7 +63,7 @@ fn a_foreign_message_comes_back_as_it_was() {
 #[test]
 fn an_operator_sees_where_it_came_from() {
     let raw = with_original_route(died());
-    let elsewhere = pack(&raw, read(&raw, millis(0)), None);
+    let elsewhere = pack(&raw, read(&raw, millis(0)), None, "lab");
     assert_eq!(elsewhere.headers[EXCHANGE].reveal(), "orders");
     assert_eq!(elsewhere.headers[ROUTING_KEY].reveal(), "new.eu");
 }
@@ -99,9 +99,9 @@ fn our_own_messages_need_no_packing_and_reserved_names_of_a_sender_are_kept() {
         exchange: "".into(),
         routing_key: "q".into(),
     };
-    assert_eq!(pack(&raw(&ours), ours.clone(), None), ours);
+    assert_eq!(pack(&raw(&ours), ours.clone(), None, "lab"), ours);
     let forged = ours.with_header(EXCHANGE, "elsewhere").with_header(ORIGIN, "no JSON");
-    let packed = pack(&raw(&forged), forged.clone(), None);
+    let packed = pack(&raw(&forged), forged.clone(), None, "lab");
     let (raw, again) = unpack(&packed).unwrap();
     assert_eq!(again, forged);
     assert_eq!(replay_target(&raw, &again, "lab").came_by, None, "a header sends nothing anywhere");

@@ -31,6 +31,13 @@ impl Vhost {
         put(&format!("permissions/{}/{user}", self.name), &some).await;
     }
 
+    /// Gives a user exactly these permissions: to configure, to write and to read.
+    pub(crate) async fn permit_exactly(&self, user: &str, [configure, write, read]: [&str; 3]) {
+        let some =
+            format!(r#"{{"configure": "{configure}", "write": "{write}", "read": "{read}"}}"#);
+        put(&format!("permissions/{}/{user}", self.name), &some).await;
+    }
+
     /// A user who has all AMQP permissions here, but no access to the management API.
     pub(crate) async fn user(&self) -> String {
         let user = format!("user-{:08x}", rand::random::<u32>());

@@ -1,0 +1,55 @@
+//! The permissions of the guide are enough, and no more than enough.
+
+use std::time::Duration;
+
+use bezoar_core::{QueueAdmin, QueueName, Settlement};
+use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
+
+use super::{
+    support::{Place, dead_letter, message, one, retry, settle},
+    vhost::Vhost,
+};
+
+const PROVISION: [&str; 3] = [
+    r"^(bezoar\\..*|orders(\\.quarantine|\\.dead)?)$",
+    r"^(bezoar\\..*|orders(\\.quarantine|\\.dead)?)$",
+    r"^(bezoar\\..*|orders(\\.quarantine)?)$",
+];
+const CONSUME: [&str; 3] = [
+    "",
+    r"^(amq\\.default|bezoar\\.dead|orders)$",
+    r"^(orders(\\.quarantine|\\.dead)?|bezoar\\.delay\\..*|bezoar\\.unroutable)$",
+];
+
+async fn place(vhost: &Vhost, permissions: [&str; 3]) -> Place {
+    let user = vhost.user().await;
+    vhost.permit_exactly(&user, permissions).await;
+    let options = Options { management_url: None, ..vhost.options_of(&user, QueueType::Quorum) };
+    let transport = RabbitTransport::open(options).unwrap();
+    Place { transport, queue: QueueName::new("orders").unwrap() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn the_permissions_of_the_guide_are_enough() {
+    let vhost = Vhost::new().await;
+    let administrator = place(&vhost, PROVISION).await;
+    administrator.transport.provision(&administrator.queue).await.unwrap();
+    let consumer = place(&vhost, CONSUME).await;
+    let worker = consumer.worker().await;
+    consumer.send(message("m")).await.unwrap();
+    settle(&*worker, one(&*worker).await, retry(Duration::from_millis(50))).await;
+    settle(&*worker, one(&*worker).await, dead_letter()).await;
+    assert_eq!(consumer.replay_all().await, 1);
+    settle(&*worker, one(&*worker).await, Settlement::Complete).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_user_who_may_not_create_is_told_what_to_ask_for() {
+    let vhost = Vhost::new().await;
+    let consumer = place(&vhost, CONSUME).await;
+    let refused = consumer.transport.provision(&consumer.queue).await.unwrap_err();
+    let source = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(source.contains("lacks the permission to create exchange"), "{source}");
+}

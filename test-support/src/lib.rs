@@ -4,8 +4,10 @@
 //! | --- | --- |
 //! | [`rabbitmq`] | a private RabbitMQ broker: started, awaited on every port, killed, restarted |
 //! | [`tcp_proxy`] | a TCP proxy whose connections can be cut, stalled, half closed or rewritten |
+//! | [`certificates`] | certificates for tests with TLS |
 //! | [`ports`] | free TCP ports |
 
+pub mod certificates;
 pub mod ports;
 pub mod rabbitmq;
 pub mod tcp_proxy;

@@ -55,6 +55,7 @@ impl Broker {
         });
         let options = Options {
             management_url: config.management_url.clone().map(Into::into),
+            management_ca: config.management_ca.clone().map(Pem::File),
             tls_ca: config.tls_ca.clone().map(Pem::File),
             tls_certificate: config.tls_certificate.clone().map(Pem::File),
             tls_key: config.tls_key.clone().map(Pem::File),

@@ -1,10 +1,13 @@
 //! The HTTP API of the management plugin. Tolerant: fields differ between versions.
+//!
+//! What answers may not be the management API, so nothing is taken on trust: a redirect is not followed, and an answer
+//! has a limit and a deadline.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use bezoar_core::{ErrorKind, Invalid, TransportError};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Certificate, Client, Response, StatusCode, Url, redirect::Policy};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
@@ -15,6 +18,9 @@ use crate::{
 
 /// Queues per page: an unpaged list is expensive on a large broker.
 const PAGE: usize = 500;
+const PAGES_LIMIT: usize = 200;
+/// The largest answer. A page of queues has about 50 KiB.
+const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) struct Management {
     client: Client,
@@ -34,7 +40,12 @@ impl std::fmt::Debug for Management {
 
 impl Management {
     pub(crate) fn new(options: &Options) -> Result<Option<Self>, Invalid> {
-        let Some(url) = &options.management_url else { return Ok(None) };
+        let Some(url) = &options.management_url else {
+            return match options.management_ca {
+                Some(_) => Err(Invalid::new("management_ca", "needs management_url")),
+                None => Ok(None),
+            };
+        };
         let invalid = || Invalid::new("management_url", "is not http://USER:PASSWORD@HOST:PORT");
         let mut base: Url = url.expose_secret().parse().map_err(|_| invalid())?;
         let decode = |text: &str| {
@@ -42,11 +53,11 @@ impl Management {
         };
         let (user, password) = (decode(base.username()), base.password().map(decode));
         base.set_username("").and_then(|()| base.set_password(None)).map_err(|()| invalid())?;
-        // reqwest is built without a crypto provider; one that is already installed is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().build().map_err(|_| invalid())?;
-        let (vhost, timeout) = (options.uri()?.vhost, options.connect_timeout);
-        Ok(Some(Self { client, base, user, password, vhost, timeout }))
+        if options.management_ca.is_some() && base.scheme() != "https" {
+            return Err(Invalid::new("management_url", "is not https, but management_ca is set"));
+        }
+        let (client, vhost) = (client(options)?, options.uri()?.vhost);
+        Ok(Some(Self { client, base, user, password, vhost, timeout: options.connect_timeout }))
     }
 
     /// The names of all queues of the virtual host.
@@ -55,16 +66,17 @@ impl Management {
         operation: &'static str,
     ) -> Result<Vec<String>, TransportError> {
         let (vhost, mut names) = (encoded(&self.vhost), Vec::new());
-        for page in 1.. {
+        for page in 1..=PAGES_LIMIT {
             let path = format!("api/queues/{vhost}?columns=name&page={page}&page_size={PAGE}");
             let answer = self.get(&path, operation).await?.unwrap_or_default();
             let items = answer["items"].as_array().cloned().unwrap_or_default();
             names.extend(items.iter().filter_map(|it| it["name"].as_str()).map(str::to_owned));
             if items.len() < PAGE {
-                break;
+                return Ok(names);
             }
         }
-        Ok(names)
+        let many = format!("the virtual host has more than {} queues", PAGE * PAGES_LIMIT);
+        Err(error(ErrorKind::Unusable, operation).with_source(many))
     }
 
     /// The description of a queue, if it exists.
@@ -116,16 +128,14 @@ impl Management {
         operation: &'static str,
     ) -> Result<Option<Value>, TransportError> {
         let url = self.base.join(path).map_err(|_| error(ErrorKind::Other, operation))?;
+        // Applies to the whole request, with the body of the answer.
         let request = self.client.get(url).timeout(self.timeout);
         let request = request.basic_auth(&self.user, self.password.as_deref());
-        let failed = |source: reqwest::Error| {
-            error(ErrorKind::Unavailable, operation).with_source(source.without_url())
-        };
-        let answer = request.send().await.map_err(failed)?;
+        let answer = request.send().await.map_err(|source| failed(source, operation))?;
         match answer.status() {
             StatusCode::OK => {
-                let bytes = answer.bytes().await.map_err(failed)?;
-                serde_json::from_slice(&bytes).map(Some).map_err(|_| {
+                let body = read_limited(answer, operation).await?;
+                serde_json::from_slice(&body).map(Some).map_err(|_| {
                     unavailable(operation, "the management API did not answer with JSON")
                 })
             }
@@ -134,10 +144,72 @@ impl Management {
                 Err(error(ErrorKind::NotAuthorized, operation)
                     .with_source("the user needs the tag `monitoring` for the management API"))
             }
+            status if status.is_redirection() => Err(unavailable(
+                operation,
+                "the management API answered with a redirect; set management_url to the address that it leads to",
+            )),
             status => Err(error(ErrorKind::Unavailable, operation)
                 .with_source(format!("the management API answered {status}"))),
         }
     }
+}
+
+fn client(options: &Options) -> Result<Client, Invalid> {
+    // reqwest is built without a crypto provider; one that is already installed is fine.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // A redirect could lead the password to another server.
+    let mut client = Client::builder().redirect(Policy::none());
+    if let Some(pem) = &options.management_ca {
+        client = client.tls_certs_merge(authorities(&pem.read("management_ca")?)?);
+    }
+    client.build().map_err(|_| Invalid::new("management_ca", "cannot be used for TLS"))
+}
+
+fn authorities(pem: &str) -> Result<Vec<Certificate>, Invalid> {
+    match Certificate::from_pem_bundle(pem.as_bytes()) {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(Invalid::new("management_ca", "contains no valid certificate")),
+    }
+}
+
+/// The body of an answer, if it is not too large.
+async fn read_limited(
+    mut answer: Response,
+    operation: &'static str,
+) -> Result<Vec<u8>, TransportError> {
+    let mut body = Vec::new();
+    let announced = answer.content_length().unwrap_or(0);
+    let mut is_too_large = announced > ANSWER_LIMIT_BYTES as u64;
+    while !is_too_large {
+        match answer.chunk().await.map_err(|source| failed(source, operation))? {
+            Some(chunk) => body.extend_from_slice(&chunk),
+            None => return Ok(body),
+        }
+        is_too_large = body.len() > ANSWER_LIMIT_BYTES;
+    }
+    let limit = format!(
+        "the answer of the management API is larger than {} MiB; check management_url",
+        ANSWER_LIMIT_BYTES / (1024 * 1024)
+    );
+    Err(error(ErrorKind::Unavailable, operation).with_source(limit))
+}
+
+/// reqwest's own text does not name the cause, which is the last of its sources.
+fn failed(source: reqwest::Error, operation: &'static str) -> TransportError {
+    if source.is_timeout() {
+        return unavailable(operation, "the management API did not answer in time");
+    }
+    let mut cause: &dyn Error = &source;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    // Without a deeper cause it is reqwest's own text, which contains the URL.
+    let text = match source.source() {
+        Some(_) => cause.to_string(),
+        None => "the request failed".to_owned(),
+    };
+    let text = format!("management API: {text}; check management_url and management_ca");
+    error(ErrorKind::Unavailable, operation).with_source(text)
 }
 
 fn encoded(name: &str) -> String {

@@ -22,6 +22,9 @@ pub struct Options {
     pub tls_key: Option<Pem>,
     /// `http://user:password@host:15672`, the management API. Listing queues and checking bindings need it.
     pub management_url: Option<SecretString>,
+    /// Certificate authorities to trust for an `https` management API, in addition to those of this machine. Read when
+    /// the transport is opened.
+    pub management_ca: Option<Pem>,
     /// The type of queues that `provision` creates.
     pub queue_type: QueueType,
     /// How a message is dead-lettered.
@@ -91,6 +94,7 @@ impl Options {
             tls_certificate: None,
             tls_key: None,
             management_url: None,
+            management_ca: None,
             queue_type: QueueType::Quorum,
             dead_lettering: DeadLettering::Publish,
             dead_letter_names: BTreeMap::new(),

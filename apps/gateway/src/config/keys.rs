@@ -117,6 +117,7 @@ static KEYS: &[Key] = &[
     Key::new("transports.*.user", Kind::Name, "User name, if the URL has none.").restart(),
     Key::new("transports.*.password", Kind::Secret, "Password, if the URL has none.").restart(),
     Key::new("transports.*.management_url", Kind::ManagementUrl, "URL of the broker's HTTP API, for information that AMQP does not provide; uses the same user and password if it has none.").restart(),
+    Key::new("transports.*.management_ca", Kind::File, "CA certificates to trust for the broker's HTTP API in addition to the system's, in PEM.").restart(),
     Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Type of the queues that are created.").or("quorum").restart(),
     Key::new("transports.*.provision", Kind::Boolean, "Whether missing queues, exchanges and bindings are created; otherwise they are only checked.").or("true").restart(),
     Key::new("transports.*.max_delay", Kind::Duration(SECOND, LONGEST_DELAY), "Longest delay before a retry. Longer ones need more delay queues on the broker: 42 for 1h, 49 for 14h, 64 for 75d.").or("14h").restart(),

@@ -38,7 +38,8 @@ impl From<&str> for Pem {
 }
 
 impl Pem {
-    fn read(&self, field: &'static str) -> Result<String, Invalid> {
+    /// The PEM text. `field` is the option that an error names.
+    pub(crate) fn read(&self, field: &'static str) -> Result<String, Invalid> {
         let text = match self {
             Self::Text(text) => text.expose_secret().to_owned(),
             Self::File(path) => fs::read_to_string(path).map_err(|failed| {

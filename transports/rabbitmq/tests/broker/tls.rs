@@ -1,42 +1,16 @@
 //! TLS connections to a broker that asks for client certificates.
 
-use std::{error::Error, path::Path, process::Command, time::Duration};
+use std::{error::Error, time::Duration};
 
 use bezoar_core::{ErrorKind, QueueName, Settlement, SubscribeOptions, Transport, TransportError};
 use bezoar_rabbitmq::{Options, Pem, RabbitTransport};
-use test_support::rabbitmq::RabbitMq;
+use test_support::{certificates, rabbitmq::RabbitMq};
 use tokio::time::Instant;
 
 use super::{
     private_broker,
     support::{Place, message, one, settle},
 };
-
-fn openssl(folder: &Path, arguments: &[&str]) {
-    let done = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-}
-
-/// A certificate authority, certificates of it for a server and a client, and an unrelated authority.
-fn make_certificates(folder: &Path) {
-    std::fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name=dn\n[dn]\n").unwrap();
-    let new = |name: &str, more: &[&str]| {
-        let (key, pem, subject) =
-            (format!("{name}.key"), format!("{name}.pem"), format!("/CN={name}"));
-        let mut arguments = vec!["req", "-x509", "-config", "openssl.cnf", "-newkey", "ec"];
-        arguments.extend(["-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
-        arguments.extend(["-keyout", &key, "-out", &pem, "-subj", &subject]);
-        arguments.extend(more);
-        openssl(folder, &arguments);
-    };
-    let authority = ["-addext", "basicConstraints=critical,CA:TRUE"];
-    new("ca", &authority);
-    new("stranger", &authority);
-    let signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"];
-    let names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
-    new("server", &[signed.as_slice(), &names].concat());
-    new("client", &signed);
-}
 
 fn options(broker: &RabbitMq) -> Options {
     Options {
@@ -63,7 +37,7 @@ async fn refusal(options: Options) -> (TransportError, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs RabbitMQ and openssl installed; `cargo xtask test` installs them"]
 async fn the_right_certificates_are_accepted_and_wrong_ones_are_refused_with_a_reason() {
-    let broker = private_broker::start_with_tls(make_certificates);
+    let broker = private_broker::start_with_tls(|folder| certificates::create(folder).unwrap());
     let place = Place::with(options(&broker)).await;
     place.send(message("m")).await.unwrap();
     let worker = place.worker().await;

@@ -18,6 +18,8 @@ pub struct TransportConfig {
     pub url: Secret,
     /// The URL of its HTTP API, with user and password.
     pub management_url: Option<Secret>,
+    /// CA certificates to trust for the HTTP API.
+    pub management_ca: Option<PathBuf>,
     /// The type of the queues that are created.
     pub queue_type: QueueKind,
     /// Whether missing queues, exchanges and bindings are created.
@@ -64,6 +66,7 @@ impl TransportConfig {
             name: name.ok()?,
             url: url?,
             management_url,
+            management_ca: reader.optional(section, "management_ca"),
             queue_type: reader.or_default(section, "queue_type"),
             provision: reader.or_default(section, "provision"),
             max_delay: reader.or_default(section, "max_delay"),

@@ -50,6 +50,7 @@ url = "amqps://one:5671,two:5671/lab"
 user = "lab"
 password = "env:TOKEN"
 management_url = "https://one:15671"
+management_ca = "/etc/bezoar/ca.pem"
 queue_type = "classic"
 provision = false
 tls_ca = "/etc/bezoar/ca.pem"

@@ -84,20 +84,20 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     examine(&config).await
 }
 
-/// Prints what is wrong with the brokers' queues, and the remedies.
+/// Prints what is wrong with the brokers and their queues, and the remedies.
 async fn examine(config: &Config) -> Result<()> {
     let mut wrong = 0;
-    for broker_topology::CheckedQueue { queue, outcome } in broker_topology::check(config).await? {
+    for broker_topology::Checked { subject, outcome } in broker_topology::check(config).await? {
         match outcome {
             Err(why) => {
                 wrong += 1;
-                println!("error: queue {queue}: check failed: {why}");
+                println!("error: {subject}: check failed: {why}");
             }
-            Ok(findings) if findings.is_empty() => println!("queue {queue}: ok"),
+            Ok(findings) if findings.is_empty() => println!("{subject}: ok"),
             Ok(findings) => {
                 for bezoar::Finding { severity, problem, remedy, .. } in findings {
                     wrong += usize::from(severity >= Severity::Error);
-                    println!("{}: queue {queue}: {problem}; {remedy}", severity.as_str());
+                    println!("{}: {subject}: {problem}; {remedy}", severity.as_str());
                 }
             }
         }

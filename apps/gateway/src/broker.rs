@@ -11,8 +11,8 @@ use bezoar::{
     Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
     rabbitmq::{
-        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, Topology,
-        UNROUTABLE,
+        BrokerFindings, DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport,
+        Topology, UNROUTABLE,
     },
 };
 
@@ -118,6 +118,15 @@ impl Broker {
     /// The virtual host, and everything that a queue needs in it.
     pub(crate) fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError> {
         self.inner.plan(&[self.there(queue)?])
+    }
+
+    /// Checks queues, and once what they share.
+    pub(crate) async fn validate_all(
+        &self,
+        queues: &[QueueName],
+    ) -> Result<BrokerFindings, TransportError> {
+        let there = queues.iter().map(|queue| self.there(queue)).collect::<Result<Vec<_>, _>>()?;
+        self.inner.validate_all(&there).await
     }
 
     /// The name of a queue on the broker.

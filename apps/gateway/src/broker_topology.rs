@@ -1,26 +1,49 @@
 //! Checks, plans and provisions the brokers' queues, for `bezoar check` and `bezoar provision`, without a running gateway.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Result, anyhow, bail};
 use bezoar::{Finding, QueueAdmin, QueueName, TransportError, rabbitmq::Topology};
+use futures_util::future::join_all;
 
-use crate::{broker::Broker, config::Config, route::describe};
+use crate::{
+    broker::Broker,
+    config::{Config, DeadLetterMode, Name},
+    route::describe,
+};
 
-/// A broker's queue and the findings about it.
+/// A broker or a queue, and the findings about it.
 #[derive(Debug)]
-pub struct CheckedQueue {
-    /// Its name in the gateway.
-    pub queue: QueueName,
+pub struct Checked {
+    /// What was checked.
+    pub subject: CheckedSubject,
     /// What is wrong with it, or why the check failed.
     pub outcome: Result<Vec<Finding>, String>,
+}
+
+/// What was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckedSubject {
+    /// A broker, and what all its queues share.
+    Transport(Name),
+    /// A queue, by its name in the gateway.
+    Queue(QueueName),
+}
+
+impl fmt::Display for CheckedSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transport(name) => write!(f, "transport {name}"),
+            Self::Queue(name) => write!(f, "queue {name}"),
+        }
+    }
 }
 
 /// What an administrator must create on a broker.
 #[derive(Debug)]
 pub struct BrokerPlan {
     /// The name of the broker in the configuration.
-    pub broker: String,
+    pub broker: Name,
     /// The virtual host.
     pub vhost: String,
     /// Everything that the queues need there.
@@ -30,27 +53,55 @@ pub struct BrokerPlan {
 /// A configured queue of a broker.
 struct BrokerQueue {
     queue: QueueName,
+    transport: Name,
+    /// Queues of one broker share its connections.
     broker: Broker,
+    mode: DeadLetterMode,
     /// Whether only its dead letters are used: it has no route, and a dead-letter queue of its own.
     only_letters: bool,
 }
 
-/// Checks every configured queue of a broker. Changes nothing.
+/// Checks every broker and every configured queue of it. Changes nothing.
 ///
 /// # Errors
 ///
 /// If the configuration of a broker is invalid.
-pub async fn check(config: &Config) -> Result<Vec<CheckedQueue>> {
-    let mut examined = Vec::new();
-    for BrokerQueue { queue, broker, only_letters } in queues(config)? {
-        let outcome = match only_letters {
-            true => broker.dead_letter_feed(&queue).await.map(|_| Vec::new()),
-            false => broker.validate(&queue).await,
-        };
-        let outcome = outcome.map_err(|error| describe(&error));
-        examined.push(CheckedQueue { queue, outcome });
+pub async fn check(config: &Config) -> Result<Vec<Checked>> {
+    let mut brokers: BTreeMap<Name, Vec<BrokerQueue>> = BTreeMap::new();
+    for queue in queues(config)? {
+        brokers.entry(queue.transport.clone()).or_default().push(queue);
     }
-    Ok(examined)
+    let checks = brokers.into_iter().map(|(name, queues)| check_one(name, queues));
+    Ok(join_all(checks).await.into_iter().flatten().collect())
+}
+
+async fn check_one(name: Name, queues: Vec<BrokerQueue>) -> Vec<Checked> {
+    let (letters, work): (Vec<_>, Vec<_>) = queues.into_iter().partition(|it| it.only_letters);
+    let mut checked = Vec::new();
+    for mode in [DeadLetterMode::Publish, DeadLetterMode::Reject] {
+        let of_mode: Vec<_> = work.iter().filter(|it| it.mode == mode).collect();
+        let Some(first) = of_mode.first() else { continue };
+        let names: Vec<_> = of_mode.iter().map(|it| it.queue.clone()).collect();
+        let found = first.broker.dead_lettering(mode).validate_all(&names).await;
+        let subject = CheckedSubject::Transport(name.clone());
+        let found = match found {
+            Ok(found) => found,
+            Err(failed) => return vec![Checked { subject, outcome: Err(describe(&failed)) }],
+        };
+        if checked.is_empty() {
+            checked.push(Checked { subject, outcome: Ok(found.shared) }); // the same for both modes
+        }
+        checked.extend(names.into_iter().zip(found.queues).map(|(queue, outcome)| Checked {
+            subject: CheckedSubject::Queue(queue),
+            outcome: outcome.map_err(|failed| describe(&failed)),
+        }));
+    }
+    for BrokerQueue { queue, broker, .. } in letters {
+        let opened = broker.dead_letter_feed(&queue).await;
+        let outcome = opened.map(|_| Vec::new()).map_err(|failed| describe(&failed));
+        checked.push(Checked { subject: CheckedSubject::Queue(queue), outcome });
+    }
+    checked
 }
 
 /// Creates what is missing for every broker queue, or only for one; returns the queues.
@@ -74,14 +125,13 @@ pub async fn provision(config: &Config, only: Option<&QueueName>) -> Result<Vec<
 ///
 /// If the configuration of a broker is invalid.
 pub fn plan(config: &Config, only: Option<&QueueName>) -> Result<Vec<BrokerPlan>> {
-    let mut plans = BTreeMap::<String, BrokerPlan>::new();
-    for BrokerQueue { queue, broker, .. } in selected(config, only)? {
+    let mut plans = BTreeMap::<Name, BrokerPlan>::new();
+    for BrokerQueue { queue, transport, broker, .. } in selected(config, only)? {
         let failed = |error: TransportError| anyhow!("{queue}: {}", describe(&error));
         let (vhost, topology) = broker.plan(&queue).map_err(failed)?;
-        let name = queue.as_str().split('/').next().unwrap_or_default().to_owned();
-        let known = plans.remove(&name).map(|plan| plan.topology);
+        let known = plans.remove(&transport).map(|plan| plan.topology);
         let topology = known.into_iter().fold(topology, |new, known| known.and(new));
-        plans.insert(name.clone(), BrokerPlan { broker: name, vhost, topology });
+        plans.insert(transport.clone(), BrokerPlan { broker: transport, vhost, topology });
     }
     Ok(plans.into_values().collect())
 }
@@ -98,17 +148,19 @@ fn selected(config: &Config, only: Option<&QueueName>) -> Result<Vec<BrokerQueue
 }
 
 fn queues(config: &Config) -> Result<Vec<BrokerQueue>> {
-    let mut found = Vec::new();
+    let (mut found, mut brokers) = (Vec::new(), BTreeMap::<Name, Broker>::new());
     for queue in config.all_queues() {
         let Some((transport, _)) = config.broker(&queue) else { continue };
-        let route = config.routes.iter().find(|route| route.from == queue);
-        let broker = Broker::open(transport, config)?;
-        let broker = match route.and_then(|route| route.dead_letter) {
-            Some(mode) => broker.dead_lettering(mode),
-            None => broker,
+        let broker = match brokers.get(&transport.name) {
+            Some(broker) => broker.clone(),
+            None => Broker::open(transport, config)?,
         };
+        brokers.insert(transport.name.clone(), broker.clone());
+        let route = config.routes.iter().find(|route| route.from == queue);
+        let mode = route.and_then(|route| route.dead_letter).unwrap_or(DeadLetterMode::Publish);
         let only_letters = route.is_none() && config.has_own_dead_letter_queue(&queue);
-        found.push(BrokerQueue { queue, broker, only_letters });
+        let transport = transport.name.clone();
+        found.push(BrokerQueue { queue, transport, broker, mode, only_letters });
     }
     Ok(found)
 }

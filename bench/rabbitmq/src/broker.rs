@@ -65,6 +65,16 @@ impl Bare {
         Ok(())
     }
 
+    /// Makes durable classic queues, as other programs have them.
+    pub(crate) async fn declare_classic(&self, queues: &[String]) -> Result<()> {
+        let channel = self.connection.create_channel().await?;
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        for queue in queues {
+            channel.queue_declare(queue.as_str().into(), durable, FieldTable::default()).await?;
+        }
+        Ok(())
+    }
+
     /// Removes queues.
     pub(crate) async fn delete(&self, queues: &[&str]) -> Result<()> {
         let channel = self.connection.create_channel().await?;

@@ -5,13 +5,14 @@
 //! - `bare`, `broker`: the limit, bare lapin programs with the product's durability and prefetch;
 //! - `product`: the same work through `bezoar`; `failing`: what both do when every attempt fails;
 //! - `paced`, `stopwatch`: latencies at a thousand messages a second;
-//! - `delays`: many messages with random delays;
+//! - `delays`: many messages with random delays; `check`: checking queues on a broker with many others;
 //! - `http`, `gateway`: from a queue to an HTTP endpoint;
 //! - `peers`: other programs, each in its own process;
 //! - `options`, `report`: how much to measure, and what is needed.
 
 mod bare;
 mod broker;
+mod check;
 mod delays;
 mod failing;
 mod gateway;
@@ -26,6 +27,7 @@ mod stopwatch;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -64,9 +66,11 @@ async fn main() -> Result<ExitCode> {
             rounds.add(peers.round(&place, &options.broker, &sizes).await?);
         }
     }
+    let checked = measure_check(&options).await?;
     let mut report = Report::default();
     report::rates(&mut report, &rounds, &options)?;
     times.report(&mut report);
+    checked.into_iter().for_each(|took| report::check(&mut report, took));
     if let Some(peers) = &peers {
         report::peers(&mut report, &rounds, peers)?;
     }
@@ -113,6 +117,16 @@ async fn measure_http(options: &Options, count: u64, rounds: &mut Rounds) -> Res
     fill(url, count).await?;
     rounds.add([http::bare(url, WORK, count).await?]);
     Ok(())
+}
+
+/// Once: it has a limit in seconds, and nothing beside it.
+async fn measure_check(options: &Options) -> Result<Option<Duration>> {
+    let Some(management) = options.management.as_deref().filter(|_| options.wants(Only::Check))
+    else {
+        return Ok(None);
+    };
+    progress("check among a thousand queues");
+    check::measure(&options.broker, management).await.map(Some)
 }
 
 async fn measure_times(url: &str, count: u64, times: &mut Times) -> Result<()> {

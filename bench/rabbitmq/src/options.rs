@@ -16,6 +16,9 @@ pub(crate) struct Options {
     /// Where the broker is.
     #[arg(long, env = "BEZOAR_TEST_AMQP", hide_env_values = true)]
     pub(crate) broker: String,
+    /// Where its management API is; without it, checking queues is not measured.
+    #[arg(long, env = "BEZOAR_TEST_AMQP_MANAGEMENT", hide_env_values = true)]
+    pub(crate) management: Option<String>,
     /// A tenth of the messages: for a first look, not for a claim.
     #[arg(long)]
     quick: bool,
@@ -52,6 +55,8 @@ pub(crate) enum Only {
     Http,
     /// At a thousand messages a second.
     Paced,
+    /// Checking queues.
+    Check,
 }
 
 impl Options {

@@ -1,5 +1,7 @@
 //! What is needed, beside what was measured.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use bench_support::{Percentiles, Report, Rounds};
 
@@ -90,6 +92,11 @@ pub(crate) fn peers(report: &mut Report, rounds: &Rounds, peers: &Peers) -> Resu
         }
     }
     Ok(())
+}
+
+/// Checking queues.
+pub(crate) fn check(report: &mut Report, took: Duration) {
+    report.at_most("check 20 queues on a broker with 1,000 others, s", took.as_secs_f64(), 2.0);
 }
 
 /// Random delays.

@@ -6,7 +6,7 @@ use bezoar_core::{
 };
 
 use crate::{
-    RabbitTransport,
+    BrokerFindings, RabbitTransport,
     dead_letters::dead_letter_feed::RabbitDeadLetterFeed,
     error::error,
     topology::{self, dead_letter_route::DeadLetterRoute},
@@ -19,7 +19,11 @@ impl QueueAdmin for RabbitTransport {
     }
 
     async fn validate(&self, queue: &QueueName) -> Result<Vec<Finding>, TransportError> {
-        self.check_topology(queue).await
+        let BrokerFindings { shared, mut queues } =
+            self.validate_all(std::slice::from_ref(queue)).await?;
+        let mut findings = queues.pop().expect("one outcome for each queue")?;
+        findings.extend(shared);
+        Ok(findings)
     }
 
     async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {

@@ -61,6 +61,7 @@ mod topology;
 mod transport;
 mod wire;
 
+pub use check::topology_check::BrokerFindings;
 pub use connection::tls::Pem;
 pub use options::{DeadLettering, Options, QueueType};
 pub use topology::dead_letter_route::DeadLetterNames;

@@ -110,6 +110,17 @@ impl Management {
         Ok(answer.as_array().cloned().unwrap_or_default())
     }
 
+    /// The bindings from exchanges to a queue.
+    pub(crate) async fn bindings_to(
+        &self,
+        queue: &str,
+        operation: &'static str,
+    ) -> Result<Vec<Value>, TransportError> {
+        let path = format!("api/queues/{}/{}/bindings", encoded(&self.vhost), encoded(queue));
+        let answer = self.get(&path, operation).await?.unwrap_or_default();
+        Ok(answer.as_array().cloned().unwrap_or_default())
+    }
+
     /// Versions.
     pub(crate) async fn overview(&self, operation: &'static str) -> Result<Value, TransportError> {
         Ok(self.get("api/overview?columns=rabbitmq_version", operation).await?.unwrap_or_default())

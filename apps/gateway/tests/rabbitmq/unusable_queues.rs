@@ -76,9 +76,11 @@ async fn an_existing_queue_with_other_arguments_is_used_as_it_is() {
     let lab = Lab::start(&text).await;
     client.send("m-1", "hello").await;
     assert_eq!(endpoint.requests(1).await[0].1, "hello");
-    let examined =
-        bezoar_gateway::broker_topology::check(&lab.config(&text)).await.unwrap().remove(0);
-    let findings = examined.outcome.unwrap();
+    let checked = bezoar_gateway::broker_topology::check(&lab.config(&text)).await.unwrap();
+    let [broker, queue] = &checked[..] else { panic!("a broker and a queue: {checked:?}") };
+    assert_eq!(broker.subject.to_string(), "transport hospital");
+    assert_eq!(queue.subject.to_string(), format!("queue {}", client.name()));
+    let findings = queue.outcome.as_ref().unwrap();
     assert!(findings.iter().all(|it| it.severity == bezoar::Severity::Note), "{findings:#?}");
     lab.gateway.stop().await;
 }

@@ -1,0 +1,79 @@
+//! What all queues of a broker share: the delay topology, the version, the nodes. Checked once for all queues.
+
+use bezoar_core::{Finding, Severity, TransportError};
+
+use crate::{
+    RabbitTransport,
+    check::findings,
+    check::inspection::{Inspected, inspect, not_checked},
+    check::missing_bindings::MissingBindings,
+    check::{VALIDATE, answers},
+    management::Management,
+    topology::Topology,
+};
+
+impl RabbitTransport {
+    /// Everything that is wrong with the broker and with what all its queues share.
+    pub(crate) async fn check_shared(&self) -> Result<Vec<Finding>, TransportError> {
+        let delays = Topology::of_delays(&self.inner.options);
+        let mut findings = self.check_delay_topology(&delays).await?;
+        let Some(management) = &self.inner.management else {
+            let unknown = "bindings, policies, alarms and the version";
+            findings.push(not_checked(unknown, "set management_url"));
+            return Ok(findings);
+        };
+        if findings.iter().all(|found| found.severity < Severity::Error) {
+            // The bindings of a missing queue are missing too, which would be noise.
+            findings.extend(check_delay_bindings(management, &delays).await?);
+        }
+        findings.extend(check_broker(management).await?);
+        Ok(findings)
+    }
+
+    /// A delay topology that was never created is one finding, not one for each of its parts.
+    async fn check_delay_topology(
+        &self,
+        delays: &Topology,
+    ) -> Result<Vec<Finding>, TransportError> {
+        let exchanges = delays.exchanges.iter().map(|exchange| self.check_exchange(exchange));
+        let queues = delays.queues.iter().map(|queue| self.check_queue(queue));
+        let exchanges = answers(exchanges.collect()).await.into_iter();
+        let found: Vec<Option<Finding>> = exchanges
+            .chain(answers(queues.collect()).await)
+            .collect::<Result<_, TransportError>>()?;
+        let findings: Vec<Finding> = found.into_iter().flatten().collect();
+        let parts = delays.exchanges.len() + delays.queues.len();
+        let missing = findings.iter().filter(|it| findings::is_missing(it)).count();
+        Ok(if missing == parts { vec![findings::no_delay_topology()] } else { findings })
+    }
+}
+
+/// Missing bindings between delay queues.
+async fn check_delay_bindings(
+    management: &Management,
+    delays: &Topology,
+) -> Result<Vec<Finding>, TransportError> {
+    let asked =
+        delays.exchanges.iter().map(|it| management.bindings_from(&it.name, VALIDATE)).collect();
+    let there: Result<Vec<_>, _> = answers(asked).await.into_iter().collect();
+    match inspect(there, "bindings")? {
+        Inspected::Seen(there) => {
+            Ok(MissingBindings::of(&delays.bindings, &there.concat()).findings())
+        }
+        Inspected::Denied(note) => Ok(vec![note]),
+    }
+}
+
+/// Findings about the broker itself.
+async fn check_broker(management: &Management) -> Result<Vec<Finding>, TransportError> {
+    let mut findings = Vec::new();
+    match inspect(management.overview(VALIDATE).await, "the broker's version")? {
+        Inspected::Seen(overview) => findings.extend(findings::old_version(&overview)),
+        Inspected::Denied(note) => findings.push(note),
+    }
+    match inspect(management.nodes(VALIDATE).await, "alarms")? {
+        Inspected::Seen(nodes) => findings.extend(findings::node_findings(&nodes)),
+        Inspected::Denied(note) => findings.push(note),
+    }
+    Ok(findings)
+}

@@ -124,7 +124,10 @@ impl Publisher {
         let (records, properties): (Vec<_>, Vec<_>) =
             window.into_iter().map(SentRecord::split).unzip();
         let confirmed = confirm_channel.store(&records, properties, deadline, operation).await;
-        if !confirmed.iter().any(|it| matches!(&it.result, Err(failed) if breaks(failed))) {
+        // Otherwise the channel is closed, or an old confirm may still arrive. Even one that only refused is not used
+        // again: a channel that was opened while a quorum queue had no leader may refuse everything (seen on 3.10) until
+        // the node of the former leader is back.
+        if confirmed.iter().all(|it| it.result.is_ok()) {
             confirm_channel.used = true;
             self.lock_free().push(confirm_channel);
         }
@@ -235,11 +238,6 @@ async fn unblocked(
         sleep(BLOCKED_PAUSE).await;
     }
     Ok(())
-}
-
-/// Whether the channel cannot be reused: it is closed, or an old confirm may still arrive.
-fn breaks(failed: &TransportError) -> bool {
-    !matches!(failed.kind, ErrorKind::Full)
 }
 
 fn confirmation(confirmed: lapin::Result<Confirmation>, operation: &'static str) -> Confirmed {

@@ -79,6 +79,20 @@ impl Management {
         Err(error(ErrorKind::Unusable, operation).with_source(many))
     }
 
+    /// Name and leader of the queues whose names begin with `prefix`, of one page at most.
+    pub(crate) async fn leaders(
+        &self,
+        prefix: &str,
+        operation: &'static str,
+    ) -> Result<Vec<Value>, TransportError> {
+        let pattern = encoded(&format!("^{}", prefix.replace('.', "\\.")));
+        let query = format!("columns=name,leader&page=1&page_size={PAGE}");
+        let path =
+            format!("api/queues/{}?{query}&use_regex=true&name={pattern}", encoded(&self.vhost));
+        let answer = self.get(&path, operation).await?.unwrap_or_default();
+        Ok(answer["items"].as_array().cloned().unwrap_or_default())
+    }
+
     /// The description of a queue, if it exists.
     pub(crate) async fn queue(
         &self,

@@ -6,6 +6,7 @@ pub(crate) mod binding_routes;
 pub(crate) mod declared;
 pub(crate) mod findings;
 pub(crate) mod inspection;
+pub(crate) mod leaders;
 pub(crate) mod missing_bindings;
 pub(crate) mod shared_check;
 pub(crate) mod topology_check;

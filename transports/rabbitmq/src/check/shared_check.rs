@@ -6,10 +6,11 @@ use crate::{
     RabbitTransport,
     check::findings,
     check::inspection::{Inspected, inspect, not_checked},
+    check::leaders,
     check::missing_bindings::MissingBindings,
     check::{VALIDATE, answers},
     management::Management,
-    topology::Topology,
+    topology::{Topology, delay_topology},
 };
 
 impl RabbitTransport {
@@ -72,7 +73,13 @@ async fn check_broker(management: &Management) -> Result<Vec<Finding>, Transport
         Inspected::Denied(note) => findings.push(note),
     }
     match inspect(management.nodes(VALIDATE).await, "alarms")? {
-        Inspected::Seen(nodes) => findings.extend(findings::node_findings(&nodes)),
+        Inspected::Seen(nodes) => {
+            findings.extend(findings::node_findings(&nodes));
+            if nodes.as_array().is_some_and(|nodes| nodes.len() > 1) {
+                let delays = management.leaders(delay_topology::PREFIX, VALIDATE).await?;
+                findings.extend(leaders::imbalance(&nodes, &delays));
+            }
+        }
         Inspected::Denied(note) => findings.push(note),
     }
     Ok(findings)

@@ -3,6 +3,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | [`rabbitmq`] | a private RabbitMQ broker: started, awaited on every port, killed, restarted |
+//! | [`rabbitmq_cluster`] | three such brokers as a cluster, whose nodes are killed one by one |
 //! | [`tcp_proxy`] | a TCP proxy whose connections can be cut, stalled, half closed or rewritten |
 //! | [`certificates`] | certificates for tests with TLS |
 //! | [`ports`] | free TCP ports |
@@ -10,4 +11,5 @@
 pub mod certificates;
 pub mod ports;
 pub mod rabbitmq;
+pub mod rabbitmq_cluster;
 pub mod tcp_proxy;

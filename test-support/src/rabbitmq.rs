@@ -4,12 +4,14 @@
 //! AMQP before TLS: a test that waits for one of them and uses another fails on a busy machine.
 
 use std::{
+    env,
     fs::{self, File},
     io::{self, Read, Write},
     net::TcpStream,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -18,9 +20,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::ports;
 
-/// Not the program on the PATH, which is a wrapper that changes to another user.
-const SERVER: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
-const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
+/// Not the programs on the PATH, which are wrappers that change to another user.
+const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 /// How long a broker may take to start on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,6 +32,9 @@ const START_TRIES: u32 = 3;
 /// `guest:guest`, a user who may log in from this machine only.
 const CREDENTIALS: &str = "Z3Vlc3Q6Z3Vlc3Q=";
 const LOG_LINES: usize = 30;
+
+/// Numbers the brokers of this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// How a broker is to be started.
 #[derive(Debug, Clone)]
@@ -49,6 +53,16 @@ impl BrokerSetup {
     /// A broker of this machine's own RabbitMQ.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { system: "/".into(), folder: folder.into(), tls: false }
+    }
+
+    /// A broker of the version under test: `BEZOAR_TEST_RABBITMQ_ROOT` is the root folder of the system that RabbitMQ is
+    /// installed in, `/` unless it is set.
+    pub fn under_test(name: &str) -> Self {
+        let system = env::var_os("BEZOAR_TEST_RABBITMQ_ROOT").unwrap_or_else(|| "/".into());
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // A path that exists in every system.
+        let folder = format!("/tmp/bezoar-{name}-{}-{number}", std::process::id());
+        Self { system: system.into(), ..Self::new(folder) }
     }
 
     /// The broker's folder, as other programs see it.
@@ -80,11 +94,13 @@ pub struct RabbitMq {
     /// Erlang's port mapper, which the server needs until it ends.
     mapper: Option<Child>,
     server: Option<Child>,
+    /// More lines of the configuration file, for a node of a cluster.
+    more_configuration: String,
     keep_folder: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Ports {
+pub(crate) struct Ports {
     amqp: u16,
     tls: u16,
     management: u16,
@@ -94,9 +110,14 @@ struct Ports {
 }
 
 impl Ports {
-    fn free() -> Result<Self> {
+    pub(crate) fn free() -> Result<Self> {
         let [amqp, tls, management, distribution, mapper] = ports::free()?;
         Ok(Self { amqp, tls, management, distribution, mapper })
+    }
+
+    /// Free ports for another node that uses the same port mapper.
+    pub(crate) fn of_next_node(self) -> Result<Self> {
+        Ok(Self { mapper: self.mapper, ..Self::free()? })
     }
 }
 
@@ -107,8 +128,7 @@ impl RabbitMq {
     ///
     /// If it does not start; the error ends with the last lines of its log.
     pub fn start(setup: BrokerSetup) -> Result<Self> {
-        let (ports, mapper, server) = (Ports::default(), None, None);
-        let mut broker = Self { setup, ports, mapper, server, keep_folder: false };
+        let mut broker = Self::new(setup, Ports::default());
         for tries_left in (0..START_TRIES).rev() {
             match broker.start_on_free_ports() {
                 Ok(()) => return Ok(broker),
@@ -120,6 +140,11 @@ impl RabbitMq {
             }
         }
         bail!("RabbitMQ could not be started")
+    }
+
+    pub(crate) fn new(setup: BrokerSetup, ports: Ports) -> Self {
+        let (mapper, server, more_configuration) = (None, None, String::new());
+        Self { setup, ports, mapper, server, more_configuration, keep_folder: false }
     }
 
     /// The AMQP URL.
@@ -163,18 +188,46 @@ impl RabbitMq {
     ///
     /// If it does not start; the error ends with the last lines of its log.
     pub fn restart(&mut self) -> Result<()> {
+        self.launch()?;
+        self.await_ready()
+    }
+
+    /// Starts the server, and does not wait for it.
+    pub(crate) fn launch(&mut self) -> Result<()> {
         self.kill();
-        let mut server = self.setup.command(SERVER);
+        let mut server = self.setup.command(&format!("{PROGRAMS}/rabbitmq-server"));
         server.envs(self.environment());
         self.server = Some(self.spawn(&mut server, "server.txt")?);
+        Ok(())
+    }
+
+    /// Waits until all ports answer.
+    pub(crate) fn await_ready(&mut self) -> Result<()> {
         let started = Instant::now();
         while !self.is_ready() {
             if self.has_ended() || started.elapsed() > READY_WITHIN {
+                self.keep_folder = true;
                 bail!("RabbitMQ did not start; its log ends with:\n{}", self.last_log_lines());
             }
             sleep(POLL_INTERVAL);
         }
         Ok(())
+    }
+
+    /// The answer of the management API to `GET path`.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer with 200.
+    pub fn management(&self, path: &str) -> Result<String> {
+        let mut stream = connect(self.ports.management)?;
+        write!(stream, "GET {path} HTTP/1.0\r\nAuthorization: Basic {CREDENTIALS}\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.lines().next().unwrap_or_default();
+        ensure!(status.ends_with("200 OK"), "GET {path} answered {status:?}");
+        Ok(body.to_owned())
     }
 
     /// Runs `rabbitmqctl` with these arguments.
@@ -183,24 +236,44 @@ impl RabbitMq {
     ///
     /// If it fails.
     pub fn control(&self, arguments: &[&str]) -> Result<()> {
-        let mut command = self.setup.command(CONTROL);
+        self.run("rabbitmqctl", arguments)
+    }
+
+    /// Runs a program of RabbitMQ on this node.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {
+        let mut command = self.setup.command(&format!("{PROGRAMS}/{program}"));
         command.args(arguments).envs(self.environment()).stdout(Stdio::null());
-        let status = command.status().context("cannot start rabbitmqctl")?;
-        ensure!(status.success(), "rabbitmqctl {arguments:?} ended with {status}");
+        let status = command.status().with_context(|| format!("cannot start {program}"))?;
+        ensure!(status.success(), "{program} {arguments:?} ended with {status}");
         Ok(())
     }
 
     fn start_on_free_ports(&mut self) -> Result<()> {
         self.ports = Ports::free()?;
         self.write_configuration()?;
+        self.launch_mapper()?;
+        self.restart()
+    }
+
+    pub(crate) fn launch_mapper(&mut self) -> Result<()> {
         let mut mapper = self.setup.command("epmd");
         let port = self.ports.mapper.to_string();
         mapper.args(["-address", "127.0.0.1", "-port", &port, "-relaxed_command_check"]);
         self.mapper = Some(self.spawn(&mut mapper, "epmd.txt")?);
-        self.restart()
+        Ok(())
     }
 
-    fn write_configuration(&self) -> Result<()> {
+    /// The name of the node in its cluster.
+    pub fn node_name(&self) -> String {
+        format!("bezoar-{}@localhost", self.ports.amqp)
+    }
+
+    /// Adds lines to the configuration file.
+    pub(crate) fn configure(&mut self, lines: &str) {
+        self.more_configuration.push_str(lines);
+    }
+
+    pub(crate) fn write_configuration(&self) -> Result<()> {
         let (folder, within) = (self.setup.outside(), self.setup.folder.display());
         for part in ["home", "mnesia", "log"] {
             fs::create_dir_all(folder.join(part))?;
@@ -221,6 +294,7 @@ impl RabbitMq {
                  ssl_options.fail_if_no_peer_cert = true\n"
             );
         }
+        configuration += &self.more_configuration;
         fs::write(folder.join("rabbitmq.conf"), configuration)?;
         fs::write(folder.join("enabled_plugins"), "[rabbitmq_management].\n")?;
         Ok(())
@@ -231,7 +305,7 @@ impl RabbitMq {
         let Ports { amqp, distribution, mapper, .. } = self.ports;
         vec![
             ("HOME", within("home")),
-            ("RABBITMQ_NODENAME", format!("bezoar-{amqp}@localhost")),
+            ("RABBITMQ_NODENAME", self.node_name()),
             ("RABBITMQ_CONF_ENV_FILE", "/dev/null".to_owned()),
             ("RABBITMQ_CONFIG_FILE", within("rabbitmq.conf")),
             ("RABBITMQ_ENABLED_PLUGINS_FILE", within("enabled_plugins")),
@@ -262,7 +336,7 @@ impl RabbitMq {
     fn is_ready(&self) -> bool {
         speaks_amqp(self.ports.amqp)
             && (!self.setup.tls || connect(self.ports.tls).is_ok())
-            && answers_http(self.ports.management)
+            && self.management("/api/overview").is_ok()
     }
 
     fn has_ended(&mut self) -> bool {
@@ -316,14 +390,4 @@ fn speaks_amqp(port: u16) -> bool {
         Ok(kind[0])
     };
     ask().is_ok_and(|kind| kind == 1)
-}
-
-fn answers_http(port: u16) -> bool {
-    let ask = || -> io::Result<[u8; 15]> {
-        let (mut stream, mut start) = (connect(port)?, [0; 15]);
-        write!(stream, "GET /api/overview HTTP/1.0\r\nAuthorization: Basic {CREDENTIALS}\r\n\r\n")?;
-        stream.read_exact(&mut start)?;
-        Ok(start)
-    };
-    ask().is_ok_and(|start| start.ends_with(b"200 OK"))
 }

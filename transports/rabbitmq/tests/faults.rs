@@ -10,6 +10,7 @@ mod faults {
     mod checker;
     mod connection_cuts;
     mod load;
+    mod node_kills;
     mod server;
     mod unconfirmed_sender;
 }

@@ -1,8 +1,6 @@
 //! A broker for one test alone: with TLS, or to raise an alarm on.
-//!
-//! `BEZOAR_TEST_RABBITMQ_ROOT` is the folder of the system that RabbitMQ is installed in, `/` unless it is set.
 
-use std::{env, path::Path};
+use std::path::Path;
 
 use test_support::rabbitmq::{BrokerSetup, RabbitMq};
 use tokio::task::block_in_place;
@@ -20,7 +18,5 @@ pub(crate) fn start_with_tls(make_certificates: impl FnOnce(&Path)) -> RabbitMq 
 }
 
 fn setup() -> BrokerSetup {
-    let system = env::var_os("BEZOAR_TEST_RABBITMQ_ROOT").unwrap_or_else(|| "/".into());
-    let folder = format!("/tmp/bezoar-broker-{:08x}", rand::random::<u32>());
-    BrokerSetup { system: system.into(), ..BrokerSetup::new(folder) }
+    BrokerSetup::under_test("broker")
 }

@@ -1,6 +1,6 @@
 //! The broker is killed and started again.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bezoar_rabbitmq::{QueueType, RabbitTransport};
 
@@ -19,10 +19,7 @@ async fn load(server: &Server, queue_type: QueueType) -> Load {
     Load::begin(transport.clone(), Arc::new(transport.clone()), transport).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
-async fn a_broker_that_is_killed_loses_nothing() {
-    let kills = env::var("BEZOAR_BROKER_KILLS").map_or(3, |kills| kills.parse().unwrap());
+async fn kill_broker(kills: u32) {
     let mut server = Server::start("kills").await;
     let quorum = load(&server, QueueType::Quorum).await;
     let classic = load(&server, QueueType::Classic).await;
@@ -36,6 +33,18 @@ async fn a_broker_that_is_killed_loses_nothing() {
     println!("quorum: {quorum:?}\nclassic: {classic:?}");
     quorum.assert_kept(kills * IN_FLIGHT);
     classic.assert_kept(kills * IN_FLIGHT);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "starts a broker of its own; `cargo xtask test` installs it"]
+async fn a_broker_that_is_killed_loses_nothing() {
+    kill_broker(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+async fn soak_a_broker_that_is_killed_loses_nothing() {
+    kill_broker(20).await;
 }
 
 /// The control: a sender that does not wait for confirms loses messages, and the checker finds them.

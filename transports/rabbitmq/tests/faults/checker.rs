@@ -124,6 +124,12 @@ impl Checker {
         fates.values().filter(is_open).count()
     }
 
+    /// How many messages were completed, duplicates included.
+    pub(crate) fn ends(&self) -> u32 {
+        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        fates.values().map(|fate| fate.ends).sum()
+    }
+
     pub(crate) fn verdict(&self) -> Verdict {
         let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
         let ids = |wrong: fn(&Fate) -> bool| {

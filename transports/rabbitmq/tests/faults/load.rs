@@ -90,6 +90,17 @@ impl Load {
         }
     }
 
+    /// Waits until this many more messages were completed; returns how long it took.
+    pub(crate) async fn handle_more(&self, count: u32) -> Duration {
+        let (goal, started) = (self.checker.ends() + count, Instant::now());
+        while self.checker.ends() < goal {
+            let trouble = || self.checker.last_trouble();
+            assert!(started.elapsed() < STANDSTILL, "nothing is completed: {}", trouble());
+            sleep(Duration::from_millis(10)).await;
+        }
+        started.elapsed()
+    }
+
     /// Stops sending, waits until every message has an outcome, and returns the verdict.
     pub(crate) async fn end(mut self) -> Verdict {
         self.sending.abort();
@@ -226,7 +237,9 @@ async fn settle(
         match (&settlement, result) {
             (Settlement::Complete, Ok(())) => checker.ended(id),
             (Settlement::DeadLetter { .. }, Ok(())) => checker.set_aside(id),
-            (_, Err(failed)) if failed.is_transient() => again.push((delivery, settlement)),
+            (_, Err(failed)) if failed.is_transient() || failed.kind == ErrorKind::Full => {
+                again.push((delivery, settlement));
+            }
             (Settlement::Complete, Err(failed)) if failed.kind == ErrorKind::OutcomeUnknown => {
                 checker.perhaps_done(id);
             }

@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     ensure!(may_install(), "{}", advice(&lacking));
-    apt_install(&packages(&lacking))?;
+    apt_install(&packages_of(&lacking))?;
     match missing(NEEDS, on_path).as_slice() {
         [] => Ok(()),
         still => bail!("installed, but still not on the PATH: {}", programs(still)),
@@ -64,8 +64,14 @@ pub(crate) fn ensure_program(program: &str, package: &str) -> Result<()> {
     if on_path(program) {
         return Ok(());
     }
-    ensure!(may_install(), "{program} is missing, and installing needs root and apt-get");
-    apt_install(&[package])
+    packages(&[package])
+}
+
+/// Installs packages that only some tests need.
+pub(crate) fn packages(names: &[&str]) -> Result<()> {
+    let names_shown = names.join(", ");
+    ensure!(may_install(), "{names_shown} is missing, and installing needs root and apt-get");
+    apt_install(names)
 }
 
 fn may_install() -> bool {
@@ -93,11 +99,11 @@ fn advice(missing: &[&Need]) -> String {
     format!(
         "programs are missing, and installing needs root and apt-get:{lines}\non Debian: \
          sudo apt-get install --no-install-recommends {}",
-        packages(missing).join(" ")
+        packages_of(missing).join(" ")
     )
 }
 
-fn packages(needs: &[&Need]) -> Vec<&'static str> {
+fn packages_of(needs: &[&Need]) -> Vec<&'static str> {
     needs.iter().flat_map(|need| need.packages).copied().collect()
 }
 
@@ -113,7 +119,7 @@ mod tests {
     fn only_what_is_absent_is_installed() {
         let lacking = missing(NEEDS, |program| program != "sqlite3");
         assert_eq!(programs(&lacking), "sqlite3");
-        assert_eq!(packages(&lacking), ["sqlite3"]);
+        assert_eq!(packages_of(&lacking), ["sqlite3"]);
         assert!(missing(NEEDS, |_| true).is_empty());
     }
 

@@ -1,11 +1,11 @@
 //! `cargo xtask test`: runs all checks and tests, also on a fresh machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::{
-    install,
+    install, pika,
     process::{cargo, run as run_command, succeeds},
     say::say,
     servers::{Installation, RabbitMq},
@@ -25,27 +25,50 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
 /// itself.
 fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.run("install", install::run)?;
+    let pika = steps.run("install pika", || pika::interpreter(root))?;
     steps.check("tidy", || tidy::run(root));
     let runner = Runner::available(root);
     for suite in suites(runner) {
         steps.check(suite.name, || suite.run(root, filters, &[]));
     }
-    let suite = rabbitmq_suite(runner);
-    steps.check("tests with RabbitMQ", || {
-        let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
-        suite.run(root, filters, &broker.environment())
-    });
-    steps.check(FAULTS.name, || FAULTS.run(root, filters, &[]));
+    let brokers = Brokers { root, filters, pika, suite: rabbitmq_suite(runner) };
+    let names = ["tests with RabbitMQ", "tests that kill RabbitMQ"];
+    brokers.run(steps, names, &Installation::of_this_machine());
     match steps.run("fetch RabbitMQ 4.0", || Ok(Installation::four(root)))? {
-        Ok(four) => steps.check("tests with RabbitMQ 4.0", || {
-            let broker = RabbitMq::start(root, &four)?;
-            suite.run(root, filters, &broker.environment())
-        }),
+        Ok(four) => {
+            let names = ["tests with RabbitMQ 4.0", "tests that kill RabbitMQ 4.0"];
+            brokers.run(steps, names, &four);
+        }
         Err(reason) => {
             steps.ignore("tests with RabbitMQ 4.0", format!("not available: {reason:#}"));
         }
     }
     steps.outcome()
+}
+
+/// The suites that need RabbitMQ, for one version after the other.
+struct Brokers<'a> {
+    root: &'a Path,
+    filters: &'a [String],
+    pika: PathBuf,
+    suite: Suite,
+}
+
+impl Brokers<'_> {
+    fn run(
+        &self,
+        steps: &mut Steps,
+        [shared, killed]: [&'static str; 2],
+        installation: &Installation,
+    ) {
+        steps.check(shared, || {
+            let broker = RabbitMq::start(self.root, installation)?;
+            let mut environment = broker.environment();
+            environment.push(("BEZOAR_TEST_PIKA", self.pika.display().to_string()));
+            self.suite.run(self.root, self.filters, &environment)
+        });
+        steps.check(killed, || FAULTS.run(self.root, self.filters, &[installation.variable()]));
+    }
 }
 
 /// `cargo xtask soak`: the tests that take too long for every run, each with the machine to itself.
@@ -58,6 +81,9 @@ pub(crate) fn soak(root: &Path, filters: &[String]) -> Result<()> {
         let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
         SOAK.run(root, filters, &broker.environment())
     });
+    steps.check("soak that kills RabbitMQ 4.0", || {
+        SOAK_FAULTS.run(root, filters, &[Installation::four(root)?.variable()])
+    });
     say(format_args!("\n{}", steps.summary()));
     steps.outcome()
 }
@@ -69,6 +95,21 @@ const SOAK: Suite = Suite {
         "test",
         "--workspace",
         "--tests",
+        "--no-fail-fast",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ],
+};
+
+/// Those of them that kill brokers, for another version of RabbitMQ.
+const SOAK_FAULTS: Suite = Suite {
+    name: "soak that kills RabbitMQ",
+    arguments: &[
+        "test",
+        "--workspace",
+        "--test=faults",
         "--no-fail-fast",
         "--",
         "--ignored",
@@ -212,7 +253,7 @@ mod tests {
     fn a_failing_test_never_hides_the_results_of_others() {
         for runner in [Runner::Nextest, Runner::Cargo] {
             let broker = rabbitmq_suite(runner);
-            for suite in suites(runner).iter().chain([&broker, &FAULTS, &SOAK]) {
+            for suite in suites(runner).iter().chain([&broker, &FAULTS, &SOAK, &SOAK_FAULTS]) {
                 assert!(suite.arguments.contains(&"--no-fail-fast"), "{}", suite.name);
             }
         }

@@ -12,6 +12,7 @@ mod broker {
     mod existing_topology;
     mod least_privilege;
     mod other_clients;
+    mod pika;
     mod prefetch;
     mod private_broker;
     mod process;

@@ -24,6 +24,11 @@ impl Installation {
         Ok(Self { system: debian::with_rabbitmq(root)? })
     }
 
+    /// The environment variable by which tests find the installation, to start brokers of their own.
+    pub(crate) fn variable(&self) -> (&'static str, String) {
+        ("BEZOAR_TEST_RABBITMQ_ROOT", self.system.display().to_string())
+    }
+
     fn setup(&self, root: &Path) -> BrokerSetup {
         let name = format!("rabbitmq-{}", std::process::id());
         let folder = match self.system == Path::new("/") {

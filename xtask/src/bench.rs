@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    install,
+    dist, install,
     process::{cargo, run as run_command},
     servers::{Installation, RabbitMq},
 };
@@ -25,9 +25,19 @@ pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
     if name != WITH_BROKER {
         return run_command(&mut command);
     }
+    if wants_gateway(arguments) {
+        run_command(cargo(root).args(["build", "--release", "--package", "bezoar-cli"]))?;
+        command.arg("--gateway").arg(dist::target(root)?.join("release/bezoar"));
+    }
     install::run()?;
     let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
     run_command(command.envs(broker.environment()))
+}
+
+/// The gateway is measured too, unless one is named, or only something else is measured.
+fn wants_gateway(arguments: &[String]) -> bool {
+    let others = ["--gateway", "--only", "--help"];
+    !arguments.iter().any(|it| others.iter().any(|other| it.starts_with(other)))
 }
 
 fn ensure_known(name: &str, known: &[String]) -> Result<()> {
@@ -68,6 +78,14 @@ mod tests {
         assert_eq!(error, "no benchmark is called `embeded`; known: embedded, rabbitmq");
         let error = ensure_known("embedded", &[]).unwrap_err().to_string();
         assert!(error.ends_with("known: none yet"), "{error}");
+    }
+
+    #[test]
+    fn every_row_is_measured_unless_asked_otherwise() {
+        assert!(wants_gateway(&[]));
+        assert!(wants_gateway(&["--quick".to_owned()]));
+        assert!(!wants_gateway(&["--only".to_owned(), "publish".to_owned()]));
+        assert!(!wants_gateway(&["--gateway=target/release/bezoar".to_owned()]));
     }
 
     #[test]

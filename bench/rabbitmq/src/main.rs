@@ -74,7 +74,7 @@ async fn main() -> Result<ExitCode> {
     if let Some(peers) = &peers {
         report::peers(&mut report, &rounds, peers)?;
     }
-    if options.delays {
+    if options.wants(Only::Delays) && !options.skip_delays {
         progress("random delays");
         report::delays(&mut report, &delays::measure(&options.broker, sizes.delayed).await?);
     }

@@ -25,9 +25,9 @@ pub(crate) struct Options {
     /// Leave out the other programs, which need the network on the first run.
     #[arg(long)]
     pub(crate) skip_peers: bool,
-    /// Also 100,000 messages with random delays, which take more than a minute.
+    /// Leave out 100,000 messages with random delays, which take more than a minute.
     #[arg(long)]
-    pub(crate) delays: bool,
+    pub(crate) skip_delays: bool,
     /// The program `bezoar`, built for release: also measures its gateway from a queue to an HTTP endpoint.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) gateway: Option<PathBuf>,
@@ -55,6 +55,8 @@ pub(crate) enum Only {
     Http,
     /// At a thousand messages a second.
     Paced,
+    /// Random delays.
+    Delays,
     /// Checking queues.
     Check,
 }

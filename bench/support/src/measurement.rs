@@ -52,6 +52,13 @@ impl Rounds {
     /// The median of how many times as fast `subject` was as `baseline`, round by round: both had the same moment
     /// of the machine.
     pub fn ratio(&self, subject: &str, baseline: &str) -> Result<f64> {
+        let ratios = self.ratios(subject, baseline);
+        let median = ratios.get(ratios.len() / 2).copied();
+        median.with_context(|| format!("no round has both {subject:?} and {baseline:?}"))
+    }
+
+    /// How many times as fast `subject` was as `baseline` in each round, sorted.
+    pub fn ratios(&self, subject: &str, baseline: &str) -> Vec<f64> {
         let of = |name: &str| -> Vec<f64> {
             self.0.iter().filter(|m| m.name == name).map(|m| m.per_second).collect()
         };
@@ -61,8 +68,7 @@ impl Rounds {
             .map(|(subject, baseline)| subject / baseline)
             .collect();
         ratios.sort_by(f64::total_cmp);
-        let median = ratios.get(ratios.len() / 2).copied();
-        median.with_context(|| format!("no round has both {subject:?} and {baseline:?}"))
+        ratios
     }
 
     /// A warning for each measurement that differs from round to round by more than it should.
@@ -111,6 +117,7 @@ mod tests {
             rounds.add([rate("ours", ours), rate("limit", limit)]);
         }
         assert_eq!(rounds.ratio("ours", "limit").unwrap(), 0.9);
+        assert_eq!(rounds.ratios("ours", "limit"), [0.5, 0.9, 0.9]);
         assert!(rounds.ratio("ours", "another").is_err());
     }
 

@@ -59,8 +59,19 @@ impl Report {
         let figure = rounds.ratio(subject, baseline)?;
         let bound = needed.map_or(Bound::None, Bound::AtLeast);
         let rate = number(rounds.median(subject)?.per_second);
-        self.push(format!("{subject} / {baseline}"), rate, Some(Comparison { figure, bound }));
+        let what = format!("{subject} / {baseline}");
+        self.spread(&what, rounds.ratios(subject, baseline));
+        self.push(what, rate, Some(Comparison { figure, bound }));
         Ok(())
+    }
+
+    /// A line under the table: how far the figures of the rounds are apart.
+    pub fn spread(&mut self, what: &str, mut figures: Vec<f64>) {
+        figures.sort_by(f64::total_cmp);
+        if let [least, .., most] = figures[..] {
+            let rounds = figures.len();
+            self.note(format!("{what}: {least:.2} to {most:.2} in {rounds} rounds"));
+        }
     }
 
     /// A figure that must not be larger.
@@ -191,6 +202,17 @@ mod tests {
         report.compare(&rate("ours", 1.0), &rate("limit", 100.0), None);
         report.unavailable("peer", "no network");
         assert!(report.passed(), "{report}");
+    }
+
+    #[test]
+    fn the_spread_of_a_ratio_is_under_the_table() {
+        let mut rounds = Rounds::default();
+        for ours in [60.0, 40.0, 50.0] {
+            rounds.add([rate("ours", ours), rate("limit", 100.0)]);
+        }
+        let mut report = Report::default();
+        report.compare_rounds(&rounds, ["ours", "limit"], None).unwrap();
+        assert!(report.to_string().contains("ours / limit: 0.40 to 0.60 in 3 rounds"), "{report}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use bezoar_core::{
     Capabilities, Counting, DeadLetterId, Destination, ErrorKind, Leases, Outgoing, QueueName,
     SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use tokio::time::Instant;
@@ -194,8 +195,13 @@ impl TransportState {
             return Ok(());
         }
         let channel = self.requests.request_channel(operation).await?;
-        for route in topology::delay_return_bindings(queue.as_str(), self.options.delay_levels()) {
-            match self.requests.with_timeout(bind(&channel, &route), operation).await? {
+        let routes: Vec<_> = topology::delay_return_bindings(queue.as_str(), self.options.delay_levels()).collect();
+        // All requests are written before the first reply is awaited. After a refusal every later one fails with the same
+        // error, so the first that fails is the one that was refused.
+        let binding = join_all(routes.iter().map(|route| bind(&channel, route)));
+        let bound = self.requests.with_timeout(binding, operation).await?;
+        for (route, bound) in routes.iter().zip(bound) {
+            match bound {
                 Ok(()) => (),
                 Err(source) if is_not_found(&source) => {
                     self.ready_count(queue, queue.as_str(), operation).await?;

@@ -21,6 +21,7 @@ mod broker {
     mod refused_settlements;
     mod repair;
     mod replay;
+    mod round_trips;
     mod support;
     mod tls;
     mod topology;

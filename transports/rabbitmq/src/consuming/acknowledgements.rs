@@ -1,7 +1,10 @@
-//! Acknowledging many delivery tags with few frames (pure).
+//! Acknowledging many delivery tags with few frames.
 //!
 //! `multiple` acknowledges every tag up to the given one. So only tags below the lowest open tag, one that is neither
 //! acknowledged nor rejected, may be acknowledged together; each of the others needs a frame of its own.
+
+use futures_util::future::try_join_all;
+use lapin::{Channel, options::BasicAckOptions};
 
 /// A `basic.ack` to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,13 @@ pub(crate) fn group(mut tags: Vec<u64>, lowest_open: Option<u64>) -> Vec<Ack> {
     let first = tags[..together].last().map(|tag| Ack { tag: *tag, multiple: together > 1 });
     let others = tags[together..].iter().map(|tag| Ack { tag: *tag, multiple: false });
     first.into_iter().chain(others).collect()
+}
+
+/// Writes acknowledgements. All of them are handed to lapin before the first is awaited: it completes each only when its
+/// I/O thread has written it, and one by one would cost a switch of threads each.
+pub(crate) async fn write(channel: &Channel, acks: Vec<Ack>) -> lapin::Result<()> {
+    let write = |ack: Ack| channel.basic_ack(ack.tag, BasicAckOptions { multiple: ack.multiple });
+    try_join_all(acks.into_iter().map(write)).await.map(|_| ())
 }
 
 #[cfg(test)]

@@ -10,14 +10,12 @@ use std::sync::{
 };
 
 use bezoar_core::{ErrorKind, TransportError};
-use lapin::{
-    Channel,
-    options::{BasicAckOptions, BasicNackOptions},
-};
+use futures_util::future::try_join_all;
+use lapin::{Channel, options::BasicNackOptions};
 
 use crate::{
     connection::broker_connection::ChannelGuard,
-    consuming::leases::Leases,
+    consuming::{acknowledgements, leases::Leases},
     error::{error, from_lapin},
 };
 
@@ -108,12 +106,9 @@ impl ConsumerChannel {
     pub(crate) async fn ack(&self, epoch: i64, tags: Vec<u64>) -> Result<(), TransportError> {
         let _turn = self.answering.lock().await;
         let (acks, channel) = self.answer(epoch, |leases| leases.acks(tags))?;
-        for ack in acks {
-            let options = BasicAckOptions { multiple: ack.multiple };
-            let acked = channel.basic_ack(ack.tag, options).await;
-            acked.map_err(|source| from_lapin(&source, "settle"))?;
-        }
-        Ok(())
+        acknowledgements::write(&channel, acks)
+            .await
+            .map_err(|source| from_lapin(&source, "settle"))
     }
 
     /// Requeues tags; the broker flags them as redelivered.
@@ -136,11 +131,9 @@ impl ConsumerChannel {
         let _turn = self.answering.lock().await;
         let forget = |leases: &mut Leases| tags.iter().for_each(|tag| leases.forget(*tag));
         let ((), channel) = self.answer(epoch, forget)?;
-        for tag in tags {
-            let refused = channel.basic_nack(*tag, options).await;
-            refused.map_err(|source| from_lapin(&source, "settle"))?;
-        }
-        Ok(())
+        let refusing = tags.iter().map(|tag| channel.basic_nack(*tag, options));
+        let refused = try_join_all(refusing).await;
+        refused.map(|_| ()).map_err(|source| from_lapin(&source, "settle"))
     }
 
     /// What to acknowledge and on which channel, if `epoch` is still current.

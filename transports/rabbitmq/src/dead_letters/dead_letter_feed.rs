@@ -21,7 +21,7 @@ use bezoar_core::{
 use futures_util::StreamExt;
 use lapin::{
     Channel, Consumer,
-    options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions},
+    options::{BasicConsumeOptions, BasicQosOptions},
     types::FieldTable,
 };
 use tokio::time::{Instant, timeout_at};
@@ -166,11 +166,8 @@ impl RabbitDeadLetterFeed {
             (decide(&mut state.letters), state.channel.as_ref().map(|it| Channel::clone(it)))
         };
         let Some(channel) = channel else { return Ok(()) };
-        for Ack { tag, multiple } in acks {
-            let acked = channel.basic_ack(tag, BasicAckOptions { multiple }).await;
-            acked.map_err(|source| from_lapin(&source, "remove"))?;
-        }
-        Ok(())
+        let written = acknowledgements::write(&channel, acks).await;
+        written.map_err(|source| from_lapin(&source, "remove"))
     }
 }
 

@@ -11,8 +11,9 @@ use crate::{DeadLetterNames, LONGEST_DELAY, Pem, connection::address, connection
 /// Where the broker is, and how to use it.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `amqp://user:password@host:port/vhost`, or `amqps`. Several hosts are separated by commas, and tried in turn.
-    /// `?heartbeat=10` sets the heartbeat in seconds. Hidden, because it contains a password.
+    /// `amqp://user:password@host:port/vhost`, or `amqps`. Several hosts are separated by commas. Each
+    /// process tries them in an order of its own, so that processes spread over a cluster. `?heartbeat=10` sets the
+    /// heartbeat in seconds. Hidden, because it contains a password.
     pub url: SecretString,
     /// Certificate authorities to trust, in addition to those of this machine.
     pub tls_ca: Option<Pem>,

@@ -113,7 +113,7 @@ static KEYS: &[Key] = &[
     Key::new("store.max_log", Kind::Size(8 * MIB, 256 * TIB), "How large the write-ahead log may grow while another program's long read transaction keeps it from being checkpointed, before new messages are refused.").or("1GiB").restart(),
 
     Key::new("transports", Kind::Named, "Brokers. Their queues are written NAME/QUEUE."),
-    Key::new("transports.*.url", Kind::BrokerUrl, "URL of the broker: amqp://USER@HOST:PORT/VHOST, or amqps. Several hosts are separated by commas and tried in turn.").required().restart(),
+    Key::new("transports.*.url", Kind::BrokerUrl, "URL of the broker: amqp://USER@HOST:PORT/VHOST, or amqps. Several hosts are separated by commas; each process tries them in an order of its own.").required().restart(),
     Key::new("transports.*.user", Kind::Name, "User name, if the URL has none.").restart(),
     Key::new("transports.*.password", Kind::Secret, "Password, if the URL has none.").restart(),
     Key::new("transports.*.management_url", Kind::ManagementUrl, "URL of the broker's HTTP API, for information that AMQP does not provide; uses the same user and password if it has none.").restart(),

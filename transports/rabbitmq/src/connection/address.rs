@@ -2,6 +2,7 @@
 
 use bezoar_core::Invalid;
 use lapin::uri::{AMQPScheme, AMQPUri};
+use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 /// One address for each host of `amqp://USER:PASSWORD@HOST:PORT,HOST:PORT/VHOST`; the other parts apply to all. The
 /// error does not repeat the URL: it contains a password.
@@ -14,6 +15,12 @@ pub(crate) fn parse(url: &str) -> Result<Vec<AMQPUri>, Invalid> {
         None => (String::new(), authority),
     };
     hosts.split(',').map(|host| one(&format!("{scheme}://{user}{host}{path}"), host)).collect()
+}
+
+/// The addresses in an order that depends on `seed`: gateways with the same URL spread over the hosts of a cluster.
+pub(crate) fn shuffled(mut addresses: Vec<AMQPUri>, seed: u64) -> Vec<AMQPUri> {
+    addresses.shuffle(&mut StdRng::seed_from_u64(seed));
+    addresses
 }
 
 fn one(url: &str, host: &str) -> Result<AMQPUri, Invalid> {
@@ -54,6 +61,21 @@ mod tests {
         assert_eq!(hosts("amqp://a"), [("a".to_owned(), 5672)]);
         let several = hosts("amqps://me:pass@a,b:1,[::1]:2/v?heartbeat=7");
         assert_eq!(several, [("a".to_owned(), 5671), ("b".to_owned(), 1), ("::1".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn processes_prefer_different_hosts_and_each_tries_all() {
+        let first = |seed| {
+            let order = shuffled(parse("amqp://a,b,c").unwrap(), seed);
+            let mut hosts: Vec<_> = order.into_iter().map(|uri| uri.authority.host).collect();
+            let first = hosts[0].clone();
+            hosts.sort();
+            assert_eq!(hosts, ["a", "b", "c"]);
+            first
+        };
+        let preferred: std::collections::BTreeSet<_> = (0..50).map(first).collect();
+        assert_eq!(preferred.len(), 3, "{preferred:?}");
+        assert_eq!(first(7), first(7), "all connections of a process go the same way");
     }
 
     #[test]

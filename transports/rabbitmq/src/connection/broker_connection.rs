@@ -4,7 +4,7 @@
 //! next user of a lost connection opens a new one, with growing pauses between attempts.
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, LazyLock, PoisonError},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     Options,
+    connection::address,
     connection::lapin_logging,
     connection::tls,
     error::{
@@ -38,6 +39,9 @@ const STALE_TRIES: u32 = 16;
 const IDLE_CHANNELS_LIMIT: usize = 8;
 /// A connection that takes longer to close a channel is as good as lost.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Decides the order in which this process tries the hosts of a URL.
+static HOST_SEED: LazyLock<u64> = LazyLock::new(rand::random);
 
 /// A channel that is closed when this value is dropped; the broker requeues its unacknowledged messages. lapin alone
 /// would keep a channel whose `basic.consume` was under way when the future was dropped.
@@ -215,11 +219,11 @@ impl BrokerConnection {
         }
     }
 
-    /// Connects to the first host that accepts. A refused login ends the search: the other hosts would refuse it too,
+    /// Connects to the first host that accepts, in this process's order. A refused login ends the search: the other hosts would refuse it too,
     /// and might lock the user out.
     async fn connect(&self, operation: &'static str) -> Result<Arc<Connection>, TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), operation);
-        let uris = self.options.uris().map_err(invalid)?;
+        let uris = address::shuffled(self.options.uris().map_err(invalid)?, *HOST_SEED);
         let tls = tls::configuration(&self.options).map_err(invalid)?;
         let mut first = None;
         for uri in uris {

@@ -43,17 +43,56 @@ pub(super) const RENEWED: &[&str] = &[
 /// Headers that make the broker send copies elsewhere.
 pub(super) const COPIES: &[&str] = &["CC", "BCC"];
 
-/// Names with a meaning for the broker or for us. Headers of a sender with such a name travel in `bezoar-headers`.
+/// Names with a meaning for the broker or for us. Headers of a sender with such a name travel in `bezoar-headers`. Any
+/// other `x-…` header is its sender's, and other clients see it.
 pub(super) fn is_reserved(name: &str) -> bool {
-    let begins = |prefix: &str| {
-        name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
-    begins(OURS) || begins("x-") || COPIES.contains(&name)
+    let ours = name.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
+    ours || COPIES.contains(&name) || is_broker_header(name) || is_added_in_transit(name)
 }
 
-/// Headers that the broker adds.
+/// Headers that the broker adds when it delivers or dead-letters a message.
 pub(super) fn is_broker_header(name: &str) -> bool {
     matches!(name, "x-death" | "x-delivery-count" | "x-acquired-count")
         || name.starts_with("x-first-death-")
         || name.starts_with("x-last-death-")
+}
+
+/// Headers of RabbitMQ 3.10 to 4.3 that tell how a message came here: by federation, by a shovel, from a stream, or from
+/// another protocol. A message keeps them: federation and shovels recognize by them what they have moved already.
+fn is_added_in_transit(name: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["x-opt-", "x-original-", "x-shovelled"];
+    matches!(name, "x-invalid-headers" | "x-received-from" | "x-stream-offset")
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_with_a_meaning_for_the_broker_or_for_us_are_reserved() {
+        for name in [
+            "bezoar-id",
+            "Bezoar-Id",
+            "CC",
+            "BCC",
+            "x-death",
+            "x-first-death-queue",
+            "x-last-death-reason",
+            "x-delivery-count",
+            "x-acquired-count",
+            "x-received-from",
+            "x-shovelled",
+            "x-shovelled-timestamp",
+            "x-stream-offset",
+            "x-opt-sequence-number",
+        ] {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in
+            ["x-tenant", "x-request-id", "X-Death", "x-deduplication-header", "x-delay", "cc", "x-"]
+        {
+            assert!(!is_reserved(name), "{name}");
+        }
+    }
 }

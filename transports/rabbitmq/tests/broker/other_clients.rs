@@ -104,3 +104,22 @@ async fn a_rejected_message_is_dead_lettered_by_the_broker_and_can_be_replayed()
         assert_eq!(one(&*worker).await.message.ledger.replayed, 1);
     }
 }
+
+/// The header `x-tenant` is its sender's, whatever it looks like; the broker's own names are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn other_clients_see_the_headers_of_a_sender() {
+    let place = Place::new(TYPES[0]).await;
+    let sent = message("m").with_header("x-tenant", "lab 3").with_header("x-death", "mine");
+    place.send(sent.clone()).await.unwrap();
+    let (_connection, channel) = foreign_channel().await;
+    let name = place.queue.as_str();
+    let got = channel.basic_get(name.into(), BasicGetOptions::default()).await.unwrap();
+    let got = got.expect("the message was sent").delivery;
+    let headers = got.properties.headers().as_ref().unwrap().inner();
+    assert_eq!(headers.get("x-tenant"), Some(&AMQPValue::LongString("lab 3".into())));
+    assert_eq!(headers.get("x-death"), None, "the broker would act on it");
+    channel.close(200, "".into()).await.unwrap();
+    let worker = place.worker().await;
+    assert_eq!(one(&*worker).await.message.headers, sent.headers);
+}

@@ -19,6 +19,7 @@ mod broker {
     mod quarantine;
     mod redelivery;
     mod refused_settlements;
+    mod relays;
     mod repair;
     mod replay;
     mod round_trips;

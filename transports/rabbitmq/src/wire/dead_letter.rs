@@ -11,7 +11,7 @@ use super::{
     header_names::{DEAD_AT, DEAD_ID, REASON, REASON_CODE},
     header_table::{number, shown, string, table_of, text},
     ledger, message,
-    republish::{carried_headers, inert_properties},
+    republish::{bound_headers, inert_properties},
 };
 
 /// The properties of a message that is dead-lettered.
@@ -20,7 +20,7 @@ pub(crate) fn dead_lettered(
     message: &Message,
     (id, at, reason): (DeadLetterId, Timestamp, &Reason),
 ) -> BasicProperties {
-    let mut headers = carried_headers(raw, message);
+    let mut headers = bound_headers(raw, message);
     headers.insert(DEAD_ID.into(), AMQPValue::LongLongInt(id.number()));
     headers.insert(DEAD_AT.into(), AMQPValue::LongLongInt(at.as_millisecond()));
     headers.insert(REASON_CODE.into(), text(reason.code().as_str()));

@@ -2,6 +2,7 @@
 
 pub(super) const OURS: &str = "bezoar-";
 pub(super) const ID: &str = "bezoar-id";
+pub(super) const BINDING: &str = "bezoar-binding";
 pub(super) const TIME: &str = "bezoar-time";
 pub(super) const EXPIRES_AT: &str = "bezoar-expires-at";
 pub(super) const CAUSATION_ID: &str = "bezoar-causation-id";
@@ -28,6 +29,7 @@ pub(super) const REASON: &str = "bezoar-reason";
 /// Headers that are written anew each time a message is republished.
 pub(super) const RENEWED: &[&str] = &[
     QUEUE,
+    BINDING,
     ACQUIRED,
     FAILED,
     RELEASED,
@@ -40,6 +42,12 @@ pub(super) const RENEWED: &[&str] = &[
     REASON_CODE,
     REASON,
 ];
+/// Headers that only we add to a message, and that are ignored on any other; see `binding.rs`.
+pub(super) fn is_bound(name: &str) -> bool {
+    RENEWED.contains(&name)
+        || matches!(name, ID | DROPPED | EXCHANGE | ROUTING_KEY | EXPIRATION | USER_ID)
+}
+
 /// Headers that make the broker send copies elsewhere.
 pub(super) const COPIES: &[&str] = &["CC", "BCC"];
 

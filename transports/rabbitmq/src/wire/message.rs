@@ -11,9 +11,9 @@ use lapin::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    PERSISTENT, Raw,
+    PERSISTENT, Raw, binding,
     header_names::{
-        CAUSATION_ID, EXPIRES_AT, HEADERS, ID, OURS, TIME, is_broker_header, is_reserved,
+        CAUSATION_ID, EXPIRES_AT, HEADERS, ID, OURS, TIME, is_bound, is_broker_header, is_reserved,
     },
     header_size,
     header_table::{Table, number, shown, string, text},
@@ -33,6 +33,9 @@ pub(crate) fn write(message: &Message) -> Result<BasicProperties, Invalid> {
         return Err(Invalid::new("headers", problem));
     }
     ledger::write(&mut headers, &message.ledger);
+    if headers.keys().any(|name| is_bound(name.as_str())) {
+        binding::write(&mut headers, Some(&message.id.as_str().into()), message.body.reveal());
+    }
     Ok(properties(message, headers))
 }
 

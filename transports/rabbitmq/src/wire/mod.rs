@@ -12,8 +12,10 @@
 //! | `foreign_failure.rs` | what other frameworks say about a failed message |
 //! | `origin.rs` | what only AMQP has, packed into headers for a catalogue, and restored for a replay |
 //! | `ledger.rs`, `history.rs`, `uncounted.rs` | the ledger in headers |
+//! | `binding.rs` | which message our headers belong to |
 //! | `header_names.rs`, `header_table.rs`, `header_size.rs`, `typed_values.rs` | header names, tables, their size in a frame, typed values as JSON |
 
+mod binding;
 mod dead_letter;
 pub(crate) mod foreign_failure;
 mod header_names;
@@ -38,7 +40,7 @@ pub(crate) use republish::{delayed, republished, requeued};
 
 const PERSISTENT: u8 = 2;
 
-/// A message as it came from the broker.
+/// A message as it came from the broker, without headers of ours that belong to another message.
 #[derive(Clone)]
 pub(crate) struct Raw {
     pub(crate) properties: BasicProperties,
@@ -49,12 +51,14 @@ pub(crate) struct Raw {
 
 impl From<lapin::message::Delivery> for Raw {
     fn from(delivery: lapin::message::Delivery) -> Self {
-        Self {
+        let mut raw = Self {
             properties: delivery.properties,
             body: delivery.data.into(),
             exchange: delivery.exchange,
             routing_key: delivery.routing_key,
-        }
+        };
+        binding::remove_unbound(&mut raw);
+        raw
     }
 }
 

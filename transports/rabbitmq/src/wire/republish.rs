@@ -7,7 +7,7 @@ use lapin::{
 };
 
 use super::{
-    PERSISTENT, Raw,
+    PERSISTENT, Raw, binding,
     header_names::{
         COPIES, EXCHANGE, EXPIRATION, HEADERS, ID, QUEUE, RENEWED, ROUTING_KEY, TIME, USER_ID,
         is_broker_header,
@@ -18,7 +18,7 @@ use super::{
 
 /// The properties of a message that waits for a retry: as it came, with its current ledger.
 pub(crate) fn republished(raw: &Raw, message: &Message) -> BasicProperties {
-    let mut headers = carried_headers(raw, message);
+    let mut headers = bound_headers(raw, message);
     ledger::write(&mut headers, &message.ledger);
     inert_properties(&raw.properties).with_headers(headers.into())
 }
@@ -56,6 +56,13 @@ pub(crate) fn delayed(
 fn valid_expiration(text: &[u8]) -> Option<ShortString> {
     let millis: u32 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(millis.to_string().into())
+}
+
+/// The carried headers, bound to the message.
+pub(super) fn bound_headers(raw: &Raw, message: &Message) -> Table {
+    let mut headers = carried_headers(raw, message);
+    binding::write(&mut headers, raw.properties.message_id().as_ref(), &raw.body);
+    headers
 }
 
 /// The headers that a message keeps, and the properties that it cannot keep, as headers.

@@ -85,6 +85,49 @@ fn a_missing_id_is_derived_and_stays() {
     assert!(onward.properties.message_id().is_none(), "no property is made up");
 }
 
+/// A message that was sent as `properties`, and delivered.
+fn delivered(properties: BasicProperties, body: &[u8]) -> Raw {
+    let (exchange, key) = ("".into(), "q".into());
+    let mut delivery = lapin::message::Delivery::mock(1, exchange, key, false, body.into());
+    delivery.properties = properties;
+    Raw::from(delivery)
+}
+
+#[test]
+fn headers_of_ours_count_only_on_the_message_that_they_were_written_for() {
+    let failure = Failure::transient("boom");
+    let mut message = read(&foreign(), millis(0));
+    message.ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &failure)]);
+    let sent = republished(&foreign(), &message);
+    assert_eq!(read(&delivered(sent.clone(), b"\xffbody"), millis(9)), message);
+    let another_id = sent.clone().with_message_id("other".into());
+    let mut unbound = table_of(&sent);
+    unbound.remove("bezoar-binding");
+    let unbound = sent.clone().with_headers(unbound.into());
+    for (properties, body) in
+        [(sent, b"other".as_slice()), (another_id, b"\xffbody"), (unbound, b"\xffbody")]
+    {
+        let other = delivered(properties, body);
+        let headers = table_of(&other.properties);
+        let names = headers.keys().map(ShortString::as_str);
+        let ours: Vec<_> = names.filter(|name| name.starts_with("bezoar-")).collect();
+        assert_eq!(ours, ["bezoar-headers", "bezoar-time"], "what any sender may set is kept");
+        let read = read(&other, millis(9));
+        assert_eq!(
+            (read.ledger, read.headers),
+            (bezoar_core::Ledger::default(), message.headers.clone())
+        );
+    }
+}
+
+#[test]
+fn a_ledger_that_is_sent_is_bound() {
+    let mut message = read(&foreign(), millis(0));
+    message.ledger.acquire();
+    let sent = delivered(write(&message).unwrap(), b"\xffbody");
+    assert_eq!(read(&sent, millis(0)).ledger, message.ledger);
+}
+
 #[test]
 fn headers_never_outgrow_a_frame() {
     let mut message = read(&foreign(), millis(0));

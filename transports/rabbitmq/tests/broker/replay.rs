@@ -135,7 +135,8 @@ fn everything() -> BasicProperties {
 /// The fields that differ from `sent`, except those that the README says are added: a time, the counters of a
 /// message with a history, and the broker's own count.
 fn differences(got: BasicProperties, sent: &BasicProperties) -> Vec<String> {
-    const ADDED: [&str; 5] = [
+    const ADDED: [&str; 6] = [
+        "bezoar-binding",
         "bezoar-time",
         "bezoar-acquired",
         "bezoar-released",

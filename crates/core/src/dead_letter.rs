@@ -50,7 +50,8 @@ pub enum Recognition {
 }
 
 impl DeadLetter {
-    /// A digest of everything the sender set, and of the replay that sent it last. It is equal for copies of one letter,
+    /// A digest of everything the sender set, and of the replay that sent it last; an id that was only
+    /// [assigned](crate::MessageId::assign) does not count. It is equal for copies of one letter,
     /// and for two letters with the same content.
     pub fn digest(&self) -> u64 {
         let message = &self.message;
@@ -59,7 +60,7 @@ impl DeadLetter {
             hash.update((bytes.len() as u64).to_be_bytes());
             hash.update(bytes);
         };
-        field(message.id.as_str().as_bytes());
+        field(message.id.content_part().unwrap_or(message.id.as_str()).as_bytes());
         field(message.message_type.as_str().as_bytes());
         field(message.correlation_id.as_ref().map_or("", |id| id.as_str()).as_bytes());
         field(message.causation_id.as_ref().map_or("", |id| id.as_str()).as_bytes());

@@ -139,7 +139,24 @@ impl MessageId {
         let mut buffer = uuid::Uuid::encode_buffer();
         Self(Arc::from(&*id.hyphenated().encode_lower(&mut buffer)))
     }
+
+    /// An id for a message that came without one. Random, because two equal messages are two messages. The first part is
+    /// a digest of the content, so that a message whose id was lost can be matched with what is known of it.
+    pub fn assign(content: u64, random: u64) -> Self {
+        Self(Arc::from(format!("{ASSIGNED}{content:016x}-{random:016x}")))
+    }
+
+    /// The part of an [assigned](Self::assign) id that every message with this content has; `None` for any other id.
+    pub fn content_part(&self) -> Option<&str> {
+        let (content, random) = self.0.strip_prefix(ASSIGNED)?.split_once('-')?;
+        let is_digest =
+            |text: &str| text.len() == 16 && text.bytes().all(|it| it.is_ascii_hexdigit());
+        (is_digest(content) && is_digest(random)).then(|| &self.0[..self.0.len() - random.len()])
+    }
 }
+
+/// How an assigned id begins.
+const ASSIGNED: &str = "assigned-";
 
 #[cfg(test)]
 mod tests {
@@ -158,6 +175,23 @@ mod tests {
         );
         assert!(problem(&"x".repeat(256)).contains("256 bytes"));
         assert_eq!(QueueName::new("labor/größe").unwrap().as_str(), "labor/größe");
+    }
+
+    #[test]
+    fn equal_messages_get_different_ids_with_the_same_content_part() {
+        let [a, b, other] = [(7, 1), (7, 2), (8, 1)].map(|(content, random)| {
+            let id = MessageId::assign(content, random);
+            (id.content_part().unwrap().to_owned(), id)
+        });
+        assert_ne!(a.1, b.1);
+        assert_eq!(a.0, b.0);
+        assert_ne!(a.0, other.0);
+        assert_eq!(a.0, "assigned-0000000000000007-");
+        for foreign in
+            ["m-1", "assigned-", "assigned-7-1", "assigned-0000000000000007-00000000000000ä"]
+        {
+            assert_eq!(MessageId::new(foreign).unwrap().content_part(), None, "{foreign}");
+        }
     }
 
     #[test]

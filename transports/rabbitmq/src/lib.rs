@@ -21,6 +21,8 @@
 //!   goes to `<queue>.quarantine`, from where one message is handed out at a time, alongside ordinary ones. The broker
 //!   cannot tell whether a process had a message or had only prefetched it: these two redeliveries count either way, and
 //!   counting is exact from then on. So a `max_deliveries` of 2 or less may dead-letter a message that no handler had.
+//! - A message without an id gets one at its first delivery, and keeps it from its first republish on. If a process is
+//!   lost before that, the message comes again, flagged as redelivered, with another id.
 //! - A refused settlement keeps its lease: settle the same receipt again once the problem that the error names is
 //!   repaired. Only after [`OutcomeUnknown`] does the message go back to its queue, a second later.
 //! - Delay queues are of type quorum even for classic work queues: a classic queue may lose expired messages if its broker

@@ -109,3 +109,27 @@ async fn a_replay_to_a_queue_of_other_consumers_completes_once_the_broker_has_it
     assert_eq!(client.get(&client.queue).await.delivery.data, b"poison");
     lab.gateway.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn a_rejected_message_without_an_id_keeps_the_reason_and_the_id_that_its_endpoint_saw() {
+    let (client, endpoint) = (Client::new().await, Endpoint::start().await);
+    let lab = client.lab(endpoint.port, "dead_letter = \"reject\"").await;
+    endpoint.answers([422, 422]);
+    for _ in 0..2 {
+        client.publish(("", &client.queue), "same", BasicProperties::default()).await;
+    }
+    let letters = lab.dead_letters(&client, 2).await;
+    let mut ids: Vec<_> = letters.iter().map(|it| it["message_id"].as_str().unwrap()).collect();
+    let requests = endpoint.requests(2).await;
+    let mut seen: Vec<_> =
+        requests.iter().map(|(headers, _)| headers["bezoar-id"].to_str().unwrap()).collect();
+    ids.sort_unstable();
+    seen.sort_unstable();
+    assert_eq!(ids, seen);
+    assert_ne!(ids[0], ids[1], "two messages, however equal");
+    for letter in &letters {
+        assert_eq!(letter["error"]["code"], "http.422", "{letter}");
+    }
+    lab.gateway.stop().await;
+}

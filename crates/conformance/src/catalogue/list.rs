@@ -212,6 +212,7 @@ macro_rules! for_each_catalogue_case {
             one_that_cannot_be_given_back_fails_here,
             an_adopted_queue_changes_no_other,
             an_announced_letter_has_its_reason_and_history,
+            an_announced_letter_without_an_id_is_found_by_its_content,
             an_announcement_counts_once_and_not_for_ever,
             what_was_announced_is_found_until_it_is_forgotten,
             a_full_store_takes_nothing_in,

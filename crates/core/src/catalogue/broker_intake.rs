@@ -47,7 +47,8 @@ pub trait BrokerIntake: Debug + Send + Sync + 'static {
 
     /// Records why a broker is about to dead-letter messages of an adopted queue by itself, because the broker
     /// keeps neither reason nor ledger. If such a letter is taken in within 30 days, recognized by its message id,
-    /// it gets this reason and ledger.
+    /// it gets this reason and ledger. One whose id was [assigned](MessageId::assign), because its sender set none, is
+    /// recognized by the content part of that id, and gets the announced id back.
     async fn announce(
         &self,
         queue: &QueueName,

@@ -25,7 +25,7 @@ use crate::{
     consuming::leases::PrefetchedMessage,
     consuming::quarantine::{ArrivalAction, MessageToMove},
     error::{from_lapin, is_not_found, is_unreadable, unreadable},
-    wire::{self, Raw},
+    wire::{self, Raw, Substitutes},
 };
 
 /// How many messages are taken in at once, at most.
@@ -163,7 +163,7 @@ impl ConsumerPair {
         for delivery in deliveries {
             let (tag, flagged) = (delivery.delivery_tag, delivery.redelivered);
             let raw = Box::new(Raw::from(delivery));
-            let message = wire::read(&raw, now);
+            let message = wire::read(&raw, Substitutes::new(now));
             let without_outcome = message.ledger.without_outcome();
             let arrived = PrefetchedMessage { tag, raw, message };
             match ArrivalAction::decide(source, flagged, without_outcome) {

@@ -6,7 +6,7 @@ use crate::{
     error::error,
     topology::{UNROUTABLE, dead_letter_route::DeadLetterRoute},
     transport::TransportState,
-    wire::{self, Raw, foreign_failure},
+    wire::{self, Raw, Substitutes, foreign_failure},
 };
 
 /// The code of a delayed message whose queue was deleted.
@@ -38,8 +38,9 @@ impl TransportState {
         unstamped: Recognition,
     ) -> DeadLetter {
         let now = self.options.clock.now();
-        wire::read_dead_letter(raw, queue, now).unwrap_or_else(|| {
-            let mut message = wire::read(raw, now);
+        let substitutes = Substitutes::new(now);
+        wire::read_dead_letter(raw, queue, substitutes).unwrap_or_else(|| {
+            let mut message = wire::read(raw, substitutes);
             let (mut reason, mut at) = wire::broker_reason(raw, now);
             if queue.as_str() == UNROUTABLE {
                 reason = Reason::new(QUEUE_MISSING, "its queue did not exist when a retry was due");

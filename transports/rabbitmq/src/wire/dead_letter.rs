@@ -10,7 +10,8 @@ use super::{
     Raw,
     header_names::{DEAD_AT, DEAD_ID, REASON, REASON_CODE},
     header_table::{number, shown, string, table_of, text},
-    ledger, message,
+    ledger,
+    message::{self, Substitutes},
     republish::{bound_headers, inert_properties},
 };
 
@@ -36,7 +37,11 @@ fn cut(mut text: String) -> String {
 }
 
 /// The dead letter, if it has an id of ours.
-pub(crate) fn read_dead_letter(raw: &Raw, queue: &QueueName, now: Timestamp) -> Option<DeadLetter> {
+pub(crate) fn read_dead_letter(
+    raw: &Raw,
+    queue: &QueueName,
+    substitutes: Substitutes,
+) -> Option<DeadLetter> {
     let headers = table_of(&raw.properties);
     let id = DeadLetterId::from_number(number(&headers, DEAD_ID)?);
     let code = string(&headers, REASON_CODE).and_then(|code| Code::new(code).ok());
@@ -44,7 +49,7 @@ pub(crate) fn read_dead_letter(raw: &Raw, queue: &QueueName, now: Timestamp) -> 
     Some(DeadLetter {
         id,
         queue: queue.clone(),
-        message: message::read(raw, now),
+        message: message::read(raw, substitutes),
         reason: Reason::new(code.unwrap_or(Code::UNKNOWN), words),
         at: millis(number(&headers, DEAD_AT).unwrap_or(0)),
         recognition: Recognition::Id,

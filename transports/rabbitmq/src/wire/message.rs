@@ -17,7 +17,7 @@ use super::{
     },
     header_size,
     header_table::{Table, number, shown, string, text},
-    hex, ledger,
+    ledger,
 };
 
 /// The type of a message that was sent without one.
@@ -87,15 +87,29 @@ fn properties(message: &Message, headers: Table) -> BasicProperties {
     properties
 }
 
+/// What a message gets that came without a time or an id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Substitutes {
+    pub(crate) time: Timestamp,
+    pub(crate) random: u64,
+}
+
+impl Substitutes {
+    /// The time of its arrival, and a new random number.
+    pub(crate) fn new(time: Timestamp) -> Self {
+        Self { time, random: rand::random() }
+    }
+}
+
 /// Parses a delivered message. A missing id or time gets a substitute, which it keeps once it is republished.
-pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
+pub(crate) fn read(raw: &Raw, substitutes: Substitutes) -> Message {
     let properties = &raw.properties;
     let none = Table::new();
     let headers = properties.headers().as_ref().map_or(&none, FieldTable::inner);
     let id = string(headers, ID)
         .or_else(|| properties.message_id().as_ref().map(ToString::to_string))
         .and_then(|id| MessageId::new(id).ok())
-        .unwrap_or_else(|| derived_id(raw));
+        .unwrap_or_else(|| assigned_id(raw, substitutes.random));
     let message_type =
         properties.kind().as_ref().and_then(|kind| MessageType::new(kind.as_str()).ok());
     let message_type =
@@ -103,7 +117,7 @@ pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
     let seconds = properties.timestamp().and_then(|seconds| i64::try_from(seconds).ok());
     let time = number(headers, TIME)
         .or(seconds.map(|seconds| seconds.saturating_mul(1_000)))
-        .map_or(now, millis);
+        .map_or(substitutes.time, millis);
     let mut message = Message::new(id, message_type, time, Body::from(raw.body.clone()));
     let correlation_id = properties.correlation_id().as_ref();
     message.correlation_id = correlation_id.and_then(|id| CorrelationId::new(id.as_str()).ok());
@@ -116,8 +130,9 @@ pub(crate) fn read(raw: &Raw, now: Timestamp) -> Message {
     message
 }
 
-/// An id for a message without one, derived from its content: the same each time. Equal messages get equal ids.
-fn derived_id(raw: &Raw) -> MessageId {
+/// An id for a message without one. The digest covers only what the broker keeps unchanged when it dead-letters the
+/// message by itself.
+fn assigned_id(raw: &Raw, random: u64) -> MessageId {
     let mut hash = Sha256::new();
     let properties = &raw.properties;
     for part in [properties.correlation_id(), properties.kind(), properties.app_id()] {
@@ -126,7 +141,8 @@ fn derived_id(raw: &Raw) -> MessageId {
     }
     hash.update(properties.timestamp().unwrap_or(0).to_be_bytes());
     hash.update(&raw.body);
-    MessageId::new(format!("derived-{}", hex(&hash.finalize().into()))).expect("it is short")
+    let digest = hash.finalize();
+    MessageId::assign(u64::from_be_bytes(std::array::from_fn(|place| digest[place])), random)
 }
 
 fn read_headers(headers: &Table) -> Headers {

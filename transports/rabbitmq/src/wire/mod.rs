@@ -35,7 +35,7 @@ use bytes::Bytes;
 use lapin::{BasicProperties, types::ShortString};
 
 pub(crate) use dead_letter::{broker_reason, dead_lettered, read_dead_letter};
-pub(crate) use message::{read, write};
+pub(crate) use message::{Substitutes, read, write};
 pub(crate) use republish::{delayed, republished, requeued};
 
 const PERSISTENT: u8 = 2;

@@ -125,6 +125,7 @@ pub(crate) fn pack(
     let came_by = outer.remove(EXCHANGE).zip(outer.remove(ROUTING_KEY));
     // The default exchange leads to every queue by its name.
     let came_by = came_by.or_else(|| Some((text(""), text(origin?.as_str()))));
+    outer.remove(ID); // the envelope has it; an assigned one must not make equal letters different
     let odd = |from: Table, plain: &Table| -> Table {
         let is_odd = |name: &ShortString, value: &AMQPValue| {
             ADDED.contains(&name.as_str()) || plain.get(name.as_str()) != Some(value)
@@ -166,9 +167,8 @@ pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
         came_by = (take(EXCHANGE), take(ROUTING_KEY));
         take(VHOST);
     }
-    let (mut outer, inner) =
+    let (outer, inner) =
         (typed_values::read_table(&origin["headers"]), typed_values::read_table(&origin["own"]));
-    outer.remove(ID); // it may have another id by now; republishing sets the right one
     for (name, value) in ADDED.iter().filter_map(|name| inner.get_key_value(*name)) {
         message.headers.insert(name.to_string(), shown(value).into());
     }

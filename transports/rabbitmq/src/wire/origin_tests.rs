@@ -1,7 +1,10 @@
 use bezoar_core::{MessageId, MessageType, millis};
 use lapin::types::{FieldArray, FieldTable};
 
-use super::{super::read, *};
+use super::{
+    super::{read, tests::at},
+    *,
+};
 
 /// A message in a dead-letter queue, moved there by the broker.
 fn died() -> Raw {
@@ -39,7 +42,7 @@ fn died() -> Raw {
 /// Packed, edited, and unpacked.
 fn travelled(raw: Raw, edit: impl FnOnce(&mut Message)) -> ReplayTarget {
     let raw = with_original_route(raw);
-    let mut elsewhere = pack(&raw, read(&raw, millis(0)), None, "lab");
+    let mut elsewhere = pack(&raw, read(&raw, at(0)), None, "lab");
     edit(&mut elsewhere);
     let (raw, message) = unpack(&elsewhere).unwrap();
     replay_target(&raw, &message, "lab")
@@ -65,7 +68,7 @@ fn a_foreign_message_comes_back_as_it_was() {
 #[test]
 fn an_operator_sees_where_it_came_from() {
     let raw = with_original_route(died());
-    let elsewhere = pack(&raw, read(&raw, millis(0)), None, "lab");
+    let elsewhere = pack(&raw, read(&raw, at(0)), None, "lab");
     assert_eq!(elsewhere.headers[EXCHANGE].reveal(), "orders");
     assert_eq!(elsewhere.headers[ROUTING_KEY].reveal(), "new.eu");
 }

@@ -21,6 +21,11 @@ fn raw(properties: BasicProperties) -> Raw {
     }
 }
 
+/// Arrived at this time; the random number differs too.
+pub(super) fn at(millisecond: u32) -> Substitutes {
+    Substitutes { time: millis(millisecond.into()), random: millisecond.into() }
+}
+
 fn table<const N: usize>(entries: [(&str, AMQPValue); N]) -> FieldTable {
     let entries = entries.map(|(name, value)| (ShortString::from(name), value));
     FieldTable::from(Table::from(entries))
@@ -49,7 +54,7 @@ fn foreign() -> Raw {
 
 #[test]
 fn a_foreign_message_goes_on_without_losing_a_property() {
-    let message = read(&foreign(), millis(0));
+    let message = read(&foreign(), at(0));
     let onward = raw(republished(&foreign(), &message));
     let (before, after) = (foreign().properties, onward.properties.clone());
     assert_eq!(after.content_encoding(), before.content_encoding());
@@ -70,18 +75,19 @@ fn a_foreign_message_goes_on_without_losing_a_property() {
         "the broker would act on these"
     );
     assert!(!headers.contains_key("x-death") && !headers.contains_key("CC"), "and on these");
-    assert_eq!(read(&onward, millis(9)), message, "and it is read as the same message");
+    assert_eq!(read(&onward, at(9)), message, "and it is read as the same message");
     assert_eq!(requeued(&onward, &message).expiration(), before.expiration());
 }
 
 #[test]
-fn a_missing_id_is_derived_and_stays() {
-    let (first, again) = (read(&foreign(), millis(0)), read(&foreign(), millis(5)));
-    assert_eq!(first.id, again.id);
-    assert!(first.id.as_str().starts_with("derived-"));
+fn a_missing_id_is_assigned_and_stays() {
+    let (first, again) = (read(&foreign(), at(0)), read(&foreign(), at(5)));
+    assert_ne!(first.id, again.id, "two equal messages are two messages");
+    assert_eq!(first.id.content_part(), again.id.content_part());
+    assert!(first.id.content_part().is_some());
     assert_eq!(first.message_type.as_str(), UNTYPED);
     let onward = raw(republished(&foreign(), &first));
-    assert_eq!(read(&onward, millis(5)).id, first.id);
+    assert_eq!(read(&onward, at(5)).id, first.id);
     assert!(onward.properties.message_id().is_none(), "no property is made up");
 }
 
@@ -96,10 +102,10 @@ fn delivered(properties: BasicProperties, body: &[u8]) -> Raw {
 #[test]
 fn headers_of_ours_count_only_on_the_message_that_they_were_written_for() {
     let failure = Failure::transient("boom");
-    let mut message = read(&foreign(), millis(0));
+    let mut message = read(&foreign(), at(0));
     message.ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &failure)]);
     let sent = republished(&foreign(), &message);
-    assert_eq!(read(&delivered(sent.clone(), b"\xffbody"), millis(9)), message);
+    assert_eq!(read(&delivered(sent.clone(), b"\xffbody"), at(9)), message);
     let another_id = sent.clone().with_message_id("other".into());
     let mut unbound = table_of(&sent);
     unbound.remove("bezoar-binding");
@@ -112,7 +118,8 @@ fn headers_of_ours_count_only_on_the_message_that_they_were_written_for() {
         let names = headers.keys().map(ShortString::as_str);
         let ours: Vec<_> = names.filter(|name| name.starts_with("bezoar-")).collect();
         assert_eq!(ours, ["bezoar-headers", "bezoar-time"], "what any sender may set is kept");
-        let read = read(&other, millis(9));
+        let read = read(&other, at(9));
+        assert_ne!(read.id, message.id);
         assert_eq!(
             (read.ledger, read.headers),
             (bezoar_core::Ledger::default(), message.headers.clone())
@@ -122,15 +129,15 @@ fn headers_of_ours_count_only_on_the_message_that_they_were_written_for() {
 
 #[test]
 fn a_ledger_that_is_sent_is_bound() {
-    let mut message = read(&foreign(), millis(0));
+    let mut message = read(&foreign(), at(0));
     message.ledger.acquire();
     let sent = delivered(write(&message).unwrap(), b"\xffbody");
-    assert_eq!(read(&sent, millis(0)).ledger, message.ledger);
+    assert_eq!(read(&sent, at(0)).ledger, message.ledger);
 }
 
 #[test]
 fn headers_never_outgrow_a_frame() {
-    let mut message = read(&foreign(), millis(0));
+    let mut message = read(&foreign(), at(0));
     message.headers.insert("large".into(), "x".repeat(60_000).into());
     message.id = MessageId::new("m").unwrap();
     let failure = Failure::with_detail(
@@ -142,14 +149,14 @@ fn headers_never_outgrow_a_frame() {
     }
     let properties = write(&message).unwrap();
     assert!(header_size::of_table(&table_of(&properties)) <= header_size::LIMIT_BYTES);
-    let read = read(&raw(properties), millis(0));
+    let read = read(&raw(properties), at(0));
     assert_eq!(read.ledger.failed, HISTORY_LIMIT as u32, "every failure is counted");
     assert_eq!(read.ledger.last(), message.ledger.last(), "the last is remembered");
 }
 
 #[test]
 fn many_small_headers_are_refused_before_they_burst_a_frame() {
-    let mut message = read(&raw(BasicProperties::default()), millis(0));
+    let mut message = read(&raw(BasicProperties::default()), at(0));
     message.headers = (0..15_000).map(|number| (number.to_string(), "".into())).collect();
     assert!(message.check_headers().is_ok());
     assert!(write(&message).unwrap_err().to_string().contains("frame"));

@@ -57,7 +57,7 @@ async fn a_message_of_another_client_keeps_its_properties_through_everything() {
         let id = first.message.id.clone();
         settle(&*worker, first, retry(Duration::from_millis(50))).await;
         let second = one(&*worker).await;
-        assert_eq!(second.message.id, id, "a derived id is stable");
+        assert_eq!(second.message.id, id, "an assigned id is kept");
         settle(&*worker, second, dead_letter()).await;
         let dead = place.dead().await;
         assert_eq!(dead[0].message.id, id);

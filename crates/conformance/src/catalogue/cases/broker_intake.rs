@@ -162,6 +162,30 @@ pub(crate) async fn an_announced_letter_has_its_reason_and_history(store: Store)
     assert_eq!(of("b").await.reason.code(), &Reason::REJECTED, "it was not announced");
 }
 
+/// The sender set no id, and the broker does not keep the one that was assigned: the letter comes with another.
+pub(crate) async fn an_announced_letter_without_an_id_is_found_by_its_content(store: Store) {
+    let with_id = |content, random| {
+        let mut message = letter(0, message("a")).message;
+        message.id = bezoar_core::MessageId::assign(content, random);
+        message
+    };
+    let announced = vec![(with_id(7, 1), reason())];
+    store.catalogue().announce(&queue(RESULTS), announced).await.expect("announced");
+    let other = rejected_by_broker(1, with_id(8, 2));
+    store.take_in(vec![other, rejected_by_broker(2, with_id(7, 3))]).await;
+    let mut found = Vec::new();
+    for entry in store.all().await {
+        let record = store.record(entry.id).await;
+        found.push((record.message.id.to_string(), record.reason.code().to_string()));
+    }
+    found.sort();
+    let expected = [
+        (with_id(7, 1).id.to_string(), reason().code().to_string()),
+        (with_id(8, 2).id.to_string(), Reason::REJECTED.to_string()),
+    ];
+    assert_eq!(found, expected);
+}
+
 pub(crate) async fn an_announcement_counts_once_and_not_for_ever(store: Store) {
     let told = letter(0, message("a")).message;
     let announce = async || {

@@ -61,32 +61,38 @@ pub(crate) fn announce(
 }
 
 /// Adds the announced reason and history to a letter; the latest if it was announced more than
-/// once.
+/// once. A broker does not keep an id that was assigned here, so such a letter is found by its content, and gets its id
+/// back. Returns whether it was announced.
 pub(crate) fn complete(
     connection: &Connection,
     queue: i64,
     letter: &mut DeadLetter,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
+    let id = &letter.message.id;
+    let (least, most) = match id.content_part() {
+        Some(part) => (part, format!("{part}g")), // hexadecimal digits follow the part
+        None => (id.as_str(), id.to_string()),
+    };
     let found = connection
         .prepare_cached(
             "DELETE FROM bezoar_announced WHERE (queue, message_id, seq) IN
-             (SELECT queue, message_id, max(seq) FROM bezoar_announced WHERE queue = ?1 AND message_id = ?2)
-             RETURNING seq, reason_code, reason, acquired, failed, released, replayed, history",
+             (SELECT queue, message_id, max(seq) FROM bezoar_announced
+              WHERE queue = ?1 AND message_id BETWEEN ?2 AND ?3)
+             RETURNING seq, reason_code, reason, acquired, failed, released, replayed, history, message_id",
         )?
-        .query_row(params![queue, letter.message.id.as_str()], |row| {
+        .query_row(params![queue, least, most], |row| {
             let seq = row.get(0)?;
+            let id = stored(MessageId::new(row.get::<_, String>(8)?), 8)?;
             let code = Code::new(row.get::<_, String>(1)?).unwrap_or(Code::UNKNOWN);
             let reason = Reason::new(code, row.get::<_, String>(2)?);
-            Ok((seq, reason, row::read_ledger(connection, row, seq, 3)?))
+            Ok((seq, id, reason, row::read_ledger(connection, row, seq, 3)?))
         })
         .optional()?;
-    if let Some((seq, reason, mut ledger)) = found {
-        ledger.replay = letter.message.ledger.replay;
-        letter.reason = reason;
-        letter.message.ledger = ledger;
-        row::delete_message(connection, seq, true)?;
-    }
-    Ok(())
+    let Some((seq, id, reason, mut ledger)) = found else { return Ok(false) };
+    ledger.replay = letter.message.ledger.replay;
+    (letter.message.id, letter.message.ledger, letter.reason) = (id, ledger, reason);
+    row::delete_message(connection, seq, true)?;
+    Ok(true)
 }
 
 /// Lists announcements since a time whose letters were not taken in, newest first.

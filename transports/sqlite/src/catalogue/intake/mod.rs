@@ -68,16 +68,15 @@ pub(crate) fn take_in(
             return Ok(Err(full));
         }
         let mut explained = letter.clone();
-        let original = match copy_of {
-            Some(dead) => record::dead_letter(connection, dead, record::NO_BODY)?,
-            None => None,
-        };
-        if let Some(original) = original {
+        // An announcement that nobody has claimed is that of this letter, even if an equal one was taken in before.
+        let is_announced = *letter.reason.code() == Reason::REJECTED
+            && announced::complete(connection, queue, &mut explained)?;
+        if let Some(dead) = copy_of.filter(|_| !is_announced)
+            && let Some(original) = record::dead_letter(connection, dead, record::NO_BODY)?
+        {
             // What was announced was said of the first.
             (explained.reason, explained.message.ledger) =
                 (original.reason, original.message.ledger);
-        } else if *letter.reason.code() == Reason::REJECTED {
-            announced::complete(connection, queue, &mut explained)?;
         }
         let dead = add(session, connection, (name, queue), &explained)?;
         recognition::remember(session, connection, queue, (letter, dead), copy_of)?;

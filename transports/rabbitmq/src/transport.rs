@@ -117,7 +117,11 @@ impl RabbitTransport {
     ) -> Result<Publication, TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), "send");
         self.capabilities().check(outgoing)?;
-        let properties = wire::write(&outgoing.message).map_err(invalid)?;
+        let queue = match to {
+            Destination::Queue(queue) => Some(queue),
+            _ => None,
+        };
+        let properties = wire::write(&outgoing.message, queue).map_err(invalid)?;
         let body = outgoing.message.body.reveal().clone();
         match to {
             Destination::Queue(queue) => {

@@ -110,6 +110,56 @@ async fn a_replay_to_a_queue_of_other_consumers_completes_once_the_broker_has_it
     lab.gateway.stop().await;
 }
 
+/// A message that is dead in one queue and delivered in another, both behind the same exchange.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs RabbitMQ: cargo xtask test starts one"]
+async fn a_copy_in_another_queue_decides_nothing_about_a_replay() {
+    const COUNT: u64 = 10;
+    for again in [true, false] {
+        let (client, other) = (Client::new().await, Client::new().await);
+        let (refusing, accepting) = (Endpoint::start().await, Endpoint::start().await);
+        let route = format!(
+            "\n[[route]]\nname = \"copies\"\nfrom = \"{}\"\nto = \"http://127.0.0.1:{}/\"\n\
+             retry = {{ max_retries = 0 }}\nbreaker = {{ failures = 0 }}",
+            other.name(),
+            accepting.port
+        );
+        let lab = client.lab(refusing.port, &route).await;
+        lab.until(&other.name(), |row| row["ready"].is_number()).await;
+        let exchange = client.exchange().await;
+        bind(&other, &exchange).await;
+        refusing.answers((0..COUNT).map(|_| 422));
+        for number in 0..COUNT {
+            let sent = properties().with_message_id(format!("m-{number}").into());
+            client.publish((&exchange, "lab.blood"), "poison", sent).await;
+        }
+        lab.dead_letters(&client, COUNT as usize).await;
+        accepting.requests(COUNT as usize).await;
+        let refuses = if again { &refusing } else { &accepting };
+        refuses.answers((0..COUNT).map(|_| 422));
+        let replayed = lab.replay_all().await;
+        let expected = if again { (0, COUNT) } else { (COUNT, 0) };
+        let counted = (replayed["completed"].as_u64(), replayed["failed"].as_u64());
+        assert_eq!(counted, (Some(expected.0), Some(expected.1)), "{replayed}");
+        let (dead, copies) = if again { (COUNT, 0) } else { (0, COUNT) };
+        lab.dead_letters(&client, dead as usize).await;
+        lab.dead_letters(&other, copies as usize).await;
+        let replayed = |requests: Vec<(http::HeaderMap, bytes::Bytes)>| {
+            requests.iter().filter(|(headers, _)| headers.contains_key("bezoar-replay")).count()
+        };
+        assert_eq!(replayed(refusing.requests(2 * COUNT as usize).await), COUNT as usize);
+        assert_eq!(replayed(accepting.requests(2 * COUNT as usize).await), 0, "mere copies");
+        lab.gateway.stop().await;
+    }
+}
+
+async fn bind(client: &Client, exchange: &str) {
+    use lapin::{options::QueueBindOptions, types::FieldTable};
+    let (queue, key, none) = (client.queue.as_str().into(), "#".into(), FieldTable::default());
+    let options = QueueBindOptions::default();
+    client.channel.queue_bind(queue, exchange.into(), key, options, none).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs RabbitMQ: cargo xtask test starts one"]
 async fn a_rejected_message_without_an_id_keeps_the_reason_and_the_id_that_its_endpoint_saw() {

@@ -162,7 +162,7 @@ impl ConsumerPair {
         let (mut fresh, mut counted, mut moving) = (Vec::new(), Vec::new(), Vec::new());
         for delivery in deliveries {
             let (tag, flagged) = (delivery.delivery_tag, delivery.redelivered);
-            let raw = Box::new(Raw::from(delivery));
+            let raw = Box::new(Raw::delivered(delivery, self.queue.clone()));
             let message = wire::read(&raw, Substitutes::new(now));
             let without_outcome = message.ledger.without_outcome();
             let arrived = PrefetchedMessage { tag, raw, message };

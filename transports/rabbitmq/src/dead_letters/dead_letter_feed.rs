@@ -146,7 +146,7 @@ impl RabbitDeadLetterFeed {
 
     fn arrive(&self, letter: lapin::message::Delivery) {
         let (tag, redelivered) = (letter.delivery_tag, letter.redelivered);
-        let raw = origin::with_original_route(Raw::from(letter));
+        let raw = origin::with_original_route(Raw::delivered(letter, self.queue.clone()));
         let mut state = self.lock();
         let unstamped = Recognition::Content { session: state.session, redelivered };
         let letter = self.inner.identify(&self.queue, &raw, unstamped);

@@ -44,7 +44,7 @@ impl TransportState {
     ) -> Vec<Result<(), TransportError>> {
         let (mut results, mut ready, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (place, message) in batch.iter().enumerate() {
-            results.push(origin::unpack(message).map_or_else(
+            results.push(origin::unpack(queue, message).map_or_else(
                 |invalid| Err(error(ErrorKind::Invalid(invalid), "replay")),
                 |(raw, message)| {
                     let replay_target = origin::replay_target(&raw, &message, &self.user);

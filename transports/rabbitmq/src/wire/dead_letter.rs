@@ -26,7 +26,7 @@ pub(crate) fn dead_lettered(
     headers.insert(DEAD_AT.into(), AMQPValue::LongLongInt(at.as_millisecond()));
     headers.insert(REASON_CODE.into(), text(reason.code().as_str()));
     headers.insert(REASON.into(), text(&cut(reason.to_string())));
-    ledger::write(&mut headers, &message.ledger);
+    ledger::write(&mut headers, &message.ledger, Some(&raw.queue));
     inert_properties(&raw.properties).with_headers(headers.into())
 }
 

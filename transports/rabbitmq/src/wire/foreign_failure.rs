@@ -125,6 +125,7 @@ mod tests {
             body: bytes::Bytes::new(),
             exchange: "".into(),
             routing_key: "error".into(),
+            queue: QueueName::new("error").unwrap(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The ledger as headers.
 
-use bezoar_core::Ledger;
+use bezoar_core::{Ledger, QueueName};
 use lapin::types::AMQPValue;
 
 use super::{
@@ -15,8 +15,9 @@ use super::{
 /// Reserved for the names of dropped headers.
 const NOTE_BYTES: usize = 1_024;
 
-/// Adds the counters, and as much of the history as there is room for.
-pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
+/// Adds the counters, and as much of the history as there is room for. A replay is named together with its `queue`: the
+/// exchange may route copies to other queues, whose outcomes say nothing about the replay.
+pub(super) fn write(headers: &mut Table, ledger: &Ledger, queue: Option<&QueueName>) {
     let counts = [
         (ACQUIRED, ledger.acquired),
         (FAILED, ledger.failed),
@@ -26,8 +27,8 @@ pub(super) fn write(headers: &mut Table, ledger: &Ledger) {
     for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         headers.insert(name.into(), AMQPValue::LongLongInt(count.into()));
     }
-    if let Some(replay) = ledger.replay {
-        headers.insert(REPLAY.into(), text(&replay.to_string()));
+    if let Some((replay, queue)) = ledger.replay.zip(queue) {
+        headers.insert(REPLAY.into(), text(&format!("{replay} {queue}")));
     }
     if let Some(uncounted) = &ledger.uncounted {
         headers.insert(UNCOUNTED.into(), text(&uncounted::write(uncounted)));
@@ -64,14 +65,18 @@ fn make_room(headers: &mut Table) {
     }
 }
 
-pub(super) fn read(headers: &Table) -> Ledger {
+/// The ledger of a message in `queue`.
+pub(super) fn read(headers: &Table, queue: &QueueName) -> Ledger {
     let count = |name| number(headers, name).unwrap_or(0).clamp(0, u32::MAX.into()) as u32;
     let history = string(headers, HISTORY).map(|text| history::read(&text)).unwrap_or_default();
     let (acquired, failed) = (count(ACQUIRED), count(FAILED));
     // A forged header must not hide deliveries without an outcome.
     let released = count(RELEASED).min(acquired.saturating_sub(failed));
     let mut ledger = Ledger::restored(acquired, failed, released, count(REPLAYED), history);
-    ledger.replay = string(headers, REPLAY).and_then(|text| text.parse().ok());
+    let replay = string(headers, REPLAY);
+    let replay = replay.as_deref().and_then(|text| text.split_once(' '));
+    let replay = replay.filter(|(_, replayed_to)| *replayed_to == queue.as_str());
+    ledger.replay = replay.and_then(|(replay, _)| replay.parse().ok());
     ledger.uncounted = string(headers, UNCOUNTED).and_then(|text| uncounted::read(&text));
     ledger
 }

@@ -1,7 +1,8 @@
 //! A message of ours as properties, and any message as one of ours.
 
 use bezoar_core::{
-    Body, ContentType, CorrelationId, Headers, Invalid, Message, MessageId, MessageType, millis,
+    Body, ContentType, CorrelationId, Headers, Invalid, Message, MessageId, MessageType, QueueName,
+    millis,
 };
 use jiff::Timestamp;
 use lapin::{
@@ -23,8 +24,11 @@ use super::{
 /// The type of a message that was sent without one.
 pub(super) const UNTYPED: &str = "untyped";
 
-/// The properties of a message of ours.
-pub(crate) fn write(message: &Message) -> Result<BasicProperties, Invalid> {
+/// The properties of a message of ours; `queue` is where it is sent to, unless that is an exchange.
+pub(crate) fn write(
+    message: &Message,
+    queue: Option<&QueueName>,
+) -> Result<BasicProperties, Invalid> {
     let mut headers = headers(message)?;
     let size = header_size::of_table(&headers);
     let limit = header_size::LIMIT_BYTES - header_size::OURS_BYTES;
@@ -32,7 +36,7 @@ pub(crate) fn write(message: &Message) -> Result<BasicProperties, Invalid> {
         let problem = format!("take {size} bytes of a frame, the limit is {limit}");
         return Err(Invalid::new("headers", problem));
     }
-    ledger::write(&mut headers, &message.ledger);
+    ledger::write(&mut headers, &message.ledger, queue);
     if headers.keys().any(|name| is_bound(name.as_str())) {
         binding::write(&mut headers, Some(&message.id.as_str().into()), message.body.reveal());
     }
@@ -126,7 +130,7 @@ pub(crate) fn read(raw: &Raw, substitutes: Substitutes) -> Message {
     message.content_type = content_type.and_then(|it| ContentType::new(it.as_str()).ok());
     message.expires_at = number(headers, EXPIRES_AT).map(millis);
     message.headers = read_headers(headers);
-    message.ledger = ledger::read(headers);
+    message.ledger = ledger::read(headers, &raw.queue);
     message
 }
 

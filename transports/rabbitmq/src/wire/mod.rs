@@ -31,6 +31,7 @@ mod tests;
 mod typed_values;
 mod uncounted;
 
+use bezoar_core::QueueName;
 use bytes::Bytes;
 use lapin::{BasicProperties, types::ShortString};
 
@@ -47,11 +48,15 @@ pub(crate) struct Raw {
     pub(crate) body: Bytes,
     pub(crate) exchange: ShortString,
     pub(crate) routing_key: ShortString,
+    /// The work queue that it belongs to, also while it is in quarantine or dead.
+    pub(crate) queue: QueueName,
 }
 
-impl From<lapin::message::Delivery> for Raw {
-    fn from(delivery: lapin::message::Delivery) -> Self {
+impl Raw {
+    /// A message that was delivered from `queue`, or from the quarantine or dead-letter queue beside it.
+    pub(crate) fn delivered(delivery: lapin::message::Delivery, queue: QueueName) -> Self {
         let mut raw = Self {
+            queue,
             properties: delivery.properties,
             body: delivery.data.into(),
             exchange: delivery.exchange,

@@ -153,8 +153,8 @@ pub(crate) fn pack(
     message.with_header(ORIGIN, origin.to_string())
 }
 
-/// The message as it was on the broker. One that was not packed becomes what we would send.
-pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
+/// The message as it was on the broker, in `queue`. One that was not packed becomes what we would send.
+pub(crate) fn unpack(queue: &QueueName, message: &Message) -> Result<(Raw, Message), Invalid> {
     let mut message = message.clone();
     let (mut origin, mut came_by) = (Value::Null, (ShortString::default(), ShortString::default()));
     if let Some(text) = message.headers.remove(ORIGIN) {
@@ -176,7 +176,7 @@ pub(crate) fn unpack(message: &Message) -> Result<(Raw, Message), Invalid> {
     let headers = merged(&message, table_of(&plain), outer, inner);
     let properties = restored(&plain, &origin["properties"]).with_headers(headers.into());
     let (body, (exchange, routing_key)) = (message.body.reveal().clone(), came_by);
-    Ok((Raw { properties, body, exchange, routing_key }, message))
+    Ok((Raw { properties, body, exchange, routing_key, queue: queue.clone() }, message))
 }
 
 /// Headers as we would send them, but with their original values where the text is unchanged.

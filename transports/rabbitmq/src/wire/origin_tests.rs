@@ -6,6 +6,10 @@ use super::{
     *,
 };
 
+fn queue() -> QueueName {
+    QueueName::new("results").unwrap()
+}
+
 /// A message in a dead-letter queue, moved there by the broker.
 fn died() -> Raw {
     let mut headers = Table::new();
@@ -36,6 +40,7 @@ fn died() -> Raw {
         body: b"\xffbody".to_vec().into(),
         exchange: "bezoar.dead".into(),
         routing_key: "results".into(),
+        queue: queue(),
     }
 }
 
@@ -44,7 +49,7 @@ fn travelled(raw: Raw, edit: impl FnOnce(&mut Message)) -> ReplayTarget {
     let raw = with_original_route(raw);
     let mut elsewhere = pack(&raw, read(&raw, at(0)), None, "lab");
     edit(&mut elsewhere);
-    let (raw, message) = unpack(&elsewhere).unwrap();
+    let (raw, message) = unpack(&queue(), &elsewhere).unwrap();
     replay_target(&raw, &message, "lab")
 }
 
@@ -103,12 +108,13 @@ fn our_own_messages_need_no_packing_and_reserved_names_of_a_sender_are_kept() {
         body: message.body.reveal().clone(),
         exchange: "".into(),
         routing_key: "q".into(),
+        queue: queue(),
     };
     assert_eq!(pack(&raw(&ours), ours.clone(), None, "lab"), ours);
     let forged = ours.with_header(EXCHANGE, "elsewhere").with_header(ORIGIN, "no JSON");
     let packed = pack(&raw(&forged), forged.clone(), None, "lab");
-    let (raw, again) = unpack(&packed).unwrap();
+    let (raw, again) = unpack(&queue(), &packed).unwrap();
     assert_eq!(again, forged);
     assert_eq!(replay_target(&raw, &again, "lab").came_by, None, "a header sends nothing anywhere");
-    assert!(unpack(&forged).unwrap_err().to_string().contains("bezoar-amqp"));
+    assert!(unpack(&queue(), &forged).unwrap_err().to_string().contains("bezoar-amqp"));
 }

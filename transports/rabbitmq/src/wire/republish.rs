@@ -19,7 +19,7 @@ use super::{
 /// The properties of a message that waits for a retry: as it came, with its current ledger.
 pub(crate) fn republished(raw: &Raw, message: &Message) -> BasicProperties {
     let mut headers = bound_headers(raw, message);
-    ledger::write(&mut headers, &message.ledger);
+    ledger::write(&mut headers, &message.ledger, Some(&raw.queue));
     inert_properties(&raw.properties).with_headers(headers.into())
 }
 

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    DETAIL_LIMIT_BYTES, Detail, FailedTry, Failure, FailureKind, HISTORY_LIMIT, MessageId, millis,
+    DETAIL_LIMIT_BYTES, Detail, FailedTry, Failure, FailureKind, HISTORY_LIMIT, MessageId,
+    catalogue::OperationId, millis,
 };
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
@@ -18,7 +19,12 @@ fn raw(properties: BasicProperties) -> Raw {
         body: Bytes::from_static(b"\xffbody"),
         exchange: "orders".into(),
         routing_key: "new.eu".into(),
+        queue: queue("q"),
     }
+}
+
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
 }
 
 /// Arrived at this time; the random number differs too.
@@ -96,7 +102,7 @@ fn delivered(properties: BasicProperties, body: &[u8]) -> Raw {
     let (exchange, key) = ("".into(), "q".into());
     let mut delivery = lapin::message::Delivery::mock(1, exchange, key, false, body.into());
     delivery.properties = properties;
-    Raw::from(delivery)
+    Raw::delivered(delivery, queue("q"))
 }
 
 #[test]
@@ -128,10 +134,23 @@ fn headers_of_ours_count_only_on_the_message_that_they_were_written_for() {
 }
 
 #[test]
+fn a_copy_in_another_queue_is_not_part_of_a_replay() {
+    let mut message = read(&foreign(), at(0));
+    message.ledger.replay = Some(OperationId::from_number(7));
+    let sent = republished(&foreign(), &message);
+    let in_queue = |name| {
+        let raw = Raw { queue: queue(name), ..delivered(sent.clone(), b"\xffbody") };
+        read(&raw, at(0)).ledger.replay
+    };
+    assert_eq!(in_queue("q"), message.ledger.replay);
+    assert_eq!(in_queue("other"), None);
+}
+
+#[test]
 fn a_ledger_that_is_sent_is_bound() {
     let mut message = read(&foreign(), at(0));
     message.ledger.acquire();
-    let sent = delivered(write(&message).unwrap(), b"\xffbody");
+    let sent = delivered(write(&message, None).unwrap(), b"\xffbody");
     assert_eq!(read(&sent, at(0)).ledger, message.ledger);
 }
 
@@ -147,7 +166,7 @@ fn headers_never_outgrow_a_frame() {
     for _ in 0..HISTORY_LIMIT {
         message.ledger.fail(vec![FailedTry::new(millis(0), Duration::ZERO, &failure)]);
     }
-    let properties = write(&message).unwrap();
+    let properties = write(&message, None).unwrap();
     assert!(header_size::of_table(&table_of(&properties)) <= header_size::LIMIT_BYTES);
     let read = read(&raw(properties), at(0));
     assert_eq!(read.ledger.failed, HISTORY_LIMIT as u32, "every failure is counted");
@@ -159,7 +178,7 @@ fn many_small_headers_are_refused_before_they_burst_a_frame() {
     let mut message = read(&raw(BasicProperties::default()), at(0));
     message.headers = (0..15_000).map(|number| (number.to_string(), "".into())).collect();
     assert!(message.check_headers().is_ok());
-    assert!(write(&message).unwrap_err().to_string().contains("frame"));
+    assert!(write(&message, None).unwrap_err().to_string().contains("frame"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar_core::{Message, QueueAdmin, Settlement};
+use bezoar_core::{Message, QueueAdmin, Settlement, catalogue::OperationId};
 use bezoar_rabbitmq::DeadLettering;
 use lapin::{
     BasicProperties, Channel, Connection, ExchangeKind,
@@ -14,7 +14,7 @@ use lapin::{
     types::{AMQPValue, ByteArray, DecimalValue, FieldArray, FieldTable},
 };
 
-use super::support::{PATIENCE, Place, TYPES, dead_letter, foreign_channel, one, settle};
+use super::support::{PATIENCE, Place, TYPES, dead_letter, foreign_channel, one, retry, settle};
 
 /// A queue behind an exchange of its own, as other programs use it.
 struct Behind {
@@ -236,4 +236,32 @@ async fn one_that_cannot_be_given_back_fails_alone() {
     assert!(results[0].as_ref().unwrap_err().to_string().contains("bezoar-amqp"));
     assert!(results[1].is_ok());
     assert_eq!(behind.place.dead().await, []);
+}
+
+/// The exchange also has a queue of somebody else, whose outcome says nothing about the replay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_replay_is_one_only_in_the_queue_that_the_letter_came_from() {
+    for queue_type in TYPES {
+        let behind = Behind::new(Place::new(queue_type).await).await;
+        behind.publish(everything()).await;
+        behind.set_aside().await;
+        let other = Place::new(queue_type).await;
+        let (queue, exchange) = (other.queue.as_str().into(), behind.exchange.as_str().into());
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        let bind = behind.channel.queue_bind(queue, exchange, "new.#".into(), options, none);
+        bind.await.unwrap();
+        let mut taken = behind.taken().await;
+        taken.ledger.replay = Some(OperationId::from_number(7));
+        behind.replay(taken.clone()).await;
+        for (place, expected) in [(&behind.place, taken.ledger.replay), (&other, None)] {
+            let worker = place.worker().await;
+            let held = one(&*worker).await;
+            assert_eq!(held.message.ledger.replay, expected, "{queue_type:?}");
+            settle(&*worker, held, retry(Duration::from_millis(20))).await;
+            let held = one(&*worker).await;
+            assert_eq!(held.message.ledger.replay, expected, "after a retry as well");
+            settle(&*worker, held, Settlement::Complete).await;
+        }
+    }
 }

@@ -315,7 +315,13 @@ impl Transport for RabbitTransport {
         queue: &QueueName,
         options: SubscribeOptions,
     ) -> Result<Box<dyn Subscription>, TransportError> {
-        self.inner.ready_count(queue, queue.as_str(), "subscribe").await?;
+        match self.inner.ready_count(queue, queue.as_str(), "subscribe").await {
+            Err(failed) if matches!(failed.kind, ErrorKind::QueueNotFound(_)) => {
+                return Err(self.inner.missing_queue(queue, "subscribe").await);
+            }
+            found => found?,
+        };
+        self.inner.refuse_stream(queue, "subscribe").await?;
         self.inner.ensure_dead_lettering(queue, "subscribe").await?;
         let pair = ConsumerPair::new(self.inner.clone(), queue.clone(), options)
             .map_err(|invalid| error(ErrorKind::Invalid(invalid), "subscribe"))?;

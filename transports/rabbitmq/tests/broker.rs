@@ -23,6 +23,7 @@ mod broker {
     mod repair;
     mod replay;
     mod round_trips;
+    mod streams;
     mod support;
     mod tls;
     mod topology;

@@ -7,4 +7,5 @@ pub(crate) mod leases;
 pub(crate) mod quarantine;
 pub(crate) mod queue_consumer;
 pub(crate) mod settle;
+mod stream_refusal;
 pub(crate) mod subscription;

@@ -34,8 +34,12 @@ use crate::{
     wire::{Raw, foreign_failure, origin},
 };
 
-/// The prefetch limit, and so the limit of letters that are handed out and not removed.
+/// The highest prefetch limit, and so the limit of letters that are handed out and not removed.
 const PREFETCH: u16 = 200;
+/// The limit of bytes that the broker sends ahead, if every letter is as large as a message may be. RabbitMQ limits by
+/// number only. The number is not adapted to the letters: that needs `basic.cancel` while letters are on their way, and in
+/// a trial letters were lost on RabbitMQ 4.0.5.
+const PREFETCH_BYTES: usize = 512 * 1024 * 1024;
 /// How long a batch waits for one more letter: a full batch is cheaper to store than many small ones.
 const GATHER: Duration = Duration::from_millis(5);
 /// The limit of bytes in a batch's bodies; the first letter is handed out whatever its size.
@@ -48,6 +52,7 @@ pub(crate) struct RabbitDeadLetterFeed {
     queue: QueueName,
     /// The dead-letter queue.
     name: String,
+    prefetch: u16,
     /// Locked while reading: one reader at a time.
     consumer: tokio::sync::Mutex<Option<Consumer>>,
     /// Locked from deciding what to acknowledge until it is written: an ack with `multiple` must not overtake the ack
@@ -75,6 +80,7 @@ impl RabbitDeadLetterFeed {
         inner.ready_count(&queue, &name, "dead_letter_feed").await?;
         Ok(Self {
             connection: ConsumerConnection::new(&inner.dead, &inner.options, "dead letters alone"),
+            prefetch: prefetch(inner.options.max_message_bytes),
             inner,
             queue,
             name,
@@ -93,7 +99,7 @@ impl RabbitDeadLetterFeed {
         let connection = self.connection.current();
         let mut channel = connection.guarded_channel("dead_letter_feed").await?;
         let opening = async {
-            channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+            channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
             let (name, options) = (self.name.as_str().into(), BasicConsumeOptions::default());
             channel.basic_consume(name, "".into(), options, FieldTable::default()).await
         };
@@ -127,7 +133,8 @@ impl RabbitDeadLetterFeed {
         loop {
             let arrived = self.lock().letters.waiting.len();
             let deadline = if arrived == 0 { deadline } else { Instant::now() + GATHER };
-            if arrived >= max {
+            // Once all that the broker sends ahead are here, waiting for one more is in vain.
+            if arrived >= max.min(self.prefetch.into()) {
                 return Ok(Arrivals::Some);
             }
             match timeout_at(deadline, consumer.next()).await {
@@ -169,6 +176,12 @@ impl RabbitDeadLetterFeed {
         let written = acknowledgements::write(&channel, acks).await;
         written.map_err(|source| from_lapin(&source, "remove"))
     }
+}
+
+/// How many letters the broker may send ahead, by the size that a message may have; at least one.
+fn prefetch(max_message_bytes: usize) -> u16 {
+    let fitting = u16::try_from(PREFETCH_BYTES / max_message_bytes.max(1));
+    fitting.unwrap_or(PREFETCH).clamp(1, PREFETCH)
 }
 
 enum Arrivals {
@@ -265,6 +278,15 @@ impl Letters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_letters_are_sent_a_few_at_a_time() {
+        const MIB: usize = 1024 * 1024;
+        assert_eq!(prefetch(16 * MIB), 32);
+        assert_eq!(prefetch(MIB), 200);
+        assert_eq!(prefetch(0), 200);
+        assert_eq!(prefetch(usize::MAX), 1);
+    }
 
     #[test]
     fn a_letter_is_acknowledged_once() {

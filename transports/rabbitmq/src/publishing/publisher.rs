@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bezoar_core::{ErrorKind, TransportError};
+use bezoar_core::{ByteLimit, ErrorKind, TransportError};
 use bytes::Bytes;
 use futures_util::{
     FutureExt,
@@ -37,6 +37,12 @@ use crate::{
 const CHANNELS: usize = 32;
 /// How many publications are in flight on one channel, at most.
 const WINDOW: usize = 1_000;
+/// How many bytes of bodies are in flight on one channel, at most; one publication may be larger.
+const WINDOW_BYTES: usize = 32 * 1024 * 1024;
+/// How many bytes of bodies are in flight on all channels, at most: lapin holds a copy of each until it is written.
+const IN_FLIGHT_BYTES: usize = 128 * 1024 * 1024;
+/// Bytes are counted in units of this size, because a semaphore counts up to 2^32 at a time.
+const UNIT_BYTES: usize = 1_024;
 /// How often to check whether an alarm has ended.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(50);
 
@@ -65,6 +71,8 @@ pub(crate) struct Publisher {
     pub(crate) link: BrokerConnection,
     options: Arc<Options>,
     permits: Semaphore,
+    /// Units of bytes that may be published.
+    units: Semaphore,
     free: Mutex<Vec<ConfirmChannel>>,
 }
 
@@ -83,6 +91,7 @@ impl Publisher {
             link: BrokerConnection::new(options.clone(), "publishing"),
             options,
             permits: Semaphore::new(CHANNELS),
+            units: Semaphore::new(IN_FLIGHT_BYTES / UNIT_BYTES),
             free: Mutex::default(),
         }
     }
@@ -92,14 +101,14 @@ impl Publisher {
     /// If the future is dropped, each publication has been sent completely or not at all.
     pub(crate) async fn publish(
         &self,
-        mut batch: Vec<Publication>,
+        batch: Vec<Publication>,
         operation: &'static str,
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
-        while !batch.is_empty() {
-            let later = batch.split_off(batch.len().min(WINDOW));
-            let window = std::mem::replace(&mut batch, later);
-            let count = window.len();
+        let mut rest = batch.into_iter();
+        while !rest.as_slice().is_empty() {
+            let count = window_length(rest.as_slice().iter().map(|it| it.body.len()));
+            let window = rest.by_ref().take(count).collect();
             match self.publish_window(window, operation).await {
                 Ok(done) => outcomes.extend(done),
                 Err(failed) => outcomes.extend((0..count).map(|_| Err(failed.again()))),
@@ -114,11 +123,15 @@ impl Publisher {
         operation: &'static str,
     ) -> Result<Vec<Outcome>, TransportError> {
         let deadline = Instant::now() + self.options.confirm_timeout;
-        let Ok(permit) = timeout_at(deadline, self.permits.acquire()).await else {
+        let units = units(window.iter().map(|it| it.body.len()).sum());
+        let permits =
+            async { (self.permits.acquire().await, self.units.acquire_many(units).await) };
+        let Ok((channel, units)) = timeout_at(deadline, permits).await else {
             return Err(error(ErrorKind::Throttled { retry_after: None }, operation)
                 .with_source("too many messages are waiting to be published"));
         };
-        let _permit = permit.expect("the semaphore is never closed");
+        let _channel = channel.expect("the semaphore is never closed");
+        let _units = units.expect("the semaphore is never closed");
         let mut confirm_channel = self.confirm_channel(deadline, operation).await?;
         unblocked(&confirm_channel.connection, deadline, operation).await?;
         let (records, properties): (Vec<_>, Vec<_>) =
@@ -162,6 +175,18 @@ impl Publisher {
         self.lock_free().clear();
         self.link.close().await;
     }
+}
+
+/// How many publications with bodies of these sizes are published together; at least one.
+fn window_length(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut limit = ByteLimit::new(WINDOW_BYTES);
+    sizes.take(WINDOW).take_while(|bytes| limit.admits(*bytes)).count()
+}
+
+/// The units that a window takes; one that is larger than the limit takes all of them.
+fn units(bytes: usize) -> u32 {
+    let units = bytes.min(IN_FLIGHT_BYTES).div_ceil(UNIT_BYTES);
+    u32::try_from(units).expect("the limit is below 2^32 units")
 }
 
 impl ConfirmChannel {
@@ -257,5 +282,22 @@ fn confirmation(confirmed: lapin::Result<Confirmation>, operation: &'static str)
         Err(source) => {
             error(ErrorKind::OutcomeUnknown, operation).with_source(source.to_string()).into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_limited_by_number_and_by_bytes() {
+        const MIB: usize = 1024 * 1024;
+        assert_eq!(window_length([1; 5].into_iter()), 5);
+        assert_eq!(window_length([1; 1_500].into_iter()), WINDOW);
+        assert_eq!(window_length([16 * MIB; 256].into_iter()), 2);
+        assert_eq!(window_length([200 * MIB, 1].into_iter()), 1, "one of any size");
+        assert_eq!(units(16 * MIB), 16 * 1_024);
+        assert_eq!(units(1), 1);
+        assert_eq!(units(500 * MIB), units(IN_FLIGHT_BYTES), "it waits until all others are done");
     }
 }

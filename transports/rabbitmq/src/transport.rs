@@ -199,7 +199,8 @@ impl TransportState {
             return Ok(());
         }
         let channel = self.requests.request_channel(operation).await?;
-        let routes: Vec<_> = topology::delay_return_bindings(queue.as_str(), self.options.delay_levels()).collect();
+        let routes: Vec<_> =
+            topology::delay_return_bindings(queue.as_str(), self.options.delay_levels()).collect();
         // All requests are written before the first reply is awaited. After a refusal every later one fails with the same
         // error, so the first that fails is the one that was refused.
         let binding = join_all(routes.iter().map(|route| bind(&channel, route)));

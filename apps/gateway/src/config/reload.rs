@@ -5,9 +5,11 @@
 //! are listed in `restart`, so that the operator learns which changes still wait. A test compares both with the table
 //! of keys.
 
+use std::collections::BTreeMap;
+
 use bezoar::QueueName;
 
-use super::{Config, Name, RouteConfig};
+use super::{BrokerName, Config, Name, QueueConfig, RouteConfig};
 
 /// The differences between two configurations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,6 +76,12 @@ impl Config {
         after.dead_letters.keep = self.dead_letters.keep;
         after.dead_letters.warn = self.dead_letters.warn;
         after.log.format = self.log.format;
+        for queue in &mut after.queues {
+            let old = self.queues.iter().find(|old| old.name == queue.name);
+            queue.dead_letter_exchange = old.and_then(|old| old.dead_letter_exchange.clone());
+            queue.dead_letter_key = old.and_then(|old| old.dead_letter_key.clone());
+            queue.dead_letter_queue = old.and_then(|old| old.dead_letter_queue.clone());
+        }
         after
     }
 
@@ -82,9 +90,20 @@ impl Config {
         self.routes.iter().find(|route| route.name == *name)
     }
 
+    /// The names on brokers that queues have, of one kind.
+    fn names(
+        &self,
+        name: fn(&QueueConfig) -> &Option<BrokerName>,
+    ) -> BTreeMap<&QueueName, &BrokerName> {
+        let named = self.queues.iter().filter_map(|it| Some((&it.name, name(it).as_ref()?)));
+        named.collect()
+    }
+
     fn restart(&self, new: &Self) -> Vec<&'static str> {
         let ((a, b), (c, d)) = ((&self.server, &new.server), (&self.store, &new.store));
         let (e, f) = (&self.telemetry, &new.telemetry);
+        let renamed =
+            |name: fn(&QueueConfig) -> &Option<BrokerName>| self.names(name) != new.names(name);
         let keys = [
             ("server.listen", a.listen != b.listen),
             ("server.max_body", a.max_body_bytes != b.max_body_bytes),
@@ -92,6 +111,9 @@ impl Config {
             ("server.drain", a.drain != b.drain),
             ("store.url", c.path() != d.path()),
             ("transports", self.transports != new.transports),
+            ("queue[].dead_letter_exchange", renamed(|it| &it.dead_letter_exchange)),
+            ("queue[].dead_letter_key", renamed(|it| &it.dead_letter_key)),
+            ("queue[].dead_letter_queue", renamed(|it| &it.dead_letter_queue)),
             ("store.max_size", c.max_size_bytes != d.max_size_bytes),
             ("store.max_log", c.max_log_bytes != d.max_log_bytes),
             ("dead_letters.keep", self.dead_letters.keep != new.dead_letters.keep),

@@ -136,8 +136,9 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone)]
 struct Promise {
     now: State,
-    /// The state that it may have through an intention that is not acknowledged yet.
-    next: Option<(u64, State)>,
+    /// The states that it may have through intentions that are not acknowledged. There are several if a failed one is
+    /// followed by another, such as the replay of a message whose dead-lettering failed with an unknown outcome.
+    next: Vec<(u64, State)>,
 }
 
 impl Promises {
@@ -147,18 +148,18 @@ impl Promises {
         match words[..] {
             ["queue"] => self.queue = true,
             ["may", intention, message, ref state @ ..] => {
-                self.of(message).next = Some((number(intention), State::read(state)));
+                self.of(message).next.push((number(intention), State::read(state)));
             }
             ["ok", intention, message] => self.of(message).acknowledge(number(intention)),
             ["is", message, ref state @ ..] => {
-                *self.of(message) = Promise { now: State::read(state), next: None };
+                *self.of(message) = Promise { now: State::read(state), next: Vec::new() };
             }
             _ => panic!("a note that nobody understands: {note}"),
         }
     }
 
     fn of(&mut self, message: &str) -> &mut Promise {
-        let unknown = Promise { now: State::ABSENT, next: None };
+        let unknown = Promise { now: State::ABSENT, next: Vec::new() };
         self.messages.entry(number(message)).or_insert(unknown)
     }
 
@@ -176,12 +177,12 @@ impl Promises {
         let Some(Promise { now, next }) = self.messages.get(&message) else {
             return Err(format!("message {message}: nobody sent it, and it is {found}"));
         };
-        let candidates = [Some(*now), next.map(|(_, state)| state)].into_iter().flatten();
+        let candidates = std::iter::once(*now).chain(next.iter().map(|(_, state)| *state));
         let mut allowed = candidates.flat_map(|state| [Some(state), state.received()]);
         if allowed.any(|allowed| allowed == Some(found)) {
             return Ok(());
         }
-        let next = next.map(|(_, state)| format!(" or {state}")).unwrap_or_default();
+        let next: String = next.iter().map(|(_, state)| format!(" or {state}")).collect();
         Err(format!("message {message}: promised {now}{next}, found {found}"))
     }
 }
@@ -189,8 +190,9 @@ impl Promises {
 impl Promise {
     /// If the message has been received meanwhile, the acknowledgement was recorded late and adds nothing.
     fn acknowledge(&mut self, intention: u64) {
-        if let Some((_, state)) = self.next.take_if(|(number, _)| *number == intention) {
-            self.now = state;
+        if let Some(at) = self.next.iter().position(|(number, _)| *number == intention) {
+            self.now = self.next[at].1;
+            self.next.drain(..=at);
         }
     }
 }
@@ -234,5 +236,13 @@ mod tests {
         check(&notes, &[LEASED, ABSENT], &[READY]);
         check(&[&notes[..], &["ok 0 1"]].concat(), &[LEASED, ABSENT], &[READY]);
         check(&[&notes[..], &["ok 1 1"]].concat(), &[ABSENT], &[LEASED, READY]);
+    }
+
+    #[test]
+    fn what_failed_may_have_happened_even_if_something_else_follows() {
+        let (dead, replayed) = ("dead 1 1 0 0", "ready 0 0 0 1");
+        let notes = ["is 1 leased 1 0 0 0", "may 0 1 dead 1 1 0 0", "may 1 1 ready 0 0 0 1"];
+        check(&notes, &[LEASED, dead, replayed], &[ABSENT]);
+        check(&[&notes[..], &["ok 1 1"]].concat(), &[replayed], &[LEASED, dead]);
     }
 }

@@ -53,6 +53,7 @@ management_url = "https://one:15671"
 management_ca = "/etc/bezoar/ca.pem"
 queue_type = "classic"
 provision = false
+max_delay = "2h"
 tls_ca = "/etc/bezoar/ca.pem"
 tls_certificate = "/etc/bezoar/bezoar.pem"
 tls_key = "/etc/bezoar/bezoar.key"
@@ -63,6 +64,9 @@ name = "inbox"
 [[queue]]
 name = "hospital/old"
 watch = "count"
+dead_letter_exchange = "old.dlx"
+dead_letter_key = "failed"
+dead_letter_queue = "old.dlq"
 
 [[route]]
 name = "results"

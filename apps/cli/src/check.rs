@@ -9,7 +9,10 @@ use bezoar_gateway::{
     endpoint::{ClientOptions, EndpointClient},
 };
 
-use crate::up::{BadConfiguration, Configuration};
+use crate::{
+    output,
+    up::{BadConfiguration, Configuration},
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArguments {
@@ -132,22 +135,18 @@ fn print_plans(form: PlanForm, plans: &[BrokerPlan]) -> Result<()> {
     if plans.len() > 1 && !matches!(form, PlanForm::Commands) {
         bail!("a definitions file is for one broker, and several are configured; name a queue");
     }
+    let mut text = String::new();
     for BrokerPlan { broker, vhost, topology } in plans {
-        match form {
-            PlanForm::Commands => {
-                println!("# {broker}: add --host, --port, --username and --password as needed");
-                print!("{}", topology.commands(vhost));
-            }
-            PlanForm::Definitions => print_json(&topology.definitions(vhost))?,
-            PlanForm::Policies => print_json(&topology.policies(vhost))?,
-        }
+        text += &match form {
+            PlanForm::Commands => format!(
+                "# {broker}: add --host, --port, --username and --password as needed\n{}",
+                topology.commands(vhost)
+            ),
+            PlanForm::Definitions => format!("{:#}\n", topology.definitions(vhost)),
+            PlanForm::Policies => format!("{:#}\n", topology.policies(vhost)),
+        };
     }
-    Ok(())
-}
-
-fn print_json(value: &serde_json::Value) -> Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+    output::print(&text).map(drop)
 }
 
 fn source(error: &bezoar::TransportError) -> String {

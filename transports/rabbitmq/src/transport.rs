@@ -155,7 +155,7 @@ impl TransportState {
             Some(route) => Publication {
                 exchange: "".into(),
                 key: topology::delay_queue_name(route.first).into(),
-                properties: wire::delayed(direct.properties, &route.hop_keys, queue),
+                properties: wire::delayed(direct.properties, &route.hop_keys, queue, &direct.body),
                 body: direct.body,
             },
             None => direct,

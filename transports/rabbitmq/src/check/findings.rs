@@ -5,7 +5,7 @@ use std::time::Duration;
 use bezoar_core::{Finding, Severity};
 use serde_json::Value;
 
-use crate::{DeadLettering, QueueType};
+use crate::{DeadLettering, QueueType, topology::Queue, topology::plan::plain};
 
 /// The lowest delivery limit without a warning: when a worker dies, the broker counts every prefetched message.
 const LEAST_DELIVERIES: i64 = 100;
@@ -33,6 +33,12 @@ pub(crate) fn missing(what: &str, name: &str) -> Finding {
 
 pub(crate) fn is_missing(finding: &Finding) -> bool {
     finding.problem.ends_with(MISSING)
+}
+
+const DIFFERENT: &str = "has a different argument";
+
+pub(crate) fn is_difference(finding: &Finding) -> bool {
+    finding.problem.contains(DIFFERENT)
 }
 
 pub(crate) fn no_delay_topology() -> Finding {
@@ -80,6 +86,14 @@ impl<'a> DescribedQueue<'a> {
     pub(crate) fn dead_letter_exchange(&self) -> Option<(String, Option<String>)> {
         let text = |name| self.effective(name).and_then(Value::as_str).map(str::to_owned);
         Some((text("dead-letter-exchange")?, text("dead-letter-routing-key")))
+    }
+
+    /// Whether every argument of `wanted` is in effect, by argument or by policy.
+    pub(crate) fn has_all_of(&self, wanted: &Queue) -> bool {
+        wanted.arguments.inner().iter().all(|(name, value)| {
+            let name = name.as_str().trim_start_matches("x-");
+            self.effective(name) == Some(&plain(value))
+        })
     }
 
     fn is_quorum(&self) -> bool {
@@ -244,9 +258,7 @@ pub(crate) fn argument_difference(
     (argument, there, wanted): (&str, &str, &str),
 ) -> Finding {
     let severity = if argument == "durable" { Severity::Error } else { Severity::Note };
-    let problem = format!(
-        "{what} {name:?} has a different argument: {argument} is {there}, expected {wanted}"
-    );
+    let problem = format!("{what} {name:?} {DIFFERENT}: {argument} is {there}, expected {wanted}");
     finding(severity, problem, DELETE_OR_CONFIGURE)
 }
 

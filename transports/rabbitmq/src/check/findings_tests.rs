@@ -2,7 +2,7 @@ use bezoar_core::QueueName;
 use serde_json::json;
 
 use super::*;
-use crate::{Options, Queue, Topology, topology::plan::plain};
+use crate::{Options, Topology};
 
 fn wanted(role: QueueRole) -> Queue {
     let queue = QueueName::new("q").unwrap();

@@ -4,13 +4,13 @@ use bezoar_core::{Finding, Severity, TransportError};
 
 use crate::{
     RabbitTransport,
-    check::findings,
+    check::findings::{self, DescribedQueue, QueueRole},
     check::inspection::{Inspected, inspect, not_checked},
     check::leaders,
     check::missing_bindings::MissingBindings,
     check::{VALIDATE, answers},
     management::Management,
-    topology::{Topology, delay_topology},
+    topology::{Queue, Topology, delay_topology},
 };
 
 impl RabbitTransport {
@@ -31,13 +31,29 @@ impl RabbitTransport {
         Ok(findings)
     }
 
+    /// A delay queue with other arguments does not delay, unless a policy makes up for them.
+    async fn check_delay_queue(&self, queue: &Queue) -> Result<Option<Finding>, TransportError> {
+        let found = self.check_queue(queue).await?;
+        let Some(found) = found else { return Ok(None) };
+        if !findings::is_difference(&found) {
+            return Ok(Some(found));
+        }
+        if let Some(management) = &self.inner.management
+            && let Ok(Some(seen)) = management.queue(&queue.name, VALIDATE).await
+            && DescribedQueue::new(&queue.name, QueueRole::Dead, &seen).has_all_of(queue)
+        {
+            return Ok(None);
+        }
+        Ok(Some(Finding::new(Severity::Error, found.problem, found.remedy)))
+    }
+
     /// A delay topology that was never created is one finding, not one for each of its parts.
     async fn check_delay_topology(
         &self,
         delays: &Topology,
     ) -> Result<Vec<Finding>, TransportError> {
         let exchanges = delays.exchanges.iter().map(|exchange| self.check_exchange(exchange));
-        let queues = delays.queues.iter().map(|queue| self.check_queue(queue));
+        let queues = delays.queues.iter().map(|queue| self.check_delay_queue(queue));
         let exchanges = answers(exchanges.collect()).await.into_iter();
         let found: Vec<Option<Finding>> = exchanges
             .chain(answers(queues.collect()).await)

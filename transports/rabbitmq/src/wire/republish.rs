@@ -44,9 +44,11 @@ pub(crate) fn delayed(
     properties: BasicProperties,
     hop_keys: &[String],
     queue: &QueueName,
+    body: &[u8],
 ) -> BasicProperties {
     let mut headers = table_of(&properties);
     headers.insert(QUEUE.into(), text(queue.as_str()));
+    binding::write(&mut headers, properties.message_id().as_ref(), body);
     let hop_keys: Vec<_> = hop_keys.iter().map(|turn| text(turn)).collect();
     headers.insert("BCC".into(), AMQPValue::FieldArray(hop_keys.into()));
     properties.with_headers(headers.into())

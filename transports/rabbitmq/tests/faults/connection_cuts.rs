@@ -75,6 +75,12 @@ async fn connections_that_end_anywhere_lose_nothing() {
 async fn a_sender_that_ignores_confirms_is_caught_by_cuts() {
     let server = Server::start("unconfirmed-cuts").await;
     let sender = |transport| Arc::new(UnconfirmedSender(transport)) as Arc<dyn Transport>;
-    let (verdict, _) = cuts(&server, QueueType::Quorum, sender, Duration::from_secs(15)).await;
-    assert!(!verdict.lost.is_empty(), "{verdict:?}");
+    // Whether a cut meets a message on its way is a matter of chance.
+    for _ in 0..5 {
+        let (verdict, _) = cuts(&server, QueueType::Quorum, sender, Duration::from_secs(15)).await;
+        if !verdict.lost.is_empty() {
+            return;
+        }
+    }
+    panic!("nothing was lost");
 }

@@ -93,8 +93,8 @@ fn connect(options: &Options, flags: OpenFlags) -> rusqlite::Result<Connection> 
     let connection =
         Connection::open_with_flags(&options.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     check_writable(&connection)?;
-    // Only a new file takes it. SQLite's default of 4 KiB holds three messages of 1 KiB and wastes the rest; with 8 KiB
-    // a sixth more messages are stored and processed per second.
+    // Only a new file takes it. SQLite's default of 4 KiB holds three messages of 1 KiB, and most of the time goes into
+    // writing pages.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     use_log(&connection, options.busy_timeout)?;
     connection.busy_timeout(options.busy_timeout)?;

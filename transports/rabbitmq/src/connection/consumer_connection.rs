@@ -1,7 +1,7 @@
 //! The connection of one consumer: shared with others, until a message that cannot be read has closed it.
 //!
 //! lapin closes the connection when it cannot parse a message, and the broker delivers that message again on the next
-//! one. Nobody can tell whose message it was. So each consumer that was on the connection continues on one of its own:
+//! one. It is not known which queue the message came from. So each consumer that was on the connection continues on one of its own:
 //! only the one with that message keeps losing it.
 
 use std::sync::{Arc, Mutex, PoisonError};

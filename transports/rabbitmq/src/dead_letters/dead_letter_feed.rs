@@ -37,8 +37,8 @@ use crate::{
 /// The highest prefetch limit, and so the limit of letters that are handed out and not removed.
 const PREFETCH: u16 = 200;
 /// The limit of bytes that the broker sends ahead, if every letter is as large as a message may be. RabbitMQ limits by
-/// number only. The number is not adapted to the letters: that needs `basic.cancel` while letters are on their way, and in
-/// a trial letters were lost on RabbitMQ 4.0.5.
+/// number only. The number is not adapted to the letters: that needs `basic.cancel` while letters are on their way, and a
+/// trial of that stalled on RabbitMQ 4.0.5 for a reason that is not known.
 const PREFETCH_BYTES: usize = 512 * 1024 * 1024;
 /// How long a batch waits for one more letter: a full batch is cheaper to store than many small ones.
 const GATHER: Duration = Duration::from_millis(5);

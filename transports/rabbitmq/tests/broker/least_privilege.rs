@@ -1,4 +1,4 @@
-//! The permissions of the guide are enough, and no more than enough.
+//! The permissions of the guide are enough.
 
 use std::time::Duration;
 

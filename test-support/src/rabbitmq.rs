@@ -32,6 +32,9 @@ const START_TRIES: u32 = 3;
 /// `guest:guest`, a user who may log in from this machine only.
 const CREDENTIALS: &str = "Z3Vlc3Q6Z3Vlc3Q=";
 const LOG_LINES: usize = 30;
+/// After how long the broker sends an expired message on again if no queue confirmed it. Its default of three minutes
+/// is what retries would wait for after a node of a cluster is lost; the guide recommends ten seconds.
+const EXPIRED_AGAIN_MILLIS: u32 = 10_000;
 
 /// Numbers the brokers of this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -319,7 +322,10 @@ impl RabbitMq {
             ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
             (
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-kernel inet_dist_use_interface {127,0,0,1}".to_owned(),
+                format!(
+                    "-kernel inet_dist_use_interface {{127,0,0,1}} \
+                     -rabbit dead_letter_worker_publisher_confirm_timeout {EXPIRED_AGAIN_MILLIS}"
+                ),
             ),
         ]
     }

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -24,6 +24,7 @@ use crate::{
     connection::broker_connection::BrokerConnection,
     consuming::consumer_pair::ConsumerPair,
     consuming::subscription::RabbitSubscription,
+    dead_letters::unroutable,
     error::{PROVISION, TRANSPORT, error, for_queue, is_not_found, queue_not_found},
     management::Management,
     publishing::publisher::{Outcome, Publication, Published, Publisher},
@@ -62,6 +63,8 @@ pub(crate) struct TransportState {
     pub(crate) ids: Arc<DeadLetterIdGenerator>,
     bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
     pairs: Arc<Mutex<Vec<Weak<ConsumerPair>>>>,
+    /// Whether a task returns messages from `bezoar.unroutable`.
+    pub(crate) watches_unroutable: Arc<AtomicBool>,
 }
 
 impl RabbitTransport {
@@ -89,6 +92,7 @@ impl RabbitTransport {
                 ids: Arc::default(),
                 bindings_checked_at: Arc::default(),
                 pairs: Arc::default(),
+                watches_unroutable: Arc::default(),
                 options,
             }),
         })
@@ -326,6 +330,7 @@ impl Transport for RabbitTransport {
         self.inner.ensure_dead_lettering(queue, "subscribe").await?;
         let pair = ConsumerPair::new(self.inner.clone(), queue.clone(), options)
             .map_err(|invalid| error(ErrorKind::Invalid(invalid), "subscribe"))?;
+        unroutable::watch(&self.inner);
         Ok(Box::new(RabbitSubscription::new(pair)))
     }
 }

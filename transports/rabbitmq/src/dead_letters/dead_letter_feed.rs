@@ -30,6 +30,7 @@ use crate::{
     connection::{broker_connection::ChannelGuard, consumer_connection::ConsumerConnection},
     consuming::acknowledgements::{self, Ack},
     error::{for_queue, from_lapin, is_unreadable, unreadable},
+    topology::UNROUTABLE,
     transport::TransportState,
     wire::{Raw, foreign_failure, origin},
 };
@@ -162,6 +163,27 @@ impl RabbitDeadLetterFeed {
         state.letters.arrive(tag, DeadLetter { message, ..letter });
     }
 
+    /// Sends delayed messages whose queue exists after all back to it. While a node of a cluster restarts, RabbitMQ 3.10
+    /// may find no route to a queue that is there. A message that cannot be sent for another reason than an outage is
+    /// handed out.
+    async fn return_to_queues(&self, max: usize) -> Result<(), TransportError> {
+        let (tags, messages) = self.lock().letters.next_to_hand_out(max);
+        let (mut returned, mut outage) = (BTreeSet::new(), None);
+        let results = self.inner.replay_messages(&self.queue, &messages).await;
+        for (tag, result) in tags.into_iter().zip(results) {
+            match result {
+                Ok(()) => drop(returned.insert(tag)),
+                Err(failed) if failed.is_transient() => outage = Some(failed),
+                Err(_) => (),
+            }
+        }
+        if !returned.is_empty() {
+            tracing::info!(messages = returned.len(), "returned to their queues from {UNROUTABLE}");
+            self.answer(|held| held.take_back(returned)).await?;
+        }
+        outage.map_or(Ok(()), Err)
+    }
+
     /// Acknowledges what `decide` returns, on the channel that the letters came from.
     async fn answer(
         &self,
@@ -212,6 +234,9 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
                 arrivals?;
                 continue;
             }
+            if self.queue.as_str() == UNROUTABLE {
+                self.return_to_queues(max).await?;
+            }
             let some = self.lock().letters.hand_out(max);
             if !some.is_empty() || Instant::now() >= deadline {
                 return Ok(some);
@@ -261,6 +286,17 @@ impl Letters {
             batch.push(letter);
         }
         batch
+    }
+
+    /// The tags and messages of the letters that wait at the front.
+    fn next_to_hand_out(&self, max: usize) -> (Vec<u64>, Vec<Message>) {
+        self.waiting.iter().take(max).map(|(tag, letter)| (*tag, letter.message.clone())).unzip()
+    }
+
+    /// Closes letters that were not handed out and are not going to be.
+    fn take_back(&mut self, tags: BTreeSet<u64>) -> Vec<Ack> {
+        self.waiting.retain(|(tag, _)| !tags.contains(tag));
+        self.acks(tags.into_iter().collect())
     }
 
     fn remove(&mut self, letters: &[DeadLetterId]) -> Vec<Ack> {

@@ -1,5 +1,6 @@
-//! Dead letters: taken in turn by a feed, and replayed.
+//! Dead letters: taken in turn by a feed, and replayed; and messages that found no queue.
 
 pub(crate) mod dead_letter_feed;
 pub(crate) mod dead_letter_queue;
 pub(crate) mod replay;
+pub(crate) mod unroutable;

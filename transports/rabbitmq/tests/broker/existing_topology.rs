@@ -183,6 +183,31 @@ async fn retries_of_a_deleted_queue_hold_up_nobody_and_are_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn retries_return_to_a_queue_that_was_missing_for_a_while() {
+    let vhost = Vhost::new().await;
+    let (_connection, channel) = vhost.channel().await;
+    let place = Place::with(vhost.options(QueueType::Quorum)).await;
+    for number in 0..5 {
+        let late = Outgoing::from(message(&number.to_string())).after(Duration::from_secs(1));
+        place.send(late).await.unwrap();
+    }
+    let options = QueueDeleteOptions::default();
+    channel.queue_delete(place.queue.as_str().into(), options).await.unwrap();
+    let unroutable = QueueName::new(UNROUTABLE).unwrap();
+    let started = tokio::time::Instant::now();
+    while place.transport.depth(&unroutable).await.unwrap().ready != Some(5) {
+        assert!(started.elapsed() < PATIENCE, "they do not leave the delay queue");
+    }
+    place.transport.provision(&place.queue).await.unwrap();
+    let worker = place.worker().await;
+    for _ in 0..5 {
+        settle(&*worker, one(&*worker).await, bezoar_core::Settlement::Complete).await;
+    }
+    assert_eq!(place.transport.depth(&unroutable).await.unwrap().ready, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn failed_messages_of_another_framework_are_taken_in_and_returned_to_their_queue() {
     let vhost = Vhost::new().await;
     let (_connection, channel) = vhost.channel().await;

@@ -302,42 +302,67 @@ fn uncounted(
         .optional()
 }
 
-/// Adds the tries of an attempt to the stored ones, and drops the oldest beyond the limit.
+/// Stores the `count` tries of an attempt that `after` has and `before` has not, and drops the oldest beyond the limit.
 pub(crate) fn record(
     connection: &Connection,
     seq: i64,
-    ledger: &Ledger,
-    tries: &[FailedTry],
+    before: &Ledger,
+    after: &Ledger,
+    count: usize,
 ) -> rusqlite::Result<()> {
-    let mut after = ledger.clone();
-    after.fail(tries.to_vec());
-    if ledger.history().len() + tries.len() <= HISTORY_LIMIT {
-        return insert_tries(connection, seq, &after.history()[ledger.history().len()..]);
+    let known = before.history().len();
+    if known == 0 {
+        return insert_tries(connection, seq, after.history());
+    }
+    if known + count <= HISTORY_LIMIT {
+        return append_tries(connection, seq, &after.history()[known..]);
     }
     delete_tries(connection, seq)?;
     insert_tries(connection, seq, after.history())
 }
 
+/// Stores tries of a message that has none.
 fn insert_tries(connection: &Connection, seq: i64, tries: &[FailedTry]) -> rusqlite::Result<()> {
-    for failed in tries {
-        connection
-            .prepare_cached(
-                "INSERT INTO bezoar_attempts VALUES (
-                     ?1, (SELECT coalesce(max(place), 0) + 1 FROM bezoar_attempts WHERE seq = ?1),
-                     ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            )?
-            .execute(params![
-                seq,
-                failed.generation,
-                failed.attempt,
-                failed.try_number,
-                failed.started_at.as_millisecond(),
-                to_millis(failed.duration),
-                failed.kind.as_str(),
-                failed.code.as_str(),
-                failed.detail.reveal(),
-            ])?;
+    for (failed, place) in tries.iter().zip(1..) {
+        insert_try(connection, seq, place, failed)?;
     }
+    Ok(())
+}
+
+/// Stores tries behind those that the message has. The oldest of these may have been dropped, so their places do not begin
+/// with 1.
+fn append_tries(connection: &Connection, seq: i64, tries: &[FailedTry]) -> rusqlite::Result<()> {
+    let last: i64 = connection
+        .prepare_cached("SELECT coalesce(max(place), 0) FROM bezoar_attempts WHERE seq = ?1")?
+        .query_row([seq], |row| row.get(0))?;
+    for (failed, place) in tries.iter().zip(last + 1..) {
+        insert_try(connection, seq, place, failed)?;
+    }
+    Ok(())
+}
+
+fn insert_try(
+    connection: &Connection,
+    seq: i64,
+    place: i64,
+    failed: &FailedTry,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?
+        .execute(params![
+            seq,
+            place,
+            failed.generation,
+            failed.attempt,
+            failed.try_number,
+            failed.started_at.as_millisecond(),
+            to_millis(failed.duration),
+            failed.kind.as_str(),
+            failed.code.as_str(),
+            failed.detail.reveal(),
+        ])?;
     Ok(())
 }
 

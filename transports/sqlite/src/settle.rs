@@ -42,40 +42,38 @@ impl Session {
     ) -> rusqlite::Result<bool> {
         let Some(lease) = Lease::of(queue, delivery) else { return Ok(false) };
         let message = &delivery.message;
+        if matches!(settlement, Settlement::Complete) {
+            let done = self.complete(connection, &lease)?;
+            if done {
+                self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())?;
+            }
+            return Ok(done);
+        }
+        let mut after = message.ledger.clone();
+        settlement.record(&mut after);
         match settlement {
-            Settlement::Complete => {
-                let done = self.complete(connection, &lease)?;
-                if done {
-                    self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())?;
-                }
-                Ok(done)
-            }
-            Settlement::Release { after } => {
-                self.put_back(connection, name, &lease, *after, message, settlement)
-            }
-            Settlement::Uncounted { after, .. } => {
-                self.put_back(connection, name, &lease, *after, message, settlement)
-            }
-            Settlement::Retry { after, tries } => {
-                let done = self.put_back(connection, name, &lease, *after, message, settlement)?;
-                if done {
-                    row::record(connection, lease.seq, &message.ledger, tries)?;
-                }
-                Ok(done)
-            }
             Settlement::DeadLetter { reason, tries } => {
                 let Some(mut counts) = self.remove(connection, &lease)? else { return Ok(false) };
-                let ledger = after_settling(message, settlement);
-                (counts.failed, counts.released) = (ledger.failed.into(), ledger.released.into());
+                (counts.failed, counts.released) = (after.failed.into(), after.released.into());
                 counts.history |= !tries.is_empty();
-                row::record(connection, lease.seq, &message.ledger, tries)?;
+                row::record(connection, lease.seq, &message.ledger, &after, tries.len())?;
                 let place = (name, queue, lease.seq);
                 let dying = Dying { place, message, reason, counts, tries, died_at: None };
                 self.insert_dead(connection, &dying, Arrival::Died)?;
                 self.unblock_next(connection, (name, queue), message.ordering_key.as_ref())?;
                 Ok(true)
             }
-            _ => self.put_back(connection, name, &lease, Duration::ZERO, message, settlement),
+            Settlement::Retry { after: delay, tries } => {
+                let done = self.put_back(connection, name, &lease, *delay, message, &after)?;
+                if done {
+                    row::record(connection, lease.seq, &message.ledger, &after, tries.len())?;
+                }
+                Ok(done)
+            }
+            Settlement::Release { after: delay } | Settlement::Uncounted { after: delay, .. } => {
+                self.put_back(connection, name, &lease, *delay, message, &after)
+            }
+            _ => self.put_back(connection, name, &lease, Duration::ZERO, message, &after),
         }
     }
 
@@ -113,18 +111,17 @@ impl Session {
         connection: &Connection,
         name: &QueueName,
         lease: &Lease,
-        after: Duration,
+        delay: Duration,
         message: &Message,
-        settlement: &Settlement,
+        ledger: &Ledger,
     ) -> rusqlite::Result<bool> {
         // The token proves that nobody has changed the counters since the message was claimed.
-        let ledger = after_settling(message, settlement);
         let mut update = connection.prepare_cached(
             "UPDATE bezoar_waiting
              SET visible_at = ?5, token = NULL, failed = ?6, released = ?7, history = max(history, ?8)
              WHERE queue = ?1 AND visible_at = ?2 AND seq = ?3 AND token = ?4",
         )?;
-        let ready_at = self.after(after);
+        let ready_at = self.after(delay);
         let updated = self.moved.find(connection, lease, |visible_at| {
             let updated = update.execute(params![
                 lease.queue,
@@ -134,7 +131,7 @@ impl Session {
                 ready_at,
                 ledger.failed,
                 ledger.released,
-                row::has_details(&ledger)
+                row::has_details(ledger)
             ])?;
             Ok((updated == 1).then_some(()))
         })?;
@@ -143,7 +140,7 @@ impl Session {
         }
         self.moved.forget(lease);
         if ledger.uncounted != message.ledger.uncounted {
-            row::write_uncounted(connection, lease.seq, &ledger)?;
+            row::write_uncounted(connection, lease.seq, ledger)?;
         }
         self.wake(name);
         Ok(true)
@@ -310,12 +307,6 @@ impl Session {
             taken
         }))
     }
-}
-
-fn after_settling(message: &Message, settlement: &Settlement) -> Ledger {
-    let mut ledger = message.ledger.clone();
-    settlement.record(&mut ledger);
-    ledger
 }
 
 fn counts(row: &rusqlite::Row<'_>) -> rusqlite::Result<Counts> {

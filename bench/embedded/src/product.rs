@@ -36,10 +36,9 @@ pub(crate) fn round(place: &Place, sizes: &Sizes) -> Result<Vec<Measurement>> {
     let processed = Measurement::of(PROCESS, count, || {
         runtime.block_on(process(&bezoar, count, |router| router.on("nothing", nothing), 0))
     })?;
-    let fewer = count / 10 / PRODUCERS * PRODUCERS;
-    runtime.block_on(accept(&bezoar, fewer, PRODUCERS, 1))?;
-    let set_aside = Measurement::of(SET_ASIDE, fewer, || {
-        runtime.block_on(process(&bezoar, fewer, |router| router.on("nothing", refuse), fewer))
+    runtime.block_on(accept(&bezoar, count, PRODUCERS, 1))?;
+    let set_aside = Measurement::of(SET_ASIDE, count, || {
+        runtime.block_on(process(&bezoar, count, |router| router.on("nothing", refuse), count))
     })?;
     Ok(vec![accepted, processed, set_aside])
 }

@@ -27,7 +27,7 @@ use crate::{
     dead_letters::unroutable,
     error::{PROVISION, TRANSPORT, error, for_queue, is_not_found, queue_not_found},
     management::Management,
-    publishing::publisher::{Outcome, Publication, Published, Publisher},
+    publishing::publisher::{Outcome, Patience, Publication, Published, Publisher},
     topology,
     topology::delay_topology,
     topology::provision::bind,
@@ -171,6 +171,7 @@ impl TransportState {
         &self,
         queue: &QueueName,
         batch: Vec<Publication>,
+        patience: Patience,
         operation: &'static str,
     ) -> Vec<Outcome> {
         let is_delayed = |it: &Publication| topology::is_delay_queue(it.key.as_str());
@@ -179,7 +180,7 @@ impl TransportState {
         {
             return batch.iter().map(|_| Err(failed.again())).collect();
         }
-        let outcomes = self.publisher.publish(batch, operation).await;
+        let outcomes = self.publisher.publish(batch, patience, operation).await;
         if outcomes.iter().any(|it| matches!(it, Ok(Published::NotRouted))) {
             // Somebody has deleted queues, and perhaps the bindings with them: check again next time.
             self.bindings_checked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
@@ -302,8 +303,10 @@ impl Transport for RabbitTransport {
         let mut prepare = |outgoing| self.publication(to, outgoing).map(|it| accepted.push(it));
         let prepared: Vec<Result<(), TransportError>> = batch.iter().map(&mut prepare).collect();
         let outcomes = match to {
-            Destination::Queue(queue) => self.inner.publish_to(queue, accepted, "send").await,
-            _ => self.inner.publisher.publish(accepted, "send").await,
+            Destination::Queue(queue) => {
+                self.inner.publish_to(queue, accepted, Patience::Limited, "send").await
+            }
+            _ => self.inner.publisher.publish(accepted, Patience::Limited, "send").await,
         };
         let mut outcomes = outcomes.into_iter();
         let sent = |it: Result<(), TransportError>| match it

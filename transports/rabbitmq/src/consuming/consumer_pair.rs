@@ -25,7 +25,7 @@ use crate::{
     connection::consumer_connection::ConsumerConnection,
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::{QueueConsumer, Source},
-    publishing::publisher::{Publication, Published},
+    publishing::publisher::{Patience, Publication, Published},
     topology::{self, dead_letter_route::DeadLetterRoute},
     transport::TransportState,
     wire::{self, Raw},
@@ -264,16 +264,24 @@ impl ConsumerPair {
     }
 
     /// Returns prefetched messages to their queues. As new copies: the broker would flag the originals as redelivered,
-    /// and a message that reached no handler must not count as delivered.
+    /// and a message that reached no handler must not count as delivered. During an alarm the originals: copies would
+    /// wait in the connection and be stored when the alarm ends, long after the originals have gone back.
     async fn return_prefetched(&self) {
         for source in SOURCES {
             let channel = &self.consumer(source).channel;
             let (epoch, waiting) = channel.leases(|leases| (leases.epoch(), leases.take_waiting()));
+            if waiting.is_empty() {
+                continue;
+            }
+            if !self.inner.publisher.accepts("receive").await {
+                channel.nack(epoch, &waiting.iter().map(|it| it.tag).collect::<Vec<_>>()).await;
+                continue;
+            }
             let copy = |it: &PrefetchedMessage| {
                 self.publication(source, &it.raw, wire::requeued(&it.raw, &it.message))
             };
             let copies: Vec<_> = waiting.iter().map(copy).collect();
-            let outcomes = self.inner.publisher.publish(copies, "receive").await;
+            let outcomes = self.inner.publisher.publish(copies, Patience::Limited, "receive").await;
             let (mut moved, mut left) = (Vec::new(), Vec::new());
             for (it, outcome) in waiting.iter().zip(outcomes) {
                 let stored = matches!(outcome, Ok(Published::Stored));

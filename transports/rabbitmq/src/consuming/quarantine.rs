@@ -16,7 +16,7 @@ use crate::{
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::Source,
     error::{PROVISION, error, queue_not_found},
-    publishing::publisher::{Publication, Published},
+    publishing::publisher::{Patience, Publication, Published},
     wire,
 };
 
@@ -106,7 +106,8 @@ impl ConsumerPair {
     ) -> Vec<PendingCopy> {
         let moved = self.moves.read().await;
         let publications = copies.iter().map(|it| it.publication.clone()).collect();
-        let outcomes = self.inner.publisher.publish(publications, "receive").await;
+        let outcomes =
+            self.inner.publisher.publish(publications, Patience::ThroughAlarms, "receive").await;
         let (mut stored, mut left, mut problem) = (Vec::new(), Vec::new(), None);
         for (copy, outcome) in copies.into_iter().zip(outcomes) {
             match outcome {

@@ -17,7 +17,7 @@ use crate::{
     consuming::consumer_pair::ConsumerPair,
     consuming::queue_consumer::Source,
     error::{PROVISION, error, queue_not_found},
-    publishing::publisher::{Outcome, Publication, Published},
+    publishing::publisher::{Outcome, Patience, Publication, Published},
     wire::{self, Raw},
 };
 
@@ -219,7 +219,8 @@ async fn store_some(
     }
     let (places, copies): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
     let ways: Vec<_> = copies.iter().map(|it| (it.exchange.clone(), it.key.clone())).collect();
-    let outcomes = pair.inner.publish_to(&pair.queue, copies, "settle").await;
+    let outcomes =
+        pair.inner.publish_to(&pair.queue, copies, Patience::ThroughAlarms, "settle").await;
     let done = |((exchange, key), outcome): ((ShortString, ShortString), Outcome)| match outcome {
         Ok(Published::Stored) => Ok(()),
         Ok(Published::NotRouted) => Err(not_routed(&pair.queue, exchange.as_str(), key.as_str())),

@@ -12,7 +12,7 @@ use lapin::types::ShortString;
 use crate::{
     RabbitTransport,
     error::{error, queue_not_found},
-    publishing::publisher::{Outcome, Publication, Published},
+    publishing::publisher::{Outcome, Patience, Publication, Published},
     transport::TransportState,
     wire::origin::{self, ReplayTarget},
 };
@@ -84,7 +84,9 @@ impl TransportState {
         };
         let strays: Vec<usize> = (0..batch.len()).filter(stray).collect();
         let second: Vec<_> = strays.iter().map(|at| direct_to_queue(queue, &batch[*at])).collect();
-        for (at, outcome) in strays.iter().zip(self.publisher.publish(second, operation).await) {
+        for (at, outcome) in
+            strays.iter().zip(self.publisher.publish(second, Patience::Limited, operation).await)
+        {
             outcomes[*at] = outcome;
         }
         let redirected = strays.len() + count_missing(batch, &missing);
@@ -110,7 +112,9 @@ impl TransportState {
         let mut outcomes: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
         for group in groups.values() {
             let part: Vec<_> = group.iter().map(|at| batch[*at].clone()).collect();
-            for (at, outcome) in group.iter().zip(self.publisher.publish(part, operation).await) {
+            for (at, outcome) in
+                group.iter().zip(self.publisher.publish(part, Patience::Limited, operation).await)
+            {
                 outcomes[*at] = Some(outcome);
             }
         }

@@ -4,7 +4,7 @@
 //! `returned_messages.rs`). Everything is published as `mandatory`, because the broker confirms unroutable messages too.
 
 use std::{
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -45,6 +45,19 @@ const IN_FLIGHT_BYTES: usize = 128 * 1024 * 1024;
 const UNIT_BYTES: usize = 1_024;
 /// How often to check whether an alarm has ended.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(50);
+
+/// A routing key that leads to no queue: no queue may have this prefix.
+const NOWHERE: &str = "bezoar.delay.nowhere";
+
+/// How long to wait for the confirms of what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// [`Options::confirm_timeout`], whatever the reason.
+    Limited,
+    /// The same, but an alarm does not count. For copies of messages that the broker still has: what was written when the
+    /// alarm began is stored when it ends, and sending it again would double it.
+    ThroughAlarms,
+}
 
 /// A message on its way to an exchange.
 #[derive(Clone)]
@@ -102,6 +115,7 @@ impl Publisher {
     pub(crate) async fn publish(
         &self,
         batch: Vec<Publication>,
+        patience: Patience,
         operation: &'static str,
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
@@ -109,7 +123,7 @@ impl Publisher {
         while !rest.as_slice().is_empty() {
             let count = window_length(rest.as_slice().iter().map(|it| it.body.len()));
             let window = rest.by_ref().take(count).collect();
-            match self.publish_window(window, operation).await {
+            match self.publish_window(window, patience, operation).await {
                 Ok(done) => outcomes.extend(done),
                 Err(failed) => outcomes.extend((0..count).map(|_| Err(failed.again()))),
             }
@@ -120,6 +134,7 @@ impl Publisher {
     async fn publish_window(
         &self,
         window: Vec<Publication>,
+        patience: Patience,
         operation: &'static str,
     ) -> Result<Vec<Outcome>, TransportError> {
         let deadline = Instant::now() + self.options.confirm_timeout;
@@ -136,7 +151,9 @@ impl Publisher {
         unblocked(&confirm_channel.connection, deadline, operation).await?;
         let (records, properties): (Vec<_>, Vec<_>) =
             window.into_iter().map(SentRecord::split).unzip();
-        let confirmed = confirm_channel.store(&records, properties, deadline, operation).await;
+        let limit = self.options.confirm_timeout;
+        let confirmed =
+            confirm_channel.store(&records, properties, (patience, limit), operation).await;
         // Otherwise the channel is closed, or an old confirm may still arrive. Even one that only refused is not used
         // again: a channel that was opened while a quorum queue had no leader may refuse everything (seen on 3.10) until
         // the node of the former leader is back.
@@ -145,6 +162,19 @@ impl Publisher {
             self.lock_free().push(confirm_channel);
         }
         Ok(with_returns(&records, confirmed))
+    }
+
+    /// Whether the broker accepts messages now. It tells a connection of an alarm only when something is published on it.
+    pub(crate) async fn accepts(&self, operation: &'static str) -> bool {
+        let connection = self.link.connection(operation).await;
+        if !connection.as_ref().is_ok_and(|it| !it.status().blocked()) {
+            return false;
+        }
+        let (properties, body) = (BasicProperties::default(), Bytes::new());
+        let probe = Publication { exchange: "".into(), key: NOWHERE.into(), properties, body };
+        let outcomes = self.publish(vec![probe], Patience::Limited, operation).await;
+        let answered = outcomes.iter().all(|it| matches!(it, Ok(Published::NotRouted)));
+        answered && connection.is_ok_and(|it| !it.status().blocked())
     }
 
     async fn confirm_channel(
@@ -195,7 +225,7 @@ impl ConfirmChannel {
         &self,
         records: &[SentRecord],
         properties: Vec<BasicProperties>,
-        deadline: Instant,
+        (patience, limit): (Patience, Duration),
         operation: &'static str,
     ) -> Vec<Confirmed> {
         let store =
@@ -209,7 +239,7 @@ impl ConfirmChannel {
                 it.as_mut().await;
             }
         };
-        if timeout_at(deadline, waiting).await.is_err() {
+        if self.in_time(waiting, patience, limit).await.is_none() {
             // A confirm that was not polled yet may carry the return of another publication.
             poll_each(&mut storing);
         }
@@ -223,6 +253,33 @@ impl ConfirmChannel {
             true => stored.map(Confirmed::or_unknown).collect(),
             false => stored.collect(),
         }
+    }
+
+    /// The output, or `None` after the limit. The limit is measured from the end of an alarm, if `patience` says so.
+    async fn in_time<T>(
+        &self,
+        future: impl Future<Output = T>,
+        patience: Patience,
+        limit: Duration,
+    ) -> Option<T> {
+        let mut future = pin!(future);
+        let mut deadline = Instant::now() + limit;
+        loop {
+            let look = deadline.min(Instant::now() + BLOCKED_PAUSE);
+            match timeout_at(look, &mut future).await {
+                Ok(output) => return Some(output),
+                Err(_) if patience == Patience::ThroughAlarms && self.is_blocked() => {
+                    deadline = Instant::now() + limit;
+                }
+                Err(_) if Instant::now() >= deadline => return None,
+                Err(_) => (),
+            }
+        }
+    }
+
+    fn is_blocked(&self) -> bool {
+        let status = self.connection.status();
+        status.connected() && status.blocked()
     }
 
     async fn store_one(

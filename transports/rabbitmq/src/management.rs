@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     Options,
     error::{error, unavailable},
+    topology::delay_topology,
 };
 
 /// Queues per page: an unpaged list is expensive on a large broker.
@@ -79,14 +80,13 @@ impl Management {
         Err(error(ErrorKind::Unusable, operation).with_source(many))
     }
 
-    /// Name and leader of the queues whose names begin with `prefix`, of one page at most.
-    pub(crate) async fn leaders(
+    /// Name, leader and expired messages of the delay queues.
+    pub(crate) async fn delay_queues(
         &self,
-        prefix: &str,
         operation: &'static str,
     ) -> Result<Vec<Value>, TransportError> {
-        let pattern = encoded(&format!("^{}", prefix.replace('.', "\\.")));
-        let query = format!("columns=name,leader&page=1&page_size={PAGE}");
+        let pattern = encoded(&format!("^{}", delay_topology::PREFIX.replace('.', "\\.")));
+        let query = format!("columns=name,leader,messages_dlx&page=1&page_size={PAGE}");
         let path =
             format!("api/queues/{}?{query}&use_regex=true&name={pattern}", encoded(&self.vhost));
         let answer = self.get(&path, operation).await?.unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Whether the nodes of a cluster lead about as many quorum queues each (pure).
 //!
-//! A queue's leader does most of its work. RabbitMQ puts it on the node that the queue was declared on, and moves it
-//! only when that node is lost: after a restart of its nodes one after the other, a cluster has a node that leads
-//! nothing. `x-queue-leader-locator` would help only new queues, and the broker refuses it for existing ones.
+//! A queue's leader does most of its work. Our queues are created in balance (`x-queue-leader-locator`), but RabbitMQ moves
+//! a leader when its node is lost, and not back: after a restart of its nodes one after the other, a cluster has a node
+//! that leads nothing.
 
 use bezoar_core::{Finding, Severity};
 use serde_json::Value;

@@ -8,6 +8,8 @@ pub(crate) mod findings;
 pub(crate) mod inspection;
 pub(crate) mod leaders;
 pub(crate) mod missing_bindings;
+pub(crate) mod overdue;
+pub(crate) mod rights;
 pub(crate) mod shared_check;
 pub(crate) mod topology_check;
 

@@ -8,9 +8,10 @@ use crate::{
     check::inspection::{Inspected, inspect, not_checked},
     check::leaders,
     check::missing_bindings::MissingBindings,
+    check::overdue::overdue,
     check::{VALIDATE, answers},
     management::Management,
-    topology::{Queue, Topology, delay_topology},
+    topology::{Queue, Topology},
 };
 
 impl RabbitTransport {
@@ -91,10 +92,9 @@ async fn check_broker(management: &Management) -> Result<Vec<Finding>, Transport
     match inspect(management.nodes(VALIDATE).await, "alarms")? {
         Inspected::Seen(nodes) => {
             findings.extend(findings::node_findings(&nodes));
-            if nodes.as_array().is_some_and(|nodes| nodes.len() > 1) {
-                let delays = management.leaders(delay_topology::PREFIX, VALIDATE).await?;
-                findings.extend(leaders::imbalance(&nodes, &delays));
-            }
+            let delays = management.delay_queues(VALIDATE).await?;
+            findings.extend(leaders::imbalance(&nodes, &delays));
+            findings.extend(overdue(&delays));
         }
         Inspected::Denied(note) => findings.push(note),
     }

@@ -62,6 +62,7 @@ impl RabbitTransport {
         for exchange in &topology.exchanges {
             findings.extend(self.check_exchange(exchange).await?);
         }
+        findings.extend(self.check_rights(queue).await?);
         let Some(management) = &self.inner.management else {
             for queue in &topology.queues {
                 findings.extend(self.check_queue(queue).await?);

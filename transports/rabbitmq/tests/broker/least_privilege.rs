@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bezoar_core::{QueueAdmin, QueueName, Settlement};
+use bezoar_core::{Finding, QueueAdmin, QueueName, Settlement};
 use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
 
 use super::{
-    support::{Place, dead_letter, message, one, retry, settle},
+    support::{Place, dead_letter, is_empty, message, one, retry, settle},
     vhost::Vhost,
 };
 
@@ -52,4 +52,37 @@ async fn a_user_who_may_not_create_is_told_what_to_ask_for() {
     let refused = consumer.transport.provision(&consumer.queue).await.unwrap_err();
     let source = std::error::Error::source(&refused).unwrap().to_string();
     assert!(source.contains("lacks the permission to create exchange"), "{source}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn the_check_finds_every_missing_permission() {
+    let vhost = Vhost::new().await;
+    let administrator = place(&vhost, PROVISION).await;
+    administrator.transport.provision(&administrator.queue).await.unwrap();
+    let consumer = place(&vhost, CONSUME).await;
+    consumer.send(message("m")).await.unwrap();
+    assert_eq!(missing_permissions(&consumer).await, [""; 0]);
+    let found = missing_permissions(&place(&vhost, ["", "", ""]).await).await;
+    let expected = [
+        "read queue \"orders\"",
+        "read queue \"orders.quarantine\"",
+        "write the default exchange",
+        "write exchange \"bezoar.dead\"",
+    ];
+    assert_eq!(found, expected);
+    // Asking neither took the message nor left one.
+    let worker = consumer.worker().await;
+    let held = one(&*worker).await;
+    assert!(!held.redelivered);
+    settle(&*worker, held, Settlement::Complete).await;
+    assert!(is_empty(&*worker).await);
+}
+
+async fn missing_permissions(place: &Place) -> Vec<String> {
+    let findings = place.transport.validate_all(std::slice::from_ref(&place.queue)).await.unwrap();
+    let findings = findings.queues.into_iter().flat_map(|found| found.unwrap());
+    let missing =
+        |it: Finding| it.problem.split_once(" lacks the permission to ").map(|it| it.1.to_owned());
+    findings.filter_map(missing).collect()
 }

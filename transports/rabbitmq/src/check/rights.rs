@@ -1,0 +1,108 @@
+//! Which permissions our user lacks.
+//!
+//! AMQP has no question for this, and the management API answers it only to administrators. So we ask for something that
+//! the broker refuses for another reason if the permission is there: it checks permissions first. Nothing is consumed or
+//! published. The broker logs each refusal.
+
+use std::time::Duration;
+
+use bezoar_core::{Finding, QueueName, Severity, TransportError};
+use lapin::{
+    BasicProperties, Channel,
+    options::{BasicConsumeOptions, BasicPublishOptions, BasicQosOptions},
+    types::{AMQPValue, FieldTable},
+};
+use tokio::time::timeout;
+
+use crate::{
+    DeadLettering, RabbitTransport,
+    check::{VALIDATE, findings::finding},
+    error::is_access_refused,
+    topology::{self, dead_letter_route::DeadLetterRoute},
+};
+
+/// No number: a message with this expiration is refused.
+const INVALID_EXPIRATION: &str = "never";
+/// After this long without an answer, an alarm is assumed to block publishers; it is a finding of its own.
+const ALARM_AFTER: Duration = Duration::from_secs(2);
+
+impl RabbitTransport {
+    /// The permissions that consuming from `queue` and settling its messages need.
+    pub(crate) async fn check_rights(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Vec<Finding>, TransportError> {
+        let mut findings = Vec::new();
+        let mut reads = vec![queue.as_str().to_owned()];
+        reads.extend(topology::quarantine_queue(queue));
+        for name in reads {
+            if self.lacks_read(&name).await? {
+                findings.push(self.lacks("read", &format!("queue {name:?}"), &name));
+            }
+        }
+        if self.lacks_write("").await? {
+            findings.push(self.lacks("write", "the default exchange", "amq.default"));
+        }
+        if self.inner.options.dead_lettering == DeadLettering::Publish
+            && let Ok(DeadLetterRoute { exchange, .. }) =
+                DeadLetterRoute::of(queue, &self.inner.options)
+            && self.lacks_write(&exchange).await?
+        {
+            findings.push(self.lacks("write", &format!("exchange {exchange:?}"), &exchange));
+        }
+        Ok(findings)
+    }
+
+    async fn lacks_read(&self, queue: &str) -> Result<bool, TransportError> {
+        let requests = &self.inner.requests;
+        let channel = requests.request_channel(VALIDATE).await?;
+        let refused = requests.with_timeout(try_to_read(&channel, queue), VALIDATE).await?;
+        if refused.is_ok() {
+            // A broker of another make has accepted what RabbitMQ refuses.
+            let close = channel.close(200, "checked".into());
+            let _ = requests.with_timeout(close, VALIDATE).await;
+        }
+        Ok(refused.is_err_and(|source| is_access_refused(&source)))
+    }
+
+    /// On the connection that publishes: during an alarm the broker answers nothing on it, and the permission stays
+    /// unknown.
+    async fn lacks_write(&self, exchange: &str) -> Result<bool, TransportError> {
+        let link = &self.inner.publisher.link;
+        if link.connection(VALIDATE).await?.status().blocked() {
+            return Ok(false);
+        }
+        let channel = link.channel(VALIDATE).await?;
+        match timeout(ALARM_AFTER, try_to_write(&channel, exchange)).await {
+            Ok(refused) => Ok(refused.is_err_and(|source| is_access_refused(&source))),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn lacks(&self, permission: &str, what: &str, name: &str) -> Finding {
+        let (user, vhost) = (&self.inner.user, &self.inner.vhost);
+        let problem = format!("user {user:?} lacks the permission to {permission} {what}");
+        let remedy = format!(
+            "ask the administrator to add {name:?} to the {permission} permission of user {user:?} in virtual host {vhost:?}"
+        );
+        finding(Severity::Error, problem, remedy)
+    }
+}
+
+/// The priority of a consumer is a number: without the permission this is refused as such, with it as invalid.
+async fn try_to_read(channel: &Channel, queue: &str) -> lapin::Result<()> {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-priority".into(), AMQPValue::LongString("none".into()));
+    channel.basic_qos(1, BasicQosOptions::default()).await?;
+    let options = BasicConsumeOptions::default();
+    channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
+    Ok(())
+}
+
+/// The second request reports what became of the first, which has no answer.
+async fn try_to_write(channel: &Channel, exchange: &str) -> lapin::Result<()> {
+    let properties = BasicProperties::default().with_expiration(INVALID_EXPIRATION.into());
+    let options = BasicPublishOptions::default();
+    channel.basic_publish(exchange.into(), "".into(), options, &[], properties).await?;
+    channel.basic_qos(1, BasicQosOptions::default()).await
+}

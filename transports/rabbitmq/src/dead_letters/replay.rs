@@ -96,7 +96,8 @@ impl TransportState {
                 "their exchange routes them to no queue any more: sent to the queue directly"
             );
         }
-        outcomes.into_iter().map(|outcome| stored(outcome, queue, operation)).collect()
+        let results = outcomes.into_iter().zip(batch);
+        results.map(|(outcome, back)| stored(outcome, queue, back, operation)).collect()
     }
 
     /// Publishes by exchange: a missing exchange closes the channel, and would take other publications down with it.
@@ -162,10 +163,16 @@ fn count_missing(batch: &[ReplayPublication], missing: &BTreeSet<ShortString>) -
 fn stored(
     outcome: Outcome,
     queue: &QueueName,
+    (replay_target, _): &ReplayPublication,
     operation: &'static str,
 ) -> Result<(), TransportError> {
     match outcome? {
         Published::Stored => Ok(()),
-        Published::NotRouted => Err(queue_not_found(queue, operation)),
+        Published::NotRouted => {
+            let origin =
+                replay_target.came_by.as_ref().filter(|(exchange, _)| exchange.as_str().is_empty());
+            let origin = origin.and_then(|(_, key)| QueueName::new(key.as_str()).ok());
+            Err(queue_not_found(origin.as_ref().unwrap_or(queue), operation))
+        }
     }
 }

@@ -37,7 +37,9 @@ impl TransportState {
         }
         match self.options.dead_lettering {
             DeadLettering::Publish => self.ensure_bound(&route, operation).await,
-            DeadLettering::Reject => self.ensure_rejectable(queue, &topology, &route).await,
+            DeadLettering::Reject => {
+                self.ensure_rejectable(queue, &topology, &route, operation).await
+            }
         }
     }
 
@@ -102,8 +104,8 @@ impl TransportState {
         queue: &QueueName,
         topology: &Topology,
         route: &DeadLetterRoute,
+        operation: &'static str,
     ) -> Result<(), TransportError> {
-        let operation = "subscribe";
         if let Some(management) = &self.management {
             let problem = rejects_problem(management, queue, route, operation).await?;
             return problem.map_or(Ok(()), |problem| Err(unfit(&problem, operation)));

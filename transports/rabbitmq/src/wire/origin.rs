@@ -45,6 +45,12 @@ impl Origin {
         let vhost = text(VHOST).unwrap_or_default();
         Some(Self { exchange: text(EXCHANGE)?, routing_key: text(ROUTING_KEY)?, vhost })
     }
+
+    /// Whether a header of a dead letter that was taken in from a broker is none of its sender's: it holds what a replay
+    /// needs.
+    pub fn is_header(name: &str) -> bool {
+        ADDED.contains(&name)
+    }
 }
 
 /// Where a replayed message goes, and with which properties.

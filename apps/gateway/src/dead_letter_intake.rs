@@ -1,7 +1,7 @@
 //! Takes dead letters of brokers' queues into the catalogue.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -9,7 +9,6 @@ use std::{
 use bezoar::{
     QueueName, Shutdown,
     ops::{Intake, Outcomes},
-    rabbitmq::UNROUTABLE,
 };
 use tokio::task::JoinHandle;
 
@@ -67,7 +66,7 @@ impl Intakes {
                 wanted.insert(queue, (outcomes, broker.clone()));
             }
         }
-        for (queue, broker) in unroutable(app, config) {
+        for (queue, broker) in collectors(app, config) {
             wanted.insert(queue, (Outcomes::Unheard, broker));
         }
         let mut running = self.lock();
@@ -90,13 +89,19 @@ impl Intakes {
     }
 }
 
-/// For each broker with a route, the queue of delayed messages whose own queue was deleted.
-fn unroutable(app: &App, config: &Config) -> BTreeMap<QueueName, Broker> {
-    let brokers = config.routes.iter().filter_map(|route| config.broker(&route.from));
-    let queues = brokers.filter_map(|(transport, _)| {
-        QueueName::new(format!("{}/{UNROUTABLE}", transport.name)).ok()
+/// The queues in which each broker with a route collects dead letters of its own.
+fn collectors(app: &App, config: &Config) -> BTreeMap<QueueName, Broker> {
+    let routed: BTreeSet<_> = config
+        .routes
+        .iter()
+        .filter_map(|route| config.broker(&route.from))
+        .map(|(transport, _)| &transport.name)
+        .collect();
+    let brokers = routed.into_iter().filter_map(|name| app.brokers.get(name.as_str()));
+    let queues = brokers.flat_map(|broker| {
+        broker.dead_letter_collectors().into_iter().map(|queue| (queue, broker.clone()))
     });
-    queues.filter_map(|queue| Some((queue.clone(), app.broker(&queue)?.clone()))).collect()
+    queues.collect()
 }
 
 fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> IntakeTask {

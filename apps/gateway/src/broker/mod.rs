@@ -1,36 +1,59 @@
 //! A broker whose queues have prefixed names in the gateway: `hospital/results`.
+//!
+//! [`BrokerTransport`] is what a kind of broker must offer, and `OPENERS` lists the kinds by the scheme of their URLs.
+
+mod rabbitmq;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail};
 use async_trait::async_trait;
 use bezoar::{
     Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
-    rabbitmq::{
-        BrokerFindings, DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport,
-        Topology, UNROUTABLE,
-    },
+    rabbitmq::Topology,
 };
 
-use crate::config::{self, Config, DeadLetterMode, QueueKind};
+use crate::config::{Config, DeadLetterMode, TransportConfig};
 
-/// The names of dead-letter exchanges and queues that are configured, by queue of the broker.
-fn dead_letter_names(broker: &config::Name, all: &Config) -> BTreeMap<QueueName, DeadLetterNames> {
-    let text = |name: &Option<config::BrokerName>| name.as_ref().map(|it| it.as_str().to_owned());
-    let of_broker = all.queues.iter().filter_map(|queue| {
-        let (transport, there) = all.broker(&queue.name)?;
-        let names = DeadLetterNames {
-            exchange: text(&queue.dead_letter_exchange),
-            key: text(&queue.dead_letter_key),
-            queue: text(&queue.dead_letter_queue),
-        };
-        (transport.name == *broker && names != DeadLetterNames::default()).then_some((there, names))
-    });
-    of_broker.collect()
+/// Opens a broker of one kind. The connection is opened on first use.
+type Opener = fn(&TransportConfig, &Config) -> Result<Arc<dyn BrokerTransport>>;
+
+/// The kinds of brokers, by the schemes of their URLs.
+const OPENERS: &[(&[&str], Opener)] = &[(&["amqp", "amqps"], rabbitmq::open)];
+
+/// What the gateway needs of a broker beside the contract of transports.
+#[async_trait]
+pub(crate) trait BrokerTransport: Transport + QueueAdmin {
+    /// The same connections with another way of dead-lettering.
+    fn dead_lettering(&self, mode: DeadLetterMode) -> Arc<dyn BrokerTransport>;
+
+    /// Creates what is missing for a queue, also what somebody has deleted.
+    async fn repair(&self, queue: &QueueName) -> Result<(), TransportError>;
+
+    /// Whether nothing of a queue is left.
+    async fn has_nothing_of(&self, queue: &QueueName) -> Result<bool, TransportError>;
+
+    /// The virtual host, and everything that a queue needs in it. Asks nobody.
+    fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError>;
+
+    /// Checks queues, and once what they share.
+    async fn validate_all(&self, queues: &[QueueName]) -> Result<BrokerFindings, TransportError>;
+
+    /// Queues of the broker's own that collect dead letters, whatever is configured.
+    fn dead_letter_collectors(&self) -> Vec<QueueName>;
+}
+
+/// What is wrong with a broker and some of its queues.
+#[derive(Debug)]
+pub(crate) struct BrokerFindings {
+    /// What is wrong with the broker, and with what all queues share.
+    pub(crate) shared: Vec<Finding>,
+    /// What is wrong with each queue, in the order in which they were given.
+    pub(crate) queues: Vec<Result<Vec<Finding>, TransportError>>,
 }
 
 /// A broker. All queue names in its API have the prefix.
@@ -38,7 +61,7 @@ fn dead_letter_names(broker: &config::Name, all: &Config) -> BTreeMap<QueueName,
 pub(crate) struct Broker {
     /// `hospital/`.
     prefix: Arc<str>,
-    inner: RabbitTransport,
+    inner: Arc<dyn BrokerTransport>,
     provisions: bool,
     /// Queues whose dead-letter queue belongs to somebody else: nothing is created for them alone.
     own_dead_letter_queues: Arc<BTreeSet<QueueName>>,
@@ -48,49 +71,32 @@ pub(crate) struct Broker {
 
 impl Broker {
     /// Validates the configuration. The connection is opened on first use.
-    pub(crate) fn open(config: &config::TransportConfig, all: &Config) -> Result<Self> {
+    pub(crate) fn open(config: &TransportConfig, all: &Config) -> Result<Self> {
         let name = &config.name;
-        let routes = all.routes.iter().filter(|route| {
-            all.broker(&route.from).is_some_and(|(transport, _)| transport.name == *name)
-        });
-        let options = Options {
-            management_url: config.management_url.clone().map(Into::into),
-            management_ca: config.management_ca.clone().map(Pem::File),
-            tls_ca: config.tls_ca.clone().map(Pem::File),
-            tls_certificate: config.tls_certificate.clone().map(Pem::File),
-            tls_key: config.tls_key.clone().map(Pem::File),
-            handler_timeout: routes.map(|route| route.timeout).max(),
-            queue_type: match config.queue_type {
-                QueueKind::Quorum => QueueType::Quorum,
-                QueueKind::Classic => QueueType::Classic,
-            },
-            max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
-            dead_letter_names: dead_letter_names(name, all),
-            max_delay: config.max_delay,
-            ..Options::from_url(config.url.reveal())
-                .with_context(|| format!("transports.{name}.url"))?
+        let scheme = config.url.reveal().split_once(':').map_or("", |(scheme, _)| scheme);
+        let Some((_, open)) = OPENERS.iter().find(|(schemes, _)| schemes.contains(&scheme)) else {
+            bail!("transports.{name}.url: no kind of broker has URLs that begin with {scheme:?}");
         };
-        let inner = RabbitTransport::open(options)
-            .with_context(|| format!("cannot use transports.{name}"))?;
+        let inner = open(config, all)?;
         let own = all.queues.iter().filter(|queue| queue.dead_letter_queue.is_some());
         let own = own.filter_map(|queue| all.broker(&queue.name).map(|(_, there)| there));
-        let unroutable = QueueName::new(UNROUTABLE).expect("it is a valid name");
         Ok(Self {
             prefix: format!("{name}/").into(),
+            own_dead_letter_queues: Arc::new(own.chain(inner.dead_letter_collectors()).collect()),
             inner,
             provisions: config.provision,
-            own_dead_letter_queues: Arc::new(own.chain([unroutable]).collect()),
             lost: Arc::default(),
         })
     }
 
     /// The same broker with another way of dead-lettering.
     pub(crate) fn dead_lettering(&self, mode: DeadLetterMode) -> Self {
-        let mode = match mode {
-            DeadLetterMode::Publish => DeadLettering::Publish,
-            DeadLetterMode::Reject => DeadLettering::Reject,
-        };
         Self { inner: self.inner.dead_lettering(mode), ..self.clone() }
+    }
+
+    /// Queues of the broker's own that collect dead letters, by their names in the gateway.
+    pub(crate) fn dead_letter_collectors(&self) -> Vec<QueueName> {
+        self.inner.dead_letter_collectors().iter().filter_map(|queue| self.here(queue)).collect()
     }
 
     /// Creates what is missing for a queue, even if provisioning is turned off.
@@ -117,7 +123,7 @@ impl Broker {
 
     /// The virtual host, and everything that a queue needs in it.
     pub(crate) fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError> {
-        self.inner.plan(&[self.there(queue)?])
+        self.inner.plan(&self.there(queue)?)
     }
 
     /// Checks queues, and once what they share.

@@ -1,0 +1,89 @@
+//! RabbitMQ: its options from the configuration.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use async_trait::async_trait;
+use bezoar::{
+    QueueName, TransportError,
+    rabbitmq::{
+        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, Topology,
+        UNROUTABLE,
+    },
+};
+
+use super::{BrokerFindings, BrokerTransport};
+use crate::config::{self, Config, DeadLetterMode, QueueKind, TransportConfig};
+
+pub(super) fn open(config: &TransportConfig, all: &Config) -> Result<Arc<dyn BrokerTransport>> {
+    let name = &config.name;
+    let routes = all.routes.iter().filter(|route| {
+        all.broker(&route.from).is_some_and(|(transport, _)| transport.name == *name)
+    });
+    let options = Options {
+        management_url: config.management_url.clone().map(Into::into),
+        management_ca: config.management_ca.clone().map(Pem::File),
+        tls_ca: config.tls_ca.clone().map(Pem::File),
+        tls_certificate: config.tls_certificate.clone().map(Pem::File),
+        tls_key: config.tls_key.clone().map(Pem::File),
+        handler_timeout: routes.map(|route| route.timeout).max(),
+        queue_type: match config.queue_type {
+            QueueKind::Quorum => QueueType::Quorum,
+            QueueKind::Classic => QueueType::Classic,
+        },
+        max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
+        dead_letter_names: dead_letter_names(name, all),
+        max_delay: config.max_delay,
+        ..Options::from_url(config.url.reveal())
+            .with_context(|| format!("transports.{name}.url"))?
+    };
+    let transport =
+        RabbitTransport::open(options).with_context(|| format!("cannot use transports.{name}"))?;
+    Ok(Arc::new(transport))
+}
+
+/// The names of dead-letter exchanges and queues that are configured, by queue of the broker.
+fn dead_letter_names(broker: &config::Name, all: &Config) -> BTreeMap<QueueName, DeadLetterNames> {
+    let text = |name: &Option<config::BrokerName>| name.as_ref().map(|it| it.as_str().to_owned());
+    let of_broker = all.queues.iter().filter_map(|queue| {
+        let (transport, there) = all.broker(&queue.name)?;
+        let names = DeadLetterNames {
+            exchange: text(&queue.dead_letter_exchange),
+            key: text(&queue.dead_letter_key),
+            queue: text(&queue.dead_letter_queue),
+        };
+        (transport.name == *broker && names != DeadLetterNames::default()).then_some((there, names))
+    });
+    of_broker.collect()
+}
+
+#[async_trait]
+impl BrokerTransport for RabbitTransport {
+    fn dead_lettering(&self, mode: DeadLetterMode) -> Arc<dyn BrokerTransport> {
+        Arc::new(self.dead_lettering(match mode {
+            DeadLetterMode::Publish => DeadLettering::Publish,
+            DeadLetterMode::Reject => DeadLettering::Reject,
+        }))
+    }
+
+    async fn repair(&self, queue: &QueueName) -> Result<(), TransportError> {
+        self.repair(queue).await
+    }
+
+    async fn has_nothing_of(&self, queue: &QueueName) -> Result<bool, TransportError> {
+        self.has_nothing_of(queue).await
+    }
+
+    fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError> {
+        self.plan(std::slice::from_ref(queue))
+    }
+
+    async fn validate_all(&self, queues: &[QueueName]) -> Result<BrokerFindings, TransportError> {
+        let found = self.validate_all(queues).await?;
+        Ok(BrokerFindings { shared: found.shared, queues: found.queues })
+    }
+
+    fn dead_letter_collectors(&self) -> Vec<QueueName> {
+        vec![QueueName::new(UNROUTABLE).expect("it is a valid name")]
+    }
+}

@@ -1,0 +1,237 @@
+//! A storage account: the endpoint of its queues, and the credential.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+
+use azure_core::{credentials::TokenCredential, http::Url};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bezoar_core::Invalid;
+use jiff::Timestamp;
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+
+/// A storage account. `Debug` shows the endpoint, never a key or signature.
+#[derive(Clone)]
+pub struct Account {
+    pub(crate) endpoint: Url,
+    pub(crate) credential: Credential,
+}
+
+#[derive(Clone)]
+pub(crate) enum Credential {
+    /// The account's name and key.
+    SharedKey { account: String, key: SecretSlice<u8> },
+    /// The query of a shared access signature.
+    Sas(SecretString),
+    /// Tokens of Entra ID.
+    Token(Arc<dyn TokenCredential>),
+}
+
+impl Account {
+    /// Parses a connection string, as the Azure portal shows it: with `AccountName` and `AccountKey`, or with
+    /// `SharedAccessSignature`, and `QueueEndpoint` or `EndpointSuffix`. `UseDevelopmentStorage=true` is an emulator
+    /// on its usual port.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] names what is missing or wrong. It never repeats a value.
+    pub fn from_connection_string(text: &str) -> Result<Self, Invalid> {
+        let settings = Settings::parse(text)?;
+        if settings.get("usedevelopmentstorage").is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+            return Self::emulator(settings.get("developmentstorageproxyuri"));
+        }
+        let credential = settings.credential()?;
+        Ok(Self { endpoint: settings.endpoint()?, credential })
+    }
+
+    /// The account whose queues are at `endpoint`, with a credential that gets tokens of Entra ID: a managed identity,
+    /// a workload identity, a client secret or the Azure CLI.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if `endpoint` is not an `https` URL. A token must not be sent unencrypted.
+    pub fn with_token(
+        endpoint: &str,
+        credential: Arc<dyn TokenCredential>,
+    ) -> Result<Self, Invalid> {
+        let endpoint = parse_endpoint(endpoint)?;
+        if endpoint.scheme() != "https" {
+            return Err(Invalid::new("endpoint", "must begin with https:// if a token is used"));
+        }
+        Ok(Self { endpoint, credential: Credential::Token(credential) })
+    }
+
+    fn emulator(proxy: Option<&str>) -> Result<Self, Invalid> {
+        // Published by Microsoft and the same in every emulator, so not a secret.
+        const ACCOUNT: &str = "devstoreaccount1";
+        const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+        let host = proxy.unwrap_or("http://127.0.0.1").trim_end_matches('/');
+        Ok(Self {
+            endpoint: parse_endpoint(&format!("{host}:10001/{ACCOUNT}"))?,
+            credential: shared_key(ACCOUNT, KEY)?,
+        })
+    }
+
+    /// When the shared access signature expires, if it says so.
+    pub(crate) fn sas_expiry(&self) -> Option<Timestamp> {
+        let Credential::Sas(query) = &self.credential else { return None };
+        let query = Url::parse(&format!("sas:?{}", query.expose_secret())).ok()?;
+        let (_, end) = query.query_pairs().find(|(name, _)| name == "se")?;
+        let date = || end.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+        end.parse().ok().or_else(|| date().map(|it| it.timestamp()))
+    }
+}
+
+impl FromStr for Account {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::from_connection_string(text)
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let credential = match &self.credential {
+            Credential::SharedKey { .. } => "account key",
+            Credential::Sas(_) => "shared access signature",
+            Credential::Token(_) => "token",
+        };
+        write!(f, "Account({}, {credential})", self.endpoint)
+    }
+}
+
+/// The settings of a connection string by lowercase name.
+struct Settings<'a>(BTreeMap<String, &'a str>);
+
+impl<'a> Settings<'a> {
+    fn parse(text: &'a str) -> Result<Self, Invalid> {
+        let pairs = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        let pair = |part: &'a str| {
+            let (name, value) = part.split_once('=')?;
+            Some((name.trim().to_ascii_lowercase(), value.trim()))
+        };
+        let settings: Option<BTreeMap<_, _>> = pairs.map(pair).collect();
+        match settings {
+            Some(settings) if !settings.is_empty() => Ok(Self(settings)),
+            _ => Err(invalid("is not a list of name=value, separated by semicolons")),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).copied().filter(|value| !value.is_empty())
+    }
+
+    fn credential(&self) -> Result<Credential, Invalid> {
+        match (self.get("accountname"), self.get("accountkey"), self.get("sharedaccesssignature")) {
+            (Some(account), Some(key), _) => shared_key(account, key),
+            (_, None, Some(sas)) => Ok(Credential::Sas(sas.trim_start_matches('?').into())),
+            (None, Some(_), _) => Err(invalid("has no AccountName")),
+            _ => Err(invalid("has neither AccountKey nor SharedAccessSignature")),
+        }
+    }
+
+    fn endpoint(&self) -> Result<Url, Invalid> {
+        if let Some(endpoint) = self.get("queueendpoint") {
+            return parse_endpoint(endpoint);
+        }
+        let account = self.get("accountname");
+        let account =
+            account.ok_or_else(|| invalid("has neither QueueEndpoint nor AccountName"))?;
+        let protocol = self.get("defaultendpointsprotocol").unwrap_or("https");
+        let suffix = self.get("endpointsuffix").unwrap_or("core.windows.net");
+        parse_endpoint(&format!("{protocol}://{account}.queue.{suffix}"))
+    }
+}
+
+fn shared_key(account: &str, key: &str) -> Result<Credential, Invalid> {
+    let key =
+        BASE64_STANDARD.decode(key).map_err(|_| invalid("has an AccountKey that is not base64"))?;
+    Ok(Credential::SharedKey { account: account.to_owned(), key: key.into() })
+}
+
+fn parse_endpoint(text: &str) -> Result<Url, Invalid> {
+    let refused =
+        || Invalid::new("endpoint", "is not an http:// or https:// URL without query and user");
+    let url = Url::parse(text).map_err(|_| refused())?;
+    let plain = url.query().is_none() && url.username().is_empty() && url.password().is_none();
+    let http = matches!(url.scheme(), "http" | "https") && url.has_host();
+    if plain && http { Ok(url) } else { Err(refused()) }
+}
+
+fn invalid(problem: &str) -> Invalid {
+    Invalid::new("connection string", problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "Q0FOQVJZ"; // CANARY
+
+    fn endpoint(text: &str) -> String {
+        Account::from_connection_string(text).unwrap().endpoint.to_string()
+    }
+
+    #[test]
+    fn endpoints_come_from_names_suffixes_or_themselves() {
+        let key = format!("AccountName=lab;AccountKey={KEY}");
+        assert_eq!(endpoint(&key), "https://lab.queue.core.windows.net/");
+        let china =
+            format!("{key};EndpointSuffix=core.chinacloudapi.cn;DefaultEndpointsProtocol=http;");
+        assert_eq!(endpoint(&china), "http://lab.queue.core.chinacloudapi.cn/");
+        let own = format!("{key};QueueEndpoint=http://127.0.0.1:10001/lab");
+        assert_eq!(endpoint(&own), "http://127.0.0.1:10001/lab");
+        let sas = "QueueEndpoint=https://lab.example/;SharedAccessSignature=?sv=1&sig=CANARY%3D";
+        assert_eq!(endpoint(sas), "https://lab.example/");
+        assert_eq!(
+            endpoint(" usedevelopmentstorage = TRUE ;"),
+            "http://127.0.0.1:10001/devstoreaccount1"
+        );
+        let proxy = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite";
+        assert_eq!(endpoint(proxy), "http://azurite:10001/devstoreaccount1");
+    }
+
+    #[test]
+    fn a_wrong_connection_string_is_refused_and_never_repeated() {
+        for (text, problem) in [
+            ("", "name=value"),
+            ("CANARY", "name=value"),
+            ("AccountName=CANARY", "neither AccountKey nor SharedAccessSignature"),
+            ("AccountKey=CANARY", "has no AccountName"),
+            ("AccountName=a;AccountKey=CANARY!", "not base64"),
+            ("SharedAccessSignature=sig=CANARY", "neither QueueEndpoint nor AccountName"),
+            ("QueueEndpoint=ftp://CANARY;SharedAccessSignature=s", "http:// or https://"),
+            ("QueueEndpoint=https://a/?sig=CANARY;SharedAccessSignature=s", "without query"),
+            (
+                "QueueEndpoint=https://me:CANARY@a/;SharedAccessSignature=s",
+                "without query and user",
+            ),
+        ] {
+            let refused = Account::from_connection_string(text).unwrap_err().to_string();
+            assert!(refused.contains(problem), "{text}: {refused}");
+            assert!(!refused.contains("CANARY"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_key_and_no_signature() {
+        for secret in [
+            format!("AccountName=lab;AccountKey={KEY}"),
+            "AccountName=lab;SharedAccessSignature=sv=1&sig=CANARY".to_owned(),
+        ] {
+            let shown = format!("{:?}", Account::from_connection_string(&secret).unwrap());
+            assert!(shown.contains("lab.queue.core.windows.net"), "{shown}");
+            assert!(!shown.contains("CANARY") && !shown.contains(KEY), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_expiry_of_a_signature_is_read() {
+        let expiry = |sas: &str| {
+            let text = format!("AccountName=lab;SharedAccessSignature={sas}");
+            Account::from_connection_string(&text).unwrap().sas_expiry().map(|it| it.to_string())
+        };
+        assert_eq!(expiry("se=2026-01-02T03%3A04%3A05Z&sig=x").unwrap(), "2026-01-02T03:04:05Z");
+        assert_eq!(expiry("se=2026-01-02&sig=x").unwrap(), "2026-01-02T00:00:00Z");
+        assert_eq!(expiry("si=policy&sig=x"), None);
+    }
+}

@@ -1,0 +1,8 @@
+//! Reaching the account: who signs in and how, one method per request, and the names of queues.
+
+pub(crate) mod account;
+pub(crate) mod queue_client;
+pub(crate) mod queue_name;
+pub(crate) mod service;
+pub(crate) mod shared_key;
+mod xml;

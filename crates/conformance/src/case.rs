@@ -329,8 +329,8 @@ pub(crate) fn assert_not_found<T>(result: Result<T, TransportError>, queue: &Que
     assert_eq!(kind, ErrorKind::QueueNotFound(queue.clone()), "the error names the unknown queue");
 }
 
-/// A name that is valid on every broker: short, with lowercase letters, digits and hyphens.
+/// A name that is valid on every broker: short, with lowercase letters, digits and single hyphens.
 fn unique(name: &str) -> QueueName {
-    let start = &name[..name.len().min(40)].replace('_', "-");
+    let start = name[..name.len().min(40)].trim_end_matches('_').replace('_', "-");
     QueueName::new(format!("{start}-{:08x}", rand::random::<u32>())).expect("valid name")
 }

@@ -50,6 +50,9 @@ pub struct Depth {
     pub delayed: Option<u64>,
     /// Messages leased to a worker.
     pub leased: Option<u64>,
+    /// All messages that are not dead letters. Only set by a transport that cannot tell how many are in
+    /// each state.
+    pub total: Option<u64>,
     /// Dead letters.
     pub dead: Option<u64>,
     /// The time at which the oldest ready message became ready.

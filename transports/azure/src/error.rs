@@ -19,10 +19,6 @@ pub(crate) fn error(kind: ErrorKind, operation: &'static str) -> TransportError 
     TransportError::new(kind, TRANSPORT, operation)
 }
 
-pub(crate) fn queue_not_found(queue: &QueueName, operation: &'static str) -> TransportError {
-    error(ErrorKind::QueueNotFound(queue.clone()), operation)
-}
-
 /// A request that failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {

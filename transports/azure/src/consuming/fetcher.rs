@@ -1,0 +1,119 @@
+//! Leases messages of one queue.
+//!
+//! Each fetch runs in a task of its own. If the caller's future is dropped, the fetch goes on, and its messages wait for
+//! the next call: a request that was cut off might already have leased messages, which nobody would see until their
+//! leases expire.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bezoar_core::{ByteLimit, Clock, MAX_DELAY, Pauses};
+use tokio::{
+    sync::Mutex,
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    Limits,
+    connection::queue_client::{Fetched, Queue},
+    error::{Fault, FaultKind},
+};
+
+/// A leased message.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) fetched: Fetched,
+    /// When the lease expires, by the steady clock.
+    pub(crate) until: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fetcher {
+    queue: Arc<Queue>,
+    lease: Duration,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+    /// Locked while fetching: one fetch at a time.
+    state: Mutex<FetchState>,
+}
+
+#[derive(Debug, Default)]
+struct FetchState {
+    running: Option<JoinHandle<Result<Vec<Arrived>, Fault>>>,
+    /// Leased, and not handed out.
+    arrived: VecDeque<Arrived>,
+}
+
+impl Fetcher {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        lease: Duration,
+        limits: Limits,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { queue, lease, limits, clock, state: Mutex::default() }
+    }
+
+    /// Leases up to `max` messages and about `max_bytes`. Polls an empty queue until `wait` has passed.
+    pub(crate) async fn next(
+        &self,
+        max: u32,
+        max_bytes: usize,
+        wait: Duration,
+    ) -> Result<Vec<Arrived>, Fault> {
+        let deadline = Instant::now() + wait.min(MAX_DELAY);
+        let mut pauses = Pauses::new(self.limits.first_poll, self.limits.longest_poll);
+        loop {
+            let some = self.fetch(max, max_bytes).await?;
+            let now = Instant::now();
+            if !some.is_empty() || now >= deadline {
+                return Ok(some);
+            }
+            sleep_until((now + pauses.lengthen()).min(deadline)).await;
+        }
+    }
+
+    async fn fetch(&self, max: u32, max_bytes: usize) -> Result<Vec<Arrived>, Fault> {
+        let mut state = self.state.lock().await;
+        if state.arrived.is_empty() {
+            let running = state.running.get_or_insert_with(|| tokio::spawn(self.request(max)));
+            let ended = running.await;
+            state.running = None;
+            let panicked = |_| Err(Fault::new(FaultKind::Other, "the fetch panicked"));
+            state.arrived.extend(ended.unwrap_or_else(panicked)?);
+        }
+        Ok(self.hand_out(&mut state, max, max_bytes))
+    }
+
+    /// Never asks for more than were requested: what waits for a handler uses up its lease.
+    fn request(&self, max: u32) -> impl Future<Output = Result<Vec<Arrived>, Fault>> + use<> {
+        let (queue, clock, lease) = (self.queue.clone(), self.clock.clone(), self.lease);
+        let max = max.min(self.limits.prefetch);
+        async move {
+            let until = clock.steady() + lease;
+            let fetched = queue.lease(max, lease).await?;
+            Ok(fetched.into_iter().map(|fetched| Arrived { fetched, until }).collect())
+        }
+    }
+
+    /// A message that has waited for more than half of its lease is left to expire.
+    fn hand_out(&self, state: &mut FetchState, max: u32, max_bytes: usize) -> Vec<Arrived> {
+        let fresh_until = self.clock.steady() + self.lease / 2;
+        state.arrived.retain(|it| it.until > fresh_until);
+        let mut limit = ByteLimit::new(max_bytes);
+        let admitted = state.arrived.iter().take(max as usize);
+        let count = admitted.take_while(|it| limit.admits(it.fetched.text.len())).count();
+        state.arrived.drain(..count).collect()
+    }
+
+    /// What was leased and not handed out, after a running fetch has ended.
+    pub(crate) async fn take_back(&self) -> Vec<Arrived> {
+        let mut state = self.state.lock().await;
+        if let Some(running) = &mut state.running {
+            let ended = running.await;
+            state.running = None;
+            state.arrived.extend(ended.ok().and_then(Result::ok).unwrap_or_default());
+        }
+        state.arrived.drain(..).collect()
+    }
+}

@@ -1,0 +1,182 @@
+//! An open queue.
+//!
+//! Renewals and settlements run in tasks of their own: if the caller's future is dropped, they still end, and the lease
+//! still learns its new pop receipt. `close` waits for them.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Delivery, ErrorKind, Receipt, Settlement, SubscribeOptions, Subscription, TransportError,
+};
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    fetcher::{Arrived, Fetcher},
+    leases::Leases,
+    settle::Settler,
+};
+use crate::{
+    connection::queue_client::Queue,
+    error::error,
+    in_parallel::in_parallel,
+    transport::TransportState,
+    unreadable,
+    wire::stored_text::{self, Content},
+};
+
+#[derive(Debug)]
+pub(crate) struct AzureSubscription {
+    fetcher: Fetcher,
+    settler: Arc<Settler>,
+    leases: Arc<Leases>,
+    max_bytes: usize,
+    tasks: TaskTracker,
+}
+
+impl AzureSubscription {
+    pub(crate) fn new(
+        state: Arc<TransportState>,
+        queue: Arc<Queue>,
+        poison: Arc<Queue>,
+        options: SubscribeOptions,
+    ) -> Self {
+        let (limits, clock) = (state.options.limits, state.options.clock.clone());
+        let fetcher = Fetcher::new(queue.clone(), options.lease, limits, clock);
+        let settler = Arc::new(Settler { state, queue, poison, lease: options.lease });
+        let (leases, tasks) = (Arc::default(), TaskTracker::new());
+        Self { fetcher, settler, leases, max_bytes: options.max_bytes, tasks }
+    }
+
+    /// The delivery of a message; `None` if it cannot be read.
+    fn deliver(&self, arrived: Arrived) -> Option<Delivery> {
+        let options = &self.settler.state.options;
+        let message = match stored_text::read(&arrived.fetched, options.foreign_text) {
+            Content::Message(message) => *message,
+            content => {
+                self.give_up(arrived, &content);
+                return None;
+            }
+        };
+        let until = self.timestamp(arrived.until);
+        let receipt = self.leases.open(arrived, options.clock.steady());
+        Some(Delivery::new(message, receipt, Some(until)))
+    }
+
+    /// Dead-letters an envelope that nobody can read. One that a newer program can read is left to it for a while.
+    fn give_up(&self, arrived: Arrived, content: &Content) {
+        let most = self.settler.state.options.limits.max_dequeue_count;
+        let Some((reason, ledger)) = unreadable::judge(content, &arrived.fetched, most) else {
+            return;
+        };
+        let settlement = Settlement::DeadLetter { reason, tries: Vec::new() };
+        let (settler, lease) = (self.settler.clone(), super::leases::Lease::new(arrived));
+        self.tasks.spawn(async move {
+            // If this fails, the message is fetched again, and this is tried again.
+            let _ = settler.settle(&lease, ledger, &settlement).await;
+        });
+    }
+
+    /// A time of the steady clock as a time of day.
+    fn timestamp(&self, steady: Duration) -> Timestamp {
+        let clock = &self.settler.state.options.clock;
+        let left = steady.saturating_sub(clock.steady());
+        clock.now().checked_add(left).unwrap_or(Timestamp::MAX)
+    }
+
+    fn settle_one(
+        &self,
+        delivery: Delivery,
+        settlement: Settlement,
+    ) -> impl Future<Output = Result<(), TransportError>> + use<> {
+        let (settler, leases) = (self.settler.clone(), self.leases.clone());
+        let settled = async move {
+            let receipt = &delivery.receipt;
+            let lease =
+                leases.find(receipt).ok_or_else(|| error(ErrorKind::LeaseLost, "settle"))?;
+            let ledger = delivery.message.ledger.clone();
+            let settled = settler.settle(&lease, ledger, &settlement).await;
+            if lease.held.lock().await.pop_receipt.is_none() {
+                leases.close(receipt);
+            }
+            settled
+        };
+        self.in_task(settled, "settle")
+    }
+
+    fn renew(
+        &self,
+        receipt: Receipt,
+        by: Duration,
+    ) -> impl Future<Output = Result<Duration, TransportError>> + use<> {
+        let (settler, leases) = (self.settler.clone(), self.leases.clone());
+        let renewed = async move {
+            let lease =
+                leases.find(&receipt).ok_or_else(|| error(ErrorKind::LeaseLost, "extend"))?;
+            let until = settler.renew(&lease, by).await?;
+            leases.renewed(&receipt, until);
+            Ok(until)
+        };
+        self.in_task(renewed, "extend")
+    }
+
+    fn in_task<T: Send + 'static, W>(
+        &self,
+        work: W,
+        operation: &'static str,
+    ) -> impl Future<Output = Result<T, TransportError>> + use<T, W>
+    where
+        W: Future<Output = Result<T, TransportError>> + Send + 'static,
+    {
+        let tasks = self.tasks.clone();
+        async move {
+            let panicked = |_| Err(error(ErrorKind::OutcomeUnknown, operation));
+            tasks.spawn(work).await.unwrap_or_else(panicked)
+        }
+    }
+}
+
+#[async_trait]
+impl Subscription for AzureSubscription {
+    async fn receive(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, TransportError> {
+        let arrived = self.fetcher.next(max.get(), self.max_bytes, wait).await;
+        let queue = &self.settler.queue.name;
+        let arrived = arrived.map_err(|fault| fault.repeatable(queue, "receive"))?;
+        Ok(arrived.into_iter().filter_map(|it| self.deliver(it)).collect())
+    }
+
+    async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
+        let settle = |(delivery, settlement)| self.settle_one(delivery, settlement);
+        let most = self.settler.state.options.limits.publish_concurrency;
+        in_parallel(batch.into_iter().map(settle).collect(), most).await
+    }
+
+    async fn extend(
+        &self,
+        deliveries: &mut [Delivery],
+        lease: Duration,
+    ) -> Vec<Result<(), TransportError>> {
+        let renewals = deliveries.iter_mut().map(|delivery| async {
+            let until = self.renew(delivery.receipt.clone(), lease).await?;
+            delivery.lease_until = Some(self.timestamp(until));
+            Ok(())
+        });
+        join_all(renewals).await
+    }
+
+    async fn close(self: Box<Self>) -> Result<(), TransportError> {
+        let waiting = self.fetcher.take_back().await;
+        let batch: Vec<_> = waiting.into_iter().filter_map(|it| self.deliver(it)).collect();
+        let release = |delivery| (delivery, Settlement::Release { after: Duration::ZERO });
+        let released = self.settle(batch.into_iter().map(release).collect()).await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        released.into_iter().collect()
+    }
+}

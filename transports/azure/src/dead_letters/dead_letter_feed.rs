@@ -1,0 +1,164 @@
+//! The dead-letter feed: hands the letters of a poison queue to a catalogue.
+//!
+//! A letter that was handed out stays leased. If its lease expires, Azure hands it out again; the feed then only keeps
+//! the new pop receipt. When the feed is dropped, its letters become visible to the next one.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    DeadLetter, DeadLetterFeed, DeadLetterId, MAX_DELAY, Message, QueueName, TransportError,
+};
+use tokio::time::Instant;
+
+use crate::{
+    connection::queue_client::{Fetched, Queue},
+    consuming::fetcher::Fetcher,
+    error::FaultKind,
+    in_parallel::in_parallel,
+    transport::TransportState,
+    wire::poison_record,
+};
+
+/// The most bytes of letters in one batch.
+const BATCH_LIMIT_BYTES: usize = 64 * 1024 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct AzureDeadLetterFeed(Arc<FeedState>);
+
+#[derive(Debug)]
+struct FeedState {
+    state: Arc<TransportState>,
+    queue: QueueName,
+    poison: Arc<Queue>,
+    fetcher: Fetcher,
+    /// The letters that were handed out and not removed. A letter has several copies if it could not be deleted from
+    /// its queue the first time.
+    held: Mutex<HashMap<DeadLetterId, Vec<Copy>>>,
+}
+
+/// A message of the poison queue.
+#[derive(Debug, Clone)]
+struct Copy {
+    id: String,
+    pop_receipt: String,
+}
+
+impl From<Fetched> for Copy {
+    fn from(fetched: Fetched) -> Self {
+        Self { id: fetched.id, pop_receipt: fetched.pop_receipt }
+    }
+}
+
+impl AzureDeadLetterFeed {
+    pub(crate) async fn open(
+        state: Arc<TransportState>,
+        queue: QueueName,
+    ) -> Result<Self, TransportError> {
+        state.released().await;
+        let poison = Arc::new(state.ensure_poison_queue(&queue, "dead_letter_feed").await?);
+        let options = &state.options;
+        let (lease, clock) = (options.dead_letter_lease, options.clock.clone());
+        let fetcher = Fetcher::new(poison.clone(), lease, options.limits, clock);
+        Ok(Self(Arc::new(FeedState { state, queue, poison, fetcher, held: Mutex::default() })))
+    }
+}
+
+impl FeedState {
+    fn concurrency(&self) -> u32 {
+        self.state.options.limits.publish_concurrency
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<DeadLetterId, Vec<Copy>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The letter in a message of the poison queue, unless this feed has handed it out before.
+    fn hand_out(&self, fetched: Fetched) -> Option<DeadLetter> {
+        let letter = poison_record::read(&self.queue, &fetched, self.state.options.foreign_text);
+        let (mut held, copy) = (self.held(), Copy::from(fetched));
+        let copies = held.entry(letter.id).or_default();
+        let is_new = copies.is_empty();
+        match copies.iter_mut().find(|it| it.id == copy.id) {
+            Some(known) => *known = copy,
+            None => copies.push(copy),
+        }
+        is_new.then_some(letter)
+    }
+
+    async fn remove(&self, letter: DeadLetterId) -> Result<(), TransportError> {
+        let copies = self.held().get(&letter).cloned().unwrap_or_default();
+        for copy in copies {
+            match self.poison.delete(&copy.id, &copy.pop_receipt).await {
+                // Somebody else removed it, or has it now and will.
+                Err(fault)
+                    if matches!(
+                        fault.kind,
+                        FaultKind::MessageNotFound | FaultKind::StaleReceipt
+                    ) => {}
+                deleted => deleted.map_err(|it| it.repeatable(&self.queue, "remove"))?,
+            }
+        }
+        self.held().remove(&letter);
+        Ok(())
+    }
+
+    /// Makes everything that was not removed visible to other feeds. If that fails, it becomes visible by itself.
+    async fn release(&self) {
+        let waiting = self.fetcher.take_back().await.into_iter().map(|it| Copy::from(it.fetched));
+        let held = std::mem::take(&mut *self.held()).into_values().flatten();
+        let release = |copy: Copy| async move {
+            let _ = self.poison.update(&copy.id, &copy.pop_receipt, None, Duration::ZERO).await;
+        };
+        in_parallel(held.chain(waiting).map(release).collect(), self.concurrency()).await;
+    }
+}
+
+#[async_trait]
+impl DeadLetterFeed for AzureDeadLetterFeed {
+    async fn next(
+        &self,
+        max: NonZeroU32,
+        wait: Duration,
+    ) -> Result<Vec<DeadLetter>, TransportError> {
+        let deadline = Instant::now() + wait.min(MAX_DELAY);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let arrived = self.0.fetcher.next(max.get(), BATCH_LIMIT_BYTES, left).await;
+            let arrived = arrived.map_err(|it| it.repeatable(&self.0.queue, "dead_letter_feed"))?;
+            let ended = arrived.is_empty();
+            let letters = arrived.into_iter().filter_map(|it| self.0.hand_out(it.fetched));
+            let letters: Vec<_> = letters.collect();
+            if ended || !letters.is_empty() {
+                return Ok(letters);
+            }
+        }
+    }
+
+    async fn remove(&self, letters: &[DeadLetterId]) -> Result<(), TransportError> {
+        let removals = letters.iter().map(|letter| self.0.remove(*letter)).collect();
+        in_parallel(removals, self.0.concurrency()).await.into_iter().collect()
+    }
+
+    async fn replay(&self, messages: &[Message]) -> Vec<Result<(), TransportError>> {
+        let (state, queue) = (&self.0.state, &self.0.queue);
+        let replays = messages.iter().map(|message| state.replay(queue, message)).collect();
+        in_parallel(replays, self.0.concurrency()).await
+    }
+}
+
+impl Drop for AzureDeadLetterFeed {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (feed, releasing) = (self.0.clone(), self.0.state.releasing());
+        runtime.spawn(async move {
+            feed.release().await;
+            drop(releasing);
+        });
+    }
+}

@@ -1,0 +1,220 @@
+//! Sending, and opening queues.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bezoar_core::{
+    Capabilities, Counting, Destination, ErrorKind, Invalid, Leases, Message, Outgoing, QueueName,
+    SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
+};
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    InvalidOptions, LONGEST_DELAY, Options,
+    connection::{queue_client::Queue, queue_name, service::Service},
+    consuming::subscription::AzureSubscription,
+    error::{FaultKind, TRANSPORT, error},
+    in_parallel::in_parallel,
+    wire::{LIMIT_BYTES, envelope, poison_record},
+};
+
+/// How long a feed waits for the letters of an earlier one.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the answer to a request may take that was sent before.
+const LAG: Duration = Duration::from_millis(100);
+const CLAIM_CHECK: &str = "store a large body elsewhere, such as in Blob Storage, and send a reference to it (claim check)";
+
+/// Queues on Azure Storage Queue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AzureTransport {
+    pub(crate) inner: Arc<TransportState>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TransportState {
+    pub(crate) options: Options,
+    pub(crate) service: Service,
+    /// How many dropped feeds are still giving back their letters.
+    releasing: watch::Sender<u32>,
+}
+
+impl AzureTransport {
+    /// Checks the options. The first request connects.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOptions`] names every option that is out of its range.
+    pub fn open(options: Options) -> Result<Self, InvalidOptions> {
+        options.check()?;
+        let service = Service::new(&options).map_err(|invalid| InvalidOptions(vec![invalid]))?;
+        let releasing = watch::Sender::new(0);
+        Ok(Self { inner: Arc::new(TransportState { options, service, releasing }) })
+    }
+
+    async fn send_one(
+        &self,
+        queue: &Queue,
+        outgoing: &Outgoing,
+        checked: Result<(), TransportError>,
+    ) -> Result<(), TransportError> {
+        checked.map_err(with_remedy)?;
+        let text = envelope::write(&outgoing.message);
+        let text = text.map_err(|size| with_remedy(too_large(&outgoing.message, size)))?;
+        let stored = queue.put(&text, outgoing.delay, self.inner.options.time_to_live).await;
+        stored.map_err(|fault| fault.into_error(&queue.name, "send"))
+    }
+}
+
+fn too_large(message: &Message, actual_bytes: usize) -> TransportError {
+    let (id, limit_bytes) = (message.id.clone(), LIMIT_BYTES);
+    error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send")
+}
+
+fn with_remedy(refused: TransportError) -> TransportError {
+    match refused.kind {
+        ErrorKind::TooLarge { .. } => refused.with_source(CLAIM_CHECK),
+        _ => refused,
+    }
+}
+
+impl TransportState {
+    /// The queue of this name, if Azure accepts the name.
+    pub(crate) fn queue(
+        &self,
+        name: &QueueName,
+        operation: &'static str,
+    ) -> Result<Queue, TransportError> {
+        let invalid = |invalid| error(ErrorKind::Invalid(invalid), operation);
+        queue_name::check(name).map_err(invalid)?;
+        Ok(self.service.queue(name))
+    }
+
+    /// The queue that dead letters of `queue` go to.
+    pub(crate) fn poison_queue(
+        &self,
+        queue: &QueueName,
+        operation: &'static str,
+    ) -> Result<Queue, TransportError> {
+        if let Some(name) = self.options.poison_queues.get(queue) {
+            return self.queue(name, operation);
+        }
+        let name = QueueName::new(format!("{queue}-poison"));
+        let name = name.and_then(|name| queue_name::check(&name).map(|()| name));
+        let name = name.map_err(|_| {
+            let problem =
+                format!("{queue:?} leaves no room for \"-poison\": use at most 56 characters");
+            error(ErrorKind::Invalid(Invalid::new("queue name", problem)), operation)
+        })?;
+        Ok(self.service.queue(&name))
+    }
+
+    /// Makes sure that `queue` and its poison queue exist; returns the latter.
+    pub(crate) async fn ensure_poison_queue(
+        &self,
+        queue: &QueueName,
+        operation: &'static str,
+    ) -> Result<Queue, TransportError> {
+        let main = self.queue(queue, operation)?;
+        let poison = self.poison_queue(queue, operation)?;
+        let (main, found) = tokio::join!(main.count(), poison.count());
+        main.map_err(|fault| fault.repeatable(queue, operation))?;
+        match found {
+            Ok(_) => Ok(poison),
+            Err(fault) if fault.kind != FaultKind::QueueNotFound => {
+                Err(fault.repeatable(&poison.name, operation))
+            }
+            Err(_) if !self.options.create_if_missing => {
+                let missing = format!("its poison queue {:?} is missing; create it", poison.name);
+                Err(error(ErrorKind::Unusable, operation).with_source(missing))
+            }
+            Err(_) => {
+                let created = poison.create().await;
+                created.map_err(|fault| fault.repeatable(&poison.name, operation))?;
+                Ok(poison)
+            }
+        }
+    }
+
+    /// Sends a dead letter back: in our envelope, or as it came if another program set it aside.
+    pub(crate) async fn replay(
+        &self,
+        queue: &QueueName,
+        message: &Message,
+    ) -> Result<(), TransportError> {
+        let to = self.queue(queue, "replay")?;
+        let text = match poison_record::as_it_came(message) {
+            Some(text) => text,
+            None => envelope::write(message).map_err(|size| too_large(message, size))?,
+        };
+        let sent = to.put(&text, Duration::ZERO, self.options.time_to_live).await;
+        sent.map_err(|fault| fault.into_error(queue, "replay"))
+    }
+
+    /// Counts a feed that is giving back its letters, until the guard is dropped.
+    pub(crate) fn releasing(self: &Arc<Self>) -> Releasing {
+        self.releasing.send_modify(|count| *count += 1);
+        Releasing(self.clone())
+    }
+
+    /// Waits until earlier feeds of this process have given back their letters.
+    pub(crate) async fn released(&self) {
+        let mut releasing = self.releasing.subscribe();
+        let _ = timeout(RELEASED_WITHIN, releasing.wait_for(|count| *count == 0)).await;
+    }
+}
+
+/// A feed that is giving back its letters.
+#[derive(Debug)]
+pub(crate) struct Releasing(Arc<TransportState>);
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.0.releasing.send_modify(|count| *count -= 1);
+    }
+}
+
+#[async_trait]
+impl Transport for AzureTransport {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::new(TRANSPORT, envelope::LARGEST_BODY_BYTES);
+        can.max_encoded_bytes = Some(LIMIT_BYTES);
+        can.scheduled = Some(LONGEST_DELAY);
+        can.time_to_live = true;
+        can.batching = true;
+        can.durable = true;
+        can.leases = Leases::Expire;
+        can.shortest_lease = Duration::from_secs(1);
+        can.longest_lease = LONGEST_DELAY;
+        can.settlement = SettlementDurability::Durable;
+        can.acquired = Counting::AtLeast;
+        can.lag = LAG;
+        can.dead_letter_feed = true;
+        can
+    }
+
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        let (name, checked) = match self.capabilities().check_batch(to, batch) {
+            Ok(checked) => checked,
+            Err(refused) => return refused,
+        };
+        let queue = match self.inner.queue(name, "send") {
+            Ok(queue) => queue,
+            Err(refused) => return batch.iter().map(|_| Err(refused.again())).collect(),
+        };
+        let sends = batch.iter().zip(checked);
+        let sends = sends.map(|(outgoing, checked)| self.send_one(&queue, outgoing, checked));
+        in_parallel(sends.collect(), self.inner.options.limits.publish_concurrency).await
+    }
+
+    async fn subscribe(
+        &self,
+        queue: &QueueName,
+        options: SubscribeOptions,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let invalid = |invalid| error(ErrorKind::Invalid(invalid), "subscribe");
+        self.capabilities().check_lease(options.lease).map_err(invalid)?;
+        let poison = Arc::new(self.inner.ensure_poison_queue(queue, "subscribe").await?);
+        let queue = Arc::new(self.inner.queue(queue, "subscribe")?);
+        Ok(Box::new(AzureSubscription::new(self.inner.clone(), queue, poison, options)))
+    }
+}

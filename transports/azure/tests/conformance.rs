@@ -1,0 +1,58 @@
+//! The conformance suite for queues of a storage account.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{env, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bezoar_azure::{Account, AzureTransport, Options};
+use bezoar_conformance::Harness;
+use bezoar_core::{QueueAdmin, Transport};
+
+struct AzureHarness(AzureTransport);
+
+impl AzureHarness {
+    async fn new() -> Self {
+        Self(open())
+    }
+}
+
+fn open() -> AzureTransport {
+    let account: Account = env::var("BEZOAR_TEST_AZURITE").unwrap().parse().unwrap();
+    let mut options = Options::new(account);
+    options.limits.first_poll = Duration::from_millis(50);
+    AzureTransport::open(options).unwrap()
+}
+
+#[async_trait]
+impl Harness for AzureHarness {
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::new(self.0.clone())
+    }
+
+    fn admin(&self) -> Arc<dyn QueueAdmin> {
+        Arc::new(self.0.clone())
+    }
+
+    async fn elapse(&self, by: Duration) {
+        tokio::time::sleep(by).await;
+    }
+
+    async fn restart(&mut self) {
+        self.0 = open();
+    }
+
+    /// Azure counts delays and leases in whole seconds.
+    fn tick(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+bezoar_conformance::suite!(
+    #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+    AzureHarness::new
+);

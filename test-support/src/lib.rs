@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`rabbitmq`] | a private RabbitMQ broker: started, awaited on every port, killed, restarted |
 //! | [`rabbitmq_cluster`] | three such brokers as a cluster, whose nodes are killed one by one |
+//! | [`azurite`] | a private Azurite, the emulator of Azure Storage |
 //! | [`tcp_proxy`] | a TCP proxy whose connections can be cut, stalled, half closed or rewritten |
 //! | [`certificates`] | certificates for tests with TLS |
 //! | [`ports`] | free TCP ports |
 
+pub mod azurite;
 pub mod certificates;
 pub mod ports;
 pub mod rabbitmq;

@@ -1,4 +1,39 @@
 //! Queues on Azure Storage Queue.
+//!
+//! A retry updates the message in place, a dead letter is a record in a poison queue that other tools can read, and
+//! messages of other programs are first-class. It is not for ordered messages, nor for bodies above 45 KiB.
+//!
+//! | where | what |
+//! | --- | --- |
+//! | `options.rs`, `connection/` | the account and its credential, limits, the requests, the names of queues |
+//! | `consuming/` | fetching, leases, settling |
+//! | `dead_letters/` | the dead-letter feed over a poison queue |
+//! | `wire/` | messages and poison records as texts, and back (pure) |
+//! | `unreadable.rs` | what happens to an envelope that cannot be read |
+//! | `transport.rs`, `admin.rs` | the two contracts, implemented with the above |
+//! | `error.rs` | Azure's errors as ours |
+//!
+//! # What to know
+//!
+//! - Every update of a message changes its pop receipt, and only the latest one counts. Renewing and settling a message
+//!   therefore wait for each other, and go on if the caller's future is dropped.
+//! - If the answer to a renewal is lost, the new pop receipt is lost with it: the lease is lost, and the message is
+//!   delivered again when it expires.
+//! - Azure deletes a message after 7 days unless it is told otherwise. This transport always tells it otherwise.
+//! - Only [`Options::request_timeout`] bounds a request; nothing is retried here. The worker retries.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bezoar_azure::{Account, AzureTransport, Options};
+//! use bezoar_core::{QueueAdmin, QueueName};
+//!
+//! let account = Account::from_connection_string("UseDevelopmentStorage=true")?;
+//! let transport = AzureTransport::open(Options::new(account))?;
+//! let queue = QueueName::new("results")?;
+//! transport.provision(&queue).await?;
+//! assert_eq!(transport.depth(&queue).await?.total, Some(0));
+//! # Ok(()) }
+//! ```
 
 mod admin;
 mod connection;

@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{env, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_azure::{Account, AzureTransport, Options};
 use bezoar_conformance::Harness;
 use bezoar_core::{QueueAdmin, Transport};
+use test_support::azurite::Azurite;
 
 struct AzureHarness(AzureTransport);
 
@@ -18,7 +19,7 @@ impl AzureHarness {
 }
 
 fn open() -> AzureTransport {
-    let account: Account = env::var("BEZOAR_TEST_AZURITE").unwrap().parse().unwrap();
+    let account: Account = Azurite::shared().connection_string().parse().unwrap();
     let mut options = Options::new(account);
     options.limits.first_poll = Duration::from_millis(50);
     AzureTransport::open(options).unwrap()
@@ -56,3 +57,10 @@ bezoar_conformance::suite!(
     #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
     AzureHarness::new
 );
+
+#[test]
+fn the_readme_says_what_the_transport_can_do() {
+    let options = Options::new("UseDevelopmentStorage=true".parse().unwrap());
+    let transport = AzureTransport::open(options).unwrap();
+    bezoar_conformance::assert_documented(include_str!("../README.md"), &transport.capabilities());
+}

@@ -7,10 +7,12 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Delivery, ErrorKind, Receipt, Settlement, SubscribeOptions, Subscription, TransportError,
+    Delivery, ErrorKind, MAX_DELAY, Receipt, Settlement, SubscribeOptions, Subscription,
+    TransportError,
 };
 use futures_util::future::join_all;
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -145,10 +147,20 @@ impl Subscription for AzureSubscription {
         max: NonZeroU32,
         wait: Duration,
     ) -> Result<Vec<Delivery>, TransportError> {
-        let arrived = self.fetcher.next(max.get(), self.max_bytes, wait).await;
-        let queue = &self.settler.queue.name;
-        let arrived = arrived.map_err(|fault| fault.repeatable(queue, "receive"))?;
-        Ok(arrived.into_iter().filter_map(|it| self.deliver(it)).collect())
+        let deadline = Instant::now() + wait.min(MAX_DELAY);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let arrived = self.fetcher.next(max.get(), self.max_bytes, left).await;
+            let queue = &self.settler.queue.name;
+            let arrived = arrived.map_err(|fault| fault.repeatable(queue, "receive"))?;
+            let is_empty = arrived.is_empty();
+            let deliveries: Vec<_> =
+                arrived.into_iter().filter_map(|it| self.deliver(it)).collect();
+            // Messages that cannot be read do not hold up those behind them.
+            if is_empty || !deliveries.is_empty() {
+                return Ok(deliveries);
+            }
+        }
     }
 
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {

@@ -3,11 +3,14 @@
 //! A retry changes only the ledger. In an envelope every other member stays as it is, also those that this program does
 //! not know. A text of another program is wrapped, unchanged, beside the ledger: `{"bezoar":1,"text":…,"ledger":…}`.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bezoar_core::{Body, Ledger, Message, MessageId, MessageType};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use super::{LIMIT_BYTES, envelope, json, ledger, with_member};
@@ -93,12 +96,12 @@ pub(crate) fn body(text: &str, foreign: ForeignText) -> Body {
     decoded.map_or_else(|| text.to_owned().into(), Body::from)
 }
 
-/// The text as it was sent: without a ledger, and not wrapped.
+/// The text as it was sent: without a ledger, and not wrapped. An envelope that cannot be read stays as it is.
 pub(crate) fn original(text: &str) -> String {
     match marked(text) {
         Some(Marked { text: Some(original), .. }) => original,
-        Some(_) => without_ledger(text),
-        None => text.to_owned(),
+        Some(_) if envelope::read(text).is_some() => without_ledger(text),
+        _ => text.to_owned(),
     }
 }
 
@@ -115,20 +118,38 @@ pub(crate) fn rewritten(text: &str, ledger: &Ledger, dequeue_count: u32) -> Opti
     ledger.fit(|it| with(it).len() <= LIMIT_BYTES).then(|| with(&ledger))
 }
 
-/// An object of ours without its ledger; all other members are kept literally.
+/// An object of ours without its ledger; all other members are kept literally and in their order.
 fn without_ledger(text: &str) -> String {
-    let members: Result<BTreeMap<&str, &RawValue>, _> = serde_json::from_str(text);
-    match members {
-        Ok(mut members) => {
-            members.remove("ledger");
-            json(&members)
+    let Ok(Members(members)) = serde_json::from_str(text) else { return text.to_owned() };
+    let members = members.iter().filter(|(name, _)| name != "ledger");
+    let members: Vec<_> =
+        members.map(|(name, value)| format!("{}:{}", json(name), value.get())).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+/// The members of an object in their order.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'a> Deserialize<'a> for Members<'a> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'a> Visitor<'a> for InOrder {
+            type Value = Members<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Members<'a>, M::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
         }
-        // A member whose name has an escape cannot be borrowed.
-        Err(_) => {
-            let mut value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-            value.as_object_mut().map(|it| it.remove("ledger"));
-            json(&value)
-        }
+        deserializer.deserialize_map(InOrder)
     }
 }
 
@@ -201,7 +222,8 @@ mod tests {
         assert!(rewritten.contains(r#""new":[1.50]"#), "{rewritten}");
         let second = message(&rewritten, 4);
         assert_eq!((second.ledger.acquired, second.ledger.failed), (7, 1));
-        assert!(!original(&rewritten).contains("ledger"));
+        let sent = r#"{"bezoar":1,"id":"m","type":"t","time":0,"body":"aGk=","new":[1.50]}"#;
+        assert_eq!(original(&rewritten), sent);
     }
 
     #[test]

@@ -1,0 +1,17 @@
+//! Tests against Azurite for what the contract does not require of every transport: other clients, Azure's errors, lost
+//! answers, sizes, times to live.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod azurite {
+    mod bad_input;
+    mod concurrency;
+    mod errors;
+    mod faulty_proxy;
+    mod lost_answers;
+    mod other_clients;
+    mod poison_queues;
+    mod python;
+    mod secrecy;
+    mod support;
+}

@@ -66,7 +66,7 @@ impl QueueAdmin for AzureTransport {
             (depth.delayed, depth.leased) = (Some(0), Some(0));
         }
         depth.dead = match dead {
-            Err(Fault { kind: FaultKind::QueueNotFound, .. }) => Some(0),
+            Err(Fault { kind: FaultKind::QueueNotFound, .. }) => None,
             dead => Some(dead.map_err(fault)?),
         };
         Ok(depth)

@@ -15,7 +15,7 @@ use crate::{
     consuming::subscription::AzureSubscription,
     error::{FaultKind, TRANSPORT, error},
     in_parallel::in_parallel,
-    wire::{LIMIT_BYTES, envelope, poison_record},
+    wire::{LIMIT_BYTES, envelope, poison_record, stored_text},
 };
 
 /// How long a feed waits for the letters of an earlier one.
@@ -75,6 +75,13 @@ fn with_remedy(refused: TransportError) -> TransportError {
         ErrorKind::TooLarge { .. } => refused.with_source(CLAIM_CHECK),
         _ => refused,
     }
+}
+
+/// The text of another program's message that fits only without an envelope, and so without its history.
+fn without_envelope(message: &Message, size: usize) -> Result<String, TransportError> {
+    let text = poison_record::as_text(message);
+    let fits = message.message_type.as_str() == stored_text::UNTYPED && text.len() <= LIMIT_BYTES;
+    if fits { Ok(text) } else { Err(too_large(message, size)) }
 }
 
 impl TransportState {
@@ -144,7 +151,7 @@ impl TransportState {
         let to = self.queue(queue, "replay")?;
         let text = match poison_record::as_it_came(message) {
             Some(text) => text,
-            None => envelope::write(message).map_err(|size| too_large(message, size))?,
+            None => envelope::write(message).or_else(|size| without_envelope(message, size))?,
         };
         let sent = to.put(&text, Duration::ZERO, self.options.time_to_live).await;
         sent.map_err(|fault| fault.into_error(queue, "replay"))

@@ -224,6 +224,28 @@ mod tests {
         }
     }
 
+    #[derive(Debug)]
+    struct NoToken;
+
+    #[async_trait::async_trait]
+    impl TokenCredential for NoToken {
+        async fn get_token(
+            &self,
+            _: &[&str],
+            _: Option<azure_core::credentials::TokenRequestOptions<'_>>,
+        ) -> azure_core::Result<azure_core::credentials::AccessToken> {
+            Err(azure_core::error::ErrorKind::Credential.into_error())
+        }
+    }
+
+    #[test]
+    fn a_token_is_never_sent_unencrypted() {
+        let account = |endpoint| Account::with_token(endpoint, Arc::new(NoToken));
+        assert!(account("https://lab.queue.core.windows.net").is_ok());
+        let refused = account("http://lab.queue.core.windows.net").unwrap_err().to_string();
+        assert!(refused.contains("https://"), "{refused}");
+    }
+
     #[test]
     fn the_expiry_of_a_signature_is_read() {
         let expiry = |sas: &str| {

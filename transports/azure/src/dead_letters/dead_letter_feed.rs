@@ -28,6 +28,9 @@ use crate::{
 /// The most bytes of letters in one batch.
 const BATCH_LIMIT_BYTES: usize = 64 * 1024 * 1024;
 
+/// The most letters that are handed out and not removed.
+const MOST_HELD: usize = 10_000;
+
 #[derive(Debug)]
 pub(crate) struct AzureDeadLetterFeed(Arc<FeedState>);
 
@@ -127,6 +130,9 @@ impl DeadLetterFeed for AzureDeadLetterFeed {
         wait: Duration,
     ) -> Result<Vec<DeadLetter>, TransportError> {
         let deadline = Instant::now() + wait.min(MAX_DELAY);
+        if self.0.held().len() >= MOST_HELD {
+            return Ok(Vec::new());
+        }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let arrived = self.0.fetcher.next(max.get(), BATCH_LIMIT_BYTES, left).await;

@@ -250,11 +250,19 @@ fn as_written(message: Message, text: &str) -> Message {
 
 /// The text with which a letter that another program set aside is sent back; `None` for all others.
 pub(crate) fn as_it_came(message: &Message) -> Option<String> {
+    let written = message.headers.get(TEXT_HEADER)?;
+    let base64 = written.reveal().as_str() == "base64";
+    Some(if base64 { BASE64_STANDARD.encode(message.body.reveal()) } else { as_text(message) })
+}
+
+/// The body as the text of a message: as it is, or in base64 if XML cannot express it.
+pub(crate) fn as_text(message: &Message) -> String {
     let body = message.body.reveal();
-    let plain = || String::from_utf8(body.to_vec()).ok();
-    match message.headers.get(TEXT_HEADER)?.reveal().as_str() {
-        "plain" => plain(),
-        _ => Some(BASE64_STANDARD.encode(body)),
+    let allowed =
+        |it: char| (it >= ' ' || "\t\n\r".contains(it)) && !"\u{fffe}\u{ffff}".contains(it);
+    match std::str::from_utf8(body) {
+        Ok(text) if text.chars().all(allowed) => text.to_owned(),
+        _ => BASE64_STANDARD.encode(body),
     }
 }
 
@@ -358,5 +366,7 @@ mod tests {
         );
         assert!(!letter.reason.to_string().contains("CANARY"));
         assert_eq!(as_it_came(&letter.message).unwrap(), "hi there");
+        let edited = letter.message.with_body("a\0b");
+        assert_eq!(as_it_came(&edited).unwrap(), "YQBi", "XML has no such character");
     }
 }

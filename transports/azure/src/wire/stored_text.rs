@@ -17,7 +17,7 @@ use super::{LIMIT_BYTES, envelope, json, ledger, with_member};
 use crate::{ForeignText, connection::queue_client::Fetched};
 
 /// The type of a message that was sent without one.
-const UNTYPED: &str = "untyped";
+pub(crate) const UNTYPED: &str = "untyped";
 
 /// What a text is.
 #[derive(Debug, PartialEq, Eq)]

@@ -158,6 +158,11 @@ impl Azurite {
         KEY
     }
 
+    /// The port of the blob service.
+    pub fn blob_port(&self) -> u16 {
+        self.ports.blob
+    }
+
     /// The port of the queue service.
     pub fn queue_port(&self) -> u16 {
         self.ports.queue

@@ -26,6 +26,13 @@ impl QueueAdmin for AzureTransport {
             };
             done.map_err(|fault| fault.repeatable(&queue.name, "provision"))?;
         }
+        if let (Some(bodies), Some(_)) =
+            (&self.inner.service.bodies, &self.inner.options.claim_check)
+            && self.inner.options.create_if_missing
+        {
+            let created = bodies.container.create().await;
+            created.map_err(|fault| fault.repeatable(queue, "provision"))?;
+        }
         Ok(())
     }
 

@@ -31,7 +31,9 @@ pub(crate) struct Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     QueueNotFound,
-    QueueExists,
+    BlobNotFound,
+    ContainerNotFound,
+    AlreadyExists,
     MessageNotFound,
     /// The pop receipt is not the latest one: somebody else has the message.
     StaleReceipt,
@@ -67,7 +69,8 @@ impl Fault {
             FaultKind::NotAuthorized => ErrorKind::NotAuthorized,
             FaultKind::Unavailable => ErrorKind::Unavailable,
             FaultKind::NoAnswer => ErrorKind::OutcomeUnknown,
-            FaultKind::QueueExists | FaultKind::Other => ErrorKind::Other,
+            FaultKind::BlobNotFound | FaultKind::ContainerNotFound => ErrorKind::Unusable,
+            FaultKind::AlreadyExists | FaultKind::Other => ErrorKind::Other,
         };
         error(kind, operation).with_source(self.text)
     }
@@ -121,8 +124,14 @@ impl FaultContext {
             (400, "PopReceiptMismatch") | (412, _) => {
                 (FaultKind::StaleReceipt, "another consumer has the message".to_owned())
             }
+            (404, "BlobNotFound") => (FaultKind::BlobNotFound, "the blob was deleted".to_owned()),
+            (404, "ContainerNotFound") => {
+                (FaultKind::ContainerNotFound, "create the blob container".to_owned())
+            }
             (404, _) => (FaultKind::QueueNotFound, "check the name and the endpoint".to_owned()),
-            (409, "QueueAlreadyExists") => (FaultKind::QueueExists, String::new()),
+            (409, "QueueAlreadyExists" | "ContainerAlreadyExists") => {
+                (FaultKind::AlreadyExists, String::new())
+            }
             (409, "QueueBeingDeleted") => {
                 (FaultKind::Unavailable, "the queue is being deleted; wait 30 seconds".to_owned())
             }
@@ -208,7 +217,10 @@ mod tests {
         check(404, "MessageNotFound", FaultKind::MessageNotFound);
         check(400, "PopReceiptMismatch", FaultKind::StaleReceipt);
         check(412, "ConditionNotMet", FaultKind::StaleReceipt);
-        check(409, "QueueAlreadyExists", FaultKind::QueueExists);
+        check(404, "BlobNotFound", FaultKind::BlobNotFound);
+        check(404, "ContainerNotFound", FaultKind::ContainerNotFound);
+        check(409, "ContainerAlreadyExists", FaultKind::AlreadyExists);
+        check(409, "QueueAlreadyExists", FaultKind::AlreadyExists);
         check(409, "QueueBeingDeleted", FaultKind::Unavailable);
         check(503, "ServerBusy", FaultKind::Throttled(None));
         check(429, "", FaultKind::Throttled(None));

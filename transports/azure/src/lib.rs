@@ -1,11 +1,12 @@
 //! Queues on Azure Storage Queue.
 //!
 //! A retry updates the message in place, a dead letter is a record in a poison queue that other tools can read, and
-//! messages of other programs are first-class. It is not for ordered messages, nor for bodies above 45 KiB.
+//! messages of other programs are first-class. It is not for ordered messages, and bodies above 45 KiB need the claim check.
 //!
 //! | where | what |
 //! | --- | --- |
 //! | `options.rs`, `connection/` | the account and its credential, limits, the requests, the names of queues |
+//! | `claim_check.rs` | large bodies in Blob Storage |
 //! | `consuming/` | fetching, leases, settling |
 //! | `dead_letters/` | the dead-letter feed over a poison queue |
 //! | `wire/` | messages and poison records as texts, and back (pure) |
@@ -36,6 +37,7 @@
 //! ```
 
 mod admin;
+mod claim_check;
 mod connection;
 mod consuming;
 mod dead_letters;
@@ -46,6 +48,7 @@ mod transport;
 mod unreadable;
 mod wire;
 
+pub use claim_check::ClaimCheck;
 pub use connection::account::Account;
 pub use error::LONGEST_DELAY;
 pub use options::{ErrorTexts, ForeignText, InvalidOptions, Limits, Options};

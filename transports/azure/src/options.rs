@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, ops::RangeInclusive, sync::Arc, time::Dura
 
 use bezoar_core::{Clock, Invalid, QueueName, SubscribeOptions, SystemClock};
 
-use crate::{Account, connection::queue_name, error::LONGEST_DELAY};
+use crate::{Account, ClaimCheck, connection::queue_name, error::LONGEST_DELAY};
 
 /// The account, and how its queues are used.
 #[derive(Debug, Clone)]
@@ -21,6 +21,9 @@ pub struct Options {
     pub time_to_live: Option<Duration>,
     /// How many messages are fetched, handled and sent at a time, and how often.
     pub limits: Limits,
+    /// Where bodies are stored that do not fit into a message. `None`, the default, refuses them. Bodies that were
+    /// stored are read in any case, from the container of [`ClaimCheck::default`] if this is `None`.
+    pub claim_check: Option<ClaimCheck>,
     /// How the text of messages from other programs is read.
     pub foreign_text: ForeignText,
     /// What a poison record says about the error.
@@ -96,6 +99,7 @@ impl Options {
             poison_queues: BTreeMap::new(),
             time_to_live: None,
             limits: Limits::default(),
+            claim_check: None,
             foreign_text: ForeignText::default(),
             error_texts: ErrorTexts::default(),
             dead_letter_lease: Duration::from_secs(30),
@@ -114,6 +118,11 @@ impl Options {
         problems.extend(outside("dead_letter_lease", LEASES, self.dead_letter_lease));
         problems.extend(outside("request_timeout", SECOND..=HOUR, self.request_timeout));
         problems.extend(self.time_to_live.and_then(|it| outside("time_to_live", SECOND..=TTL, it)));
+        problems.extend(self.claim_check.iter().flat_map(ClaimCheck::problems));
+        if self.claim_check.is_some() && self.account.blob_endpoint.is_none() {
+            problems
+                .push(Invalid::new("claim_check", "needs BlobEndpoint in the connection string"));
+        }
         for (queue, poison) in &self.poison_queues {
             problems
                 .extend([queue, poison].map(queue_name::check).into_iter().filter_map(Result::err));

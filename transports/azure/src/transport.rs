@@ -15,14 +15,14 @@ use crate::{
     consuming::subscription::AzureSubscription,
     error::{FaultKind, TRANSPORT, error},
     in_parallel::in_parallel,
-    wire::{LIMIT_BYTES, envelope, poison_record, stored_text},
+    wire::{LIMIT_BYTES, blob_reference::BlobReference, envelope, poison_record, stored_text},
 };
 
 /// How long a feed waits for the letters of an earlier one.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the answer to a request may take that was sent before.
 const LAG: Duration = Duration::from_millis(100);
-const CLAIM_CHECK: &str = "store a large body elsewhere, such as in Blob Storage, and send a reference to it (claim check)";
+const CLAIM_CHECK: &str = "turn on the claim check (`claim_check`), which stores large bodies in Blob Storage, or raise its `max_bytes`";
 
 /// Queues on Azure Storage Queue. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -59,9 +59,24 @@ impl AzureTransport {
     ) -> Result<(), TransportError> {
         checked.map_err(with_remedy)?;
         let text = envelope::write(&outgoing.message);
-        let text = text.map_err(|size| with_remedy(too_large(&outgoing.message, size)))?;
-        let stored = queue.put(&text, outgoing.delay, self.inner.options.time_to_live).await;
-        stored.map_err(|fault| fault.into_error(&queue.name, "send"))
+        self.inner.put(queue, text, outgoing, "send").await
+    }
+
+    /// Deletes bodies in Blob Storage that no message refers to, because a process died between storing or deleting a
+    /// message and its body. Returns how many were deleted.
+    ///
+    /// Azure cannot tell whether a message still exists. Every body that was stored longer ago than `age` is deleted,
+    /// unless it belongs to a dead letter: choose an age that no message ever waits for.
+    ///
+    /// # Errors
+    ///
+    /// The first error of Blob Storage. What was deleted before is gone.
+    pub async fn remove_orphans(&self, age: Duration) -> Result<u64, TransportError> {
+        let no_blobs = || error(ErrorKind::Unsupported("bodies in Blob Storage"), "remove_orphans");
+        let bodies = self.inner.service.bodies.as_ref().ok_or_else(no_blobs)?;
+        let account = QueueName::new("account").expect("a valid name");
+        let removed = bodies.remove_orphans(age).await;
+        removed.map_err(|fault| fault.repeatable(&account, "remove_orphans"))
     }
 }
 
@@ -78,10 +93,10 @@ fn with_remedy(refused: TransportError) -> TransportError {
 }
 
 /// The text of another program's message that fits only without an envelope, and so without its history.
-fn without_envelope(message: &Message, size: usize) -> Result<String, TransportError> {
+fn without_envelope(message: &Message, size: usize) -> Result<String, usize> {
     let text = poison_record::as_text(message);
     let fits = message.message_type.as_str() == stored_text::UNTYPED && text.len() <= LIMIT_BYTES;
-    if fits { Ok(text) } else { Err(too_large(message, size)) }
+    if fits { Ok(text) } else { Err(size) }
 }
 
 impl TransportState {
@@ -150,11 +165,49 @@ impl TransportState {
     ) -> Result<(), TransportError> {
         let to = self.queue(queue, "replay")?;
         let text = match poison_record::as_it_came(message) {
-            Some(text) => text,
-            None => envelope::write(message).or_else(|size| without_envelope(message, size))?,
+            Some(text) => Ok(text),
+            None => envelope::write(message).or_else(|size| without_envelope(message, size)),
         };
-        let sent = to.put(&text, Duration::ZERO, self.options.time_to_live).await;
-        sent.map_err(|fault| fault.into_error(queue, "replay"))
+        self.put(&to, text, &message.clone().into(), "replay").await
+    }
+
+    /// Stores a message with this text. If it does not fit, the body goes to Blob Storage, where that is allowed.
+    async fn put(
+        &self,
+        queue: &Queue,
+        text: Result<String, usize>,
+        outgoing: &Outgoing,
+        operation: &'static str,
+    ) -> Result<(), TransportError> {
+        let (text, blob) = match text {
+            Ok(text) => (text, None),
+            Err(size) => self.put_body(queue, &outgoing.message, size, operation).await?,
+        };
+        let stored = queue.put(&text, outgoing.delay, self.options.time_to_live).await;
+        let is_refused = stored.as_ref().is_err_and(|fault| fault.kind != FaultKind::NoAnswer);
+        if let (true, Some(bodies), Some(blob)) = (is_refused, &self.service.bodies, blob) {
+            bodies.forget(&blob).await;
+        }
+        stored.map_err(|fault| fault.into_error(&queue.name, operation))
+    }
+
+    /// Stores the body of a message whose text has `size` bytes; returns a text that refers to the body.
+    async fn put_body(
+        &self,
+        queue: &Queue,
+        message: &Message,
+        size: usize,
+        operation: &'static str,
+    ) -> Result<(String, Option<BlobReference>), TransportError> {
+        let refused = |size| with_remedy(too_large(message, size));
+        let is_on = self.options.claim_check.is_some();
+        let bodies = self.service.bodies.as_ref().filter(|_| is_on).ok_or_else(|| refused(size))?;
+        let body = message.body.reveal();
+        let blob = BlobReference::new(body);
+        let text = envelope::write_reference(message, &blob).map_err(refused)?;
+        let stored = bodies.store(&blob, body).await;
+        stored.map_err(|fault| fault.repeatable(&queue.name, operation))?;
+        Ok((text, Some(blob)))
     }
 
     /// Counts a feed that is giving back its letters, until the guard is dropped.
@@ -183,7 +236,9 @@ impl Drop for Releasing {
 #[async_trait]
 impl Transport for AzureTransport {
     fn capabilities(&self) -> Capabilities {
-        let mut can = Capabilities::new(TRANSPORT, envelope::LARGEST_BODY_BYTES);
+        let claim_check = self.inner.options.claim_check.as_ref();
+        let largest = claim_check.map_or(0, |it| it.max_bytes).max(envelope::LARGEST_BODY_BYTES);
+        let mut can = Capabilities::new(TRANSPORT, largest);
         can.max_encoded_bytes = Some(LIMIT_BYTES);
         can.scheduled = Some(LONGEST_DELAY);
         can.time_to_live = true;

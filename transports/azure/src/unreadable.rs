@@ -1,22 +1,21 @@
 //! What happens to an envelope that this program cannot read.
 
-use bezoar_core::{Code, Ledger, Reason};
+use bezoar_core::{Code, Reason};
 
 use crate::{connection::queue_client::Fetched, wire::stored_text::Content};
 
-/// Why the message is dead-lettered, and its ledger; `None` if it is left alone for now, because a newer program may be
+/// Why the message is dead-lettered; `None` if it is left alone for now, because a newer program may be
 /// among the consumers.
-pub(crate) fn judge(content: &Content, fetched: &Fetched, most: u32) -> Option<(Reason, Ledger)> {
-    let reason = match content {
-        Content::Message(_) => return None,
-        Content::Damaged => Reason::undecodable(),
-        Content::Newer(_) if fetched.dequeue_count <= most => return None,
+pub(crate) fn judge(content: &Content, fetched: &Fetched, most: u32) -> Option<Reason> {
+    match content {
+        Content::Message(_) => None,
+        Content::Damaged => Some(Reason::undecodable()),
+        Content::Newer(_) if fetched.dequeue_count <= most => None,
         Content::Newer(version) => {
             let text = format!("its envelope has version {version}; upgrade, then replay it");
-            Reason::new(Code::UNDECODABLE, text)
+            Some(Reason::new(Code::UNDECODABLE, text))
         }
-    };
-    Some((reason, Ledger::restored(fetched.dequeue_count, 0, 0, 0, Vec::new())))
+    }
 }
 
 #[cfg(test)]
@@ -30,7 +29,7 @@ mod tests {
         let judged = |content: &Content, dequeue_count| {
             let (id, pop_receipt, text) = (String::new(), String::new(), String::new());
             let fetched = Fetched { id, pop_receipt, text, dequeue_count, inserted_at: millis(0) };
-            judge(content, &fetched, 5).map(|(reason, _)| reason.to_string())
+            judge(content, &fetched, 5).map(|reason| reason.to_string())
         };
         assert_eq!(judged(&Content::Damaged, 1).unwrap(), "Failed to deserialize message");
         assert_eq!(judged(&Content::Newer(2), 5), None);

@@ -5,6 +5,7 @@
 
 mod azurite {
     mod bad_input;
+    mod claim_check;
     mod concurrency;
     mod errors;
     mod faulty_proxy;

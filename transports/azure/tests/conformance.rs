@@ -5,22 +5,30 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use bezoar_azure::{Account, AzureTransport, Options};
+use bezoar_azure::{Account, AzureTransport, ClaimCheck, Options};
 use bezoar_conformance::Harness;
 use bezoar_core::{QueueAdmin, Transport};
 use test_support::azurite::Azurite;
 
-struct AzureHarness(AzureTransport);
+struct AzureHarness {
+    transport: AzureTransport,
+    claim_check: Option<ClaimCheck>,
+}
 
 impl AzureHarness {
     async fn new() -> Self {
-        Self(open())
+        Self { transport: open(None), claim_check: None }
+    }
+
+    async fn with_claim_check() -> Self {
+        let claim_check = Some(ClaimCheck { max_bytes: 300_000, ..ClaimCheck::default() });
+        Self { transport: open(claim_check.clone()), claim_check }
     }
 }
 
-fn open() -> AzureTransport {
+fn open(claim_check: Option<ClaimCheck>) -> AzureTransport {
     let account: Account = Azurite::shared().connection_string().parse().unwrap();
-    let mut options = Options::new(account);
+    let mut options = Options { claim_check, ..Options::new(account) };
     options.limits.first_poll = Duration::from_millis(50);
     AzureTransport::open(options).unwrap()
 }
@@ -28,11 +36,11 @@ fn open() -> AzureTransport {
 #[async_trait]
 impl Harness for AzureHarness {
     fn transport(&self) -> Arc<dyn Transport> {
-        Arc::new(self.0.clone())
+        Arc::new(self.transport.clone())
     }
 
     fn admin(&self) -> Arc<dyn QueueAdmin> {
-        Arc::new(self.0.clone())
+        Arc::new(self.transport.clone())
     }
 
     async fn elapse(&self, by: Duration) {
@@ -40,7 +48,7 @@ impl Harness for AzureHarness {
     }
 
     async fn restart(&mut self) {
-        self.0 = open();
+        self.transport = open(self.claim_check.clone());
     }
 
     /// Azure counts delays and leases in whole seconds.
@@ -53,10 +61,23 @@ impl Harness for AzureHarness {
     }
 }
 
-bezoar_conformance::suite!(
-    #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
-    AzureHarness::new
-);
+mod plain {
+    use super::*;
+
+    bezoar_conformance::suite!(
+        #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+        AzureHarness::new
+    );
+}
+
+mod claim_check {
+    use super::*;
+
+    bezoar_conformance::suite!(
+        #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+        AzureHarness::with_claim_check
+    );
+}
 
 #[test]
 fn the_readme_says_what_the_transport_can_do() {

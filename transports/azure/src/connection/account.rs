@@ -12,6 +12,8 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 #[derive(Clone)]
 pub struct Account {
     pub(crate) endpoint: Url,
+    /// The endpoint of Blob Storage, for the claim check.
+    pub(crate) blob_endpoint: Option<Url>,
     pub(crate) credential: Credential,
 }
 
@@ -39,7 +41,9 @@ impl Account {
             return Self::emulator(settings.get("developmentstorageproxyuri"));
         }
         let credential = settings.credential()?;
-        Ok(Self { endpoint: settings.endpoint()?, credential })
+        let endpoint = settings.endpoint("queue", "queueendpoint")?;
+        let blob_endpoint = settings.endpoint("blob", "blobendpoint").ok();
+        Ok(Self { endpoint, blob_endpoint, credential })
     }
 
     /// The account whose queues are at `endpoint`, with a credential that gets tokens of Entra ID: a managed identity,
@@ -56,7 +60,12 @@ impl Account {
         if endpoint.scheme() != "https" {
             return Err(Invalid::new("endpoint", "must begin with https:// if a token is used"));
         }
-        Ok(Self { endpoint, credential: Credential::Token(credential) })
+        let host = endpoint.host_str().unwrap_or_default().replacen(".queue.", ".blob.", 1);
+        let mut blob_endpoint = endpoint.clone();
+        let has_blobs =
+            endpoint.host_str() != Some(&host) && blob_endpoint.set_host(Some(&host)).is_ok();
+        let blob_endpoint = has_blobs.then_some(blob_endpoint);
+        Ok(Self { endpoint, blob_endpoint, credential: Credential::Token(credential) })
     }
 
     fn emulator(proxy: Option<&str>) -> Result<Self, Invalid> {
@@ -66,6 +75,7 @@ impl Account {
         let host = proxy.unwrap_or("http://127.0.0.1").trim_end_matches('/');
         Ok(Self {
             endpoint: parse_endpoint(&format!("{host}:10001/{ACCOUNT}"))?,
+            blob_endpoint: Some(parse_endpoint(&format!("{host}:10000/{ACCOUNT}"))?),
             credential: shared_key(ACCOUNT, KEY)?,
         })
     }
@@ -129,8 +139,9 @@ impl<'a> Settings<'a> {
         }
     }
 
-    fn endpoint(&self) -> Result<Url, Invalid> {
-        if let Some(endpoint) = self.get("queueendpoint") {
+    /// The endpoint of `service`, which the setting `name` may give.
+    fn endpoint(&self, service: &str, name: &str) -> Result<Url, Invalid> {
+        if let Some(endpoint) = self.get(name) {
             return parse_endpoint(endpoint);
         }
         let account = self.get("accountname");
@@ -138,7 +149,7 @@ impl<'a> Settings<'a> {
             account.ok_or_else(|| invalid("has neither QueueEndpoint nor AccountName"))?;
         let protocol = self.get("defaultendpointsprotocol").unwrap_or("https");
         let suffix = self.get("endpointsuffix").unwrap_or("core.windows.net");
-        parse_endpoint(&format!("{protocol}://{account}.queue.{suffix}"))
+        parse_endpoint(&format!("{protocol}://{account}.{service}.{suffix}"))
     }
 }
 

@@ -127,7 +127,7 @@ impl Queue {
     /// Creates the queue unless it exists.
     pub(crate) async fn create(&self) -> Result<(), Fault> {
         match self.requests.run(self.client.create(None)).await {
-            Err(fault) if fault.kind != FaultKind::QueueExists => Err(fault),
+            Err(fault) if fault.kind != FaultKind::AlreadyExists => Err(fault),
             _ => Ok(()),
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use azure_core::http::{ClientOptions, RetryOptions, Transport, Url, policies::Policy};
+use azure_core::http::{
+    ClientOptions, Pipeline, RetryOptions, Transport, Url,
+    policies::{Policy, auth::BearerTokenAuthorizationPolicy},
+};
 use azure_storage_queue::{QueueServiceClient, QueueServiceClientOptions};
 use bezoar_core::{Invalid, QueueName};
 use futures_util::TryStreamExt;
@@ -11,17 +14,23 @@ use tokio::time::timeout;
 
 use crate::{
     Options,
-    connection::{account::Credential, queue_client::Queue, shared_key::SharedKeyPolicy},
+    claim_check::Bodies,
+    connection::{
+        account::Credential, blob_container::BlobContainer, queue_client::Queue,
+        shared_key::SharedKeyPolicy,
+    },
     error::{Fault, FaultContext, FaultKind},
 };
 
 /// A version of the REST API that Azure keeps supporting and that emulators know.
-const API_VERSION: &str = "2024-11-04";
+pub(crate) const API_VERSION: &str = "2024-11-04";
 
 #[derive(Clone)]
 pub(crate) struct Service {
     client: Arc<QueueServiceClient>,
-    pub(crate) requests: Requests,
+    requests: Requests,
+    /// Bodies in Blob Storage, if the account has it.
+    pub(crate) bodies: Option<Bodies>,
 }
 
 impl fmt::Debug for Service {
@@ -34,32 +43,23 @@ impl Service {
     pub(crate) fn new(options: &Options) -> Result<Self, Invalid> {
         let account = &options.account;
         let refused = |_| Invalid::new("endpoint", "cannot be used for queues");
-        let mut per_try_policies: Vec<Arc<dyn Policy>> = Vec::new();
-        let mut endpoint = account.endpoint.clone();
-        let mut token = None;
-        match &account.credential {
-            Credential::SharedKey { account, key } => {
-                let (account, key, clock) = (account.clone(), key.clone(), options.clock.clone());
-                per_try_policies.push(Arc::new(SharedKeyPolicy { account, key, clock }));
-            }
-            Credential::Sas(query) => endpoint.set_query(Some(query.expose_secret())),
-            Credential::Token(credential) => token = Some(credential.clone()),
-        }
-        let client_options = ClientOptions {
-            per_try_policies,
-            // The worker retries, and knows what it is retrying.
-            retry: RetryOptions::none(),
-            transport: Some(Transport::new(Arc::new(http_client(options)?))),
-            ..ClientOptions::default()
+        let token = match &account.credential {
+            Credential::Token(credential) => Some(credential.clone()),
+            _ => None,
         };
-        let client_options =
-            QueueServiceClientOptions { client_options, version: API_VERSION.to_owned() };
-        let client =
-            QueueServiceClient::new(endpoint, token, Some(client_options)).map_err(refused)?;
+        let client_options = client_options(options)?;
+        let queue_options = QueueServiceClientOptions {
+            client_options: client_options.clone(),
+            version: API_VERSION.to_owned(),
+        };
+        let endpoint = signed(&account.endpoint, &account.credential);
+        let client = QueueServiceClient::new(endpoint, token, Some(queue_options));
         let context =
             FaultContext { sas_expiry: account.sas_expiry(), clock: options.clock.clone() };
         let requests = Requests { timeout: options.request_timeout, context };
-        Ok(Self { client: Arc::new(client), requests })
+        let bodies = account.blob_endpoint.as_ref();
+        let bodies = bodies.map(|endpoint| bodies_at(endpoint, options, client_options, &requests));
+        Ok(Self { client: Arc::new(client.map_err(refused)?), requests, bodies })
     }
 
     pub(crate) fn queue(&self, name: &QueueName) -> Queue {
@@ -81,16 +81,68 @@ impl Service {
     }
 }
 
+/// The endpoint, with the shared access signature if there is one.
+fn signed(endpoint: &Url, credential: &Credential) -> Url {
+    let mut endpoint = endpoint.clone();
+    if let Credential::Sas(query) = credential {
+        endpoint.set_query(Some(query.expose_secret()));
+    }
+    endpoint
+}
+
+fn client_options(options: &Options) -> Result<ClientOptions, Invalid> {
+    let mut per_try_policies: Vec<Arc<dyn Policy>> = Vec::new();
+    if let Credential::SharedKey { account, key } = &options.account.credential {
+        let (account, key, clock) = (account.clone(), key.clone(), options.clock.clone());
+        per_try_policies.push(Arc::new(SharedKeyPolicy { account, key, clock }));
+    }
+    Ok(ClientOptions {
+        per_try_policies,
+        // The worker retries, and knows what it is retrying.
+        retry: RetryOptions::none(),
+        transport: Some(Transport::new(Arc::new(http_client(options)?))),
+        ..ClientOptions::default()
+    })
+}
+
+fn bodies_at(
+    endpoint: &Url,
+    options: &Options,
+    client_options: ClientOptions,
+    requests: &Requests,
+) -> Bodies {
+    let mut policies: Vec<Arc<dyn Policy>> = Vec::new();
+    if let Credential::Token(credential) = &options.account.credential {
+        let scope = "https://storage.azure.com/.default";
+        let policy = BearerTokenAuthorizationPolicy::new(credential.clone(), [scope]);
+        policies.push(Arc::new(policy));
+    }
+    let (name, version) = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
+    let pipeline = Pipeline::new(name, version, client_options, Vec::new(), policies, None);
+    let container = options.claim_check.clone().unwrap_or_default().container;
+    let mut url = signed(endpoint, &options.account.credential);
+    url.path_segments_mut().expect("an http URL has a path").pop_if_empty().push(&container);
+    let container = BlobContainer::new(url, pipeline, requests.clone(), options.clock.clone());
+    Bodies { container: Arc::new(container), create_if_missing: options.create_if_missing }
+}
+
 fn http_client(options: &Options) -> Result<reqwest::Client, Invalid> {
     // The client panics without a provider; whoever installed one before keeps it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
         .connect_timeout(options.request_timeout)
+        .pool_idle_timeout(idle_timeout(&options.account.endpoint))
         .redirect(reqwest::redirect::Policy::none());
     let builder = if is_loopback(&options.account.endpoint) { builder.no_proxy() } else { builder };
     builder
         .build()
         .map_err(|_| Invalid::new("endpoint", "needs a TLS configuration that cannot be built"))
+}
+
+/// How long an unused connection is kept. A request on a connection that the server is just closing fails, and emulators,
+/// which use no TLS, close theirs after 5 s. Connecting to them costs little.
+fn idle_timeout(endpoint: &Url) -> Duration {
+    Duration::from_secs(if endpoint.scheme() == "http" { 2 } else { 60 })
 }
 
 fn is_loopback(endpoint: &Url) -> bool {

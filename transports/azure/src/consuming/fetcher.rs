@@ -7,6 +7,8 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bezoar_core::{ByteLimit, Clock, MAX_DELAY, Pauses};
+use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::{
     sync::Mutex,
     task::JoinHandle,
@@ -15,16 +17,27 @@ use tokio::{
 
 use crate::{
     Limits,
+    claim_check::{Bodies, NoBody},
     connection::queue_client::{Fetched, Queue},
     error::{Fault, FaultKind},
+    transport::TransportState,
 };
 
 /// A leased message.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) fetched: Fetched,
+    /// The body in Blob Storage, if it refers to one.
+    pub(crate) body: Option<Result<Bytes, NoBody>>,
     /// When the lease expires, by the steady clock.
     pub(crate) until: Duration,
+}
+
+impl Arrived {
+    fn size(&self) -> usize {
+        let body = self.body.as_ref().and_then(|it| it.as_ref().ok());
+        self.fetched.text.len() + body.map_or(0, Bytes::len)
+    }
 }
 
 #[derive(Debug)]
@@ -33,6 +46,7 @@ pub(crate) struct Fetcher {
     lease: Duration,
     limits: Limits,
     clock: Arc<dyn Clock>,
+    bodies: Option<Bodies>,
     /// Locked while fetching: one fetch at a time.
     state: Mutex<FetchState>,
 }
@@ -45,13 +59,10 @@ struct FetchState {
 }
 
 impl Fetcher {
-    pub(crate) fn new(
-        queue: Arc<Queue>,
-        lease: Duration,
-        limits: Limits,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { queue, lease, limits, clock, state: Mutex::default() }
+    pub(crate) fn new(state: &TransportState, queue: Arc<Queue>, lease: Duration) -> Self {
+        let (limits, clock) = (state.options.limits, state.options.clock.clone());
+        let bodies = state.service.bodies.clone();
+        Self { queue, lease, limits, clock, bodies, state: Mutex::default() }
     }
 
     /// Leases up to `max` messages and about `max_bytes`. Polls an empty queue until `wait` has passed.
@@ -88,11 +99,18 @@ impl Fetcher {
     /// Never asks for more than were requested: what waits for a handler uses up its lease.
     fn request(&self, max: u32) -> impl Future<Output = Result<Vec<Arrived>, Fault>> + use<> {
         let (queue, clock, lease) = (self.queue.clone(), self.clock.clone(), self.lease);
-        let max = max.min(self.limits.prefetch);
+        let (max, bodies) = (max.min(self.limits.prefetch), self.bodies.clone());
         async move {
             let until = clock.steady() + lease;
             let fetched = queue.lease(max, lease).await?;
-            Ok(fetched.into_iter().map(|fetched| Arrived { fetched, until }).collect())
+            let with_body = |fetched: Fetched| async {
+                let body = match &bodies {
+                    Some(bodies) => bodies.of_text(&fetched.text).await,
+                    None => None,
+                };
+                Arrived { fetched, body, until }
+            };
+            Ok(join_all(fetched.into_iter().map(with_body)).await)
         }
     }
 
@@ -102,7 +120,7 @@ impl Fetcher {
         state.arrived.retain(|it| it.until > fresh_until);
         let mut limit = ByteLimit::new(max_bytes);
         let admitted = state.arrived.iter().take(max as usize);
-        let count = admitted.take_while(|it| limit.admits(it.fetched.text.len())).count();
+        let count = admitted.take_while(|it| limit.admits(it.size())).count();
         state.arrived.drain(..count).collect()
     }
 

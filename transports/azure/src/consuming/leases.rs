@@ -40,7 +40,7 @@ pub(crate) struct Held {
 
 impl Lease {
     pub(crate) fn new(arrived: Arrived) -> Self {
-        let Arrived { fetched, until } = arrived;
+        let Arrived { fetched, until, .. } = arrived;
         let pop_receipt = Some(fetched.pop_receipt.clone());
         let held = Held { pop_receipt, until, delete_sent: false, is_set_aside: false };
         Self { fetched, held: held.into() }
@@ -99,7 +99,7 @@ mod tests {
     fn arrived(until: Duration) -> Arrived {
         let (id, pop_receipt, text) = ("a".to_owned(), "r".to_owned(), String::new());
         let fetched = Fetched { id, pop_receipt, text, dequeue_count: 1, inserted_at: millis(0) };
-        Arrived { fetched, until }
+        Arrived { fetched, body: None, until }
     }
 
     #[test]

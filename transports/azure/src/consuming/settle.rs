@@ -9,7 +9,7 @@ use crate::{
     connection::queue_client::{Queue, within_limit},
     error::{Fault, FaultKind, error},
     transport::TransportState,
-    wire::{poison_record::Poisoned, stored_text},
+    wire::{blob_reference, poison_record::Poisoned, stored_text},
 };
 
 /// The queue that messages are settled in.
@@ -33,7 +33,7 @@ impl Settler {
         let mut held = lease.held.lock().await;
         settlement.record(&mut ledger);
         let settled = match settlement {
-            Settlement::Complete => self.delete(lease, &mut held).await,
+            Settlement::Complete => self.complete(lease, &mut held).await,
             Settlement::DeadLetter { reason, .. } => {
                 self.set_aside(lease, &mut held, ledger, reason).await
             }
@@ -72,6 +72,16 @@ impl Settler {
         let renewed = self.queue.update(&lease.fetched.id, receipt, None, within_limit(by)).await;
         held.pop_receipt = Some(renewed.map_err(|it| it.repeatable(&self.queue.name, operation))?);
         held.until = until;
+        Ok(())
+    }
+
+    /// Deletes the message, and then its body if that is a blob.
+    async fn complete(&self, lease: &Lease, held: &mut Held) -> Result<(), TransportError> {
+        self.delete(lease, held).await?;
+        let reference = blob_reference::find(&lease.fetched.text);
+        if let (Some(bodies), Some(reference)) = (&self.state.service.bodies, reference) {
+            bodies.forget(&reference).await;
+        }
         Ok(())
     }
 
@@ -120,6 +130,10 @@ impl Settler {
         if !held.is_set_aside {
             let (fetched, queue) = (&lease.fetched, &self.queue.name);
             let at = self.state.options.clock.now();
+            if let Some(bodies) = &self.state.service.bodies {
+                let kept = bodies.keep(&fetched.text).await;
+                kept.map_err(|fault| fault.repeatable(queue, "settle"))?;
+            }
             let poisoned = Poisoned { fetched, queue, ledger, reason, at };
             self.put(&poisoned.write(self.state.options.error_texts)).await?;
             held.is_set_aside = true;

@@ -7,8 +7,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Delivery, ErrorKind, MAX_DELAY, Receipt, Settlement, SubscribeOptions, Subscription,
-    TransportError,
+    Delivery, ErrorKind, Ledger, MAX_DELAY, Message, Reason, Receipt, Settlement, SubscribeOptions,
+    Subscription, TransportError,
 };
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -17,10 +17,11 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     fetcher::{Arrived, Fetcher},
-    leases::Leases,
+    leases::{Lease, Leases},
     settle::Settler,
 };
 use crate::{
+    claim_check::NoBody,
     connection::queue_client::Queue,
     error::error,
     in_parallel::in_parallel,
@@ -45,38 +46,72 @@ impl AzureSubscription {
         poison: Arc<Queue>,
         options: SubscribeOptions,
     ) -> Self {
-        let (limits, clock) = (state.options.limits, state.options.clock.clone());
-        let fetcher = Fetcher::new(queue.clone(), options.lease, limits, clock);
+        let fetcher = Fetcher::new(&state, queue.clone(), options.lease);
         let settler = Arc::new(Settler { state, queue, poison, lease: options.lease });
         let (leases, tasks) = (Arc::default(), TaskTracker::new());
         Self { fetcher, settler, leases, max_bytes: options.max_bytes, tasks }
     }
 
-    /// The delivery of a message; `None` if it cannot be read.
-    fn deliver(&self, arrived: Arrived) -> Option<Delivery> {
+    /// The delivery of a message; `None` if it cannot be read. An error if its body cannot be read now.
+    fn deliver(&self, mut arrived: Arrived) -> Result<Option<Delivery>, TransportError> {
         let options = &self.settler.state.options;
-        let message = match stored_text::read(&arrived.fetched, options.foreign_text) {
+        let mut message = match stored_text::read(&arrived.fetched, options.foreign_text) {
             Content::Message(message) => *message,
             content => {
-                self.give_up(arrived, &content);
-                return None;
+                let most = options.limits.max_dequeue_count;
+                if let Some(reason) = unreadable::judge(&content, &arrived.fetched, most) {
+                    self.give_up(arrived, reason);
+                }
+                return Ok(None);
             }
         };
+        match arrived.body.take() {
+            None => (),
+            Some(Ok(body)) => message.body = body.into(),
+            Some(Err(NoBody::Gone(reason))) => {
+                self.give_up(arrived, reason);
+                return Ok(None);
+            }
+            Some(Err(NoBody::Unavailable(fault))) => {
+                self.hand_back(arrived, message);
+                return Err(fault.repeatable(&self.settler.queue.name, "receive"));
+            }
+        }
         let until = self.timestamp(arrived.until);
         let receipt = self.leases.open(arrived, options.clock.steady());
-        Some(Delivery::new(message, receipt, Some(until)))
+        Ok(Some(Delivery::new(message, receipt, Some(until))))
     }
 
-    /// Dead-letters an envelope that nobody can read. One that a newer program can read is left to it for a while.
-    fn give_up(&self, arrived: Arrived, content: &Content) {
-        let most = self.settler.state.options.limits.max_dequeue_count;
-        let Some((reason, ledger)) = unreadable::judge(content, &arrived.fetched, most) else {
-            return;
-        };
+    /// The deliveries of the messages that can be read. An error only if there is none.
+    fn deliver_all(&self, arrived: Vec<Arrived>) -> Result<Vec<Delivery>, TransportError> {
+        let (mut deliveries, mut failed) = (Vec::new(), None);
+        for it in arrived {
+            match self.deliver(it) {
+                Ok(delivery) => deliveries.extend(delivery),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.filter(|_| deliveries.is_empty()).map_or(Ok(deliveries), Err)
+    }
+
+    /// Dead-letters a message that no handler can get. If that fails, it is fetched and tried again.
+    fn give_up(&self, arrived: Arrived, reason: Reason) {
+        let ledger = Ledger::restored(arrived.fetched.dequeue_count, 0, 0, 0, Vec::new());
         let settlement = Settlement::DeadLetter { reason, tries: Vec::new() };
-        let (settler, lease) = (self.settler.clone(), super::leases::Lease::new(arrived));
+        self.settle_in_background(arrived, ledger, settlement);
+    }
+
+    /// Returns a message to its queue without an attempt, because its body is not available now.
+    fn hand_back(&self, arrived: Arrived, message: Message) {
+        let mut ledger = message.ledger;
+        ledger.acquire();
+        let after = self.settler.state.options.limits.longest_poll;
+        self.settle_in_background(arrived, ledger, Settlement::Release { after });
+    }
+
+    fn settle_in_background(&self, arrived: Arrived, ledger: Ledger, settlement: Settlement) {
+        let (settler, lease) = (self.settler.clone(), Lease::new(arrived));
         self.tasks.spawn(async move {
-            // If this fails, the message is fetched again, and this is tried again.
             let _ = settler.settle(&lease, ledger, &settlement).await;
         });
     }
@@ -154,8 +189,7 @@ impl Subscription for AzureSubscription {
             let queue = &self.settler.queue.name;
             let arrived = arrived.map_err(|fault| fault.repeatable(queue, "receive"))?;
             let is_empty = arrived.is_empty();
-            let deliveries: Vec<_> =
-                arrived.into_iter().filter_map(|it| self.deliver(it)).collect();
+            let deliveries = self.deliver_all(arrived)?;
             // Messages that cannot be read do not hold up those behind them.
             if is_empty || !deliveries.is_empty() {
                 return Ok(deliveries);
@@ -184,7 +218,8 @@ impl Subscription for AzureSubscription {
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {
         let waiting = self.fetcher.take_back().await;
-        let batch: Vec<_> = waiting.into_iter().filter_map(|it| self.deliver(it)).collect();
+        // A message whose body is not available is released too.
+        let batch = self.deliver_all(waiting).unwrap_or_default();
         let release = |delivery| (delivery, Settlement::Release { after: Duration::ZERO });
         let released = self.settle(batch.into_iter().map(release).collect()).await;
         self.tasks.close();

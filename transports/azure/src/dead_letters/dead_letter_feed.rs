@@ -17,12 +17,16 @@ use bezoar_core::{
 use tokio::time::Instant;
 
 use crate::{
+    claim_check::NoBody,
     connection::queue_client::{Fetched, Queue},
-    consuming::fetcher::Fetcher,
+    consuming::fetcher::{Arrived, Fetcher},
     error::FaultKind,
     in_parallel::in_parallel,
     transport::TransportState,
-    wire::poison_record,
+    wire::{
+        blob_reference::{self, BlobReference},
+        poison_record,
+    },
 };
 
 /// The most bytes of letters in one batch.
@@ -50,11 +54,14 @@ struct FeedState {
 struct Copy {
     id: String,
     pop_receipt: String,
+    /// The body in Blob Storage.
+    blob: Option<BlobReference>,
 }
 
 impl From<Fetched> for Copy {
     fn from(fetched: Fetched) -> Self {
-        Self { id: fetched.id, pop_receipt: fetched.pop_receipt }
+        let blob = blob_reference::find(&fetched.text);
+        Self { id: fetched.id, pop_receipt: fetched.pop_receipt, blob }
     }
 }
 
@@ -65,9 +72,7 @@ impl AzureDeadLetterFeed {
     ) -> Result<Self, TransportError> {
         state.released().await;
         let poison = Arc::new(state.ensure_poison_queue(&queue, "dead_letter_feed").await?);
-        let options = &state.options;
-        let (lease, clock) = (options.dead_letter_lease, options.clock.clone());
-        let fetcher = Fetcher::new(poison.clone(), lease, options.limits, clock);
+        let fetcher = Fetcher::new(&state, poison.clone(), state.options.dead_letter_lease);
         Ok(Self(Arc::new(FeedState { state, queue, poison, fetcher, held: Mutex::default() })))
     }
 }
@@ -82,8 +87,18 @@ impl FeedState {
     }
 
     /// The letter in a message of the poison queue, unless this feed has handed it out before.
-    fn hand_out(&self, fetched: Fetched) -> Option<DeadLetter> {
-        let letter = poison_record::read(&self.queue, &fetched, self.state.options.foreign_text);
+    fn hand_out(&self, arrived: Arrived) -> Result<Option<DeadLetter>, TransportError> {
+        let Arrived { fetched, body, .. } = arrived;
+        let mut letter =
+            poison_record::read(&self.queue, &fetched, self.state.options.foreign_text);
+        match body {
+            Some(Ok(body)) => letter.message.body = body.into(),
+            Some(Err(NoBody::Unavailable(fault))) => {
+                return Err(fault.repeatable(&self.queue, "dead_letter_feed"));
+            }
+            // The letter is all that is left of the message.
+            None | Some(Err(NoBody::Gone(_))) => (),
+        }
         let (mut held, copy) = (self.held(), Copy::from(fetched));
         let copies = held.entry(letter.id).or_default();
         let is_new = copies.is_empty();
@@ -91,7 +106,19 @@ impl FeedState {
             Some(known) => *known = copy,
             None => copies.push(copy),
         }
-        is_new.then_some(letter)
+        Ok(is_new.then_some(letter))
+    }
+
+    /// The letters that can be read. An error only if there is none.
+    fn hand_out_all(&self, arrived: Vec<Arrived>) -> Result<Vec<DeadLetter>, TransportError> {
+        let (mut letters, mut failed) = (Vec::new(), None);
+        for it in arrived {
+            match self.hand_out(it) {
+                Ok(letter) => letters.extend(letter),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.filter(|_| letters.is_empty()).map_or(Ok(letters), Err)
     }
 
     async fn remove(&self, letter: DeadLetterId) -> Result<(), TransportError> {
@@ -104,7 +131,12 @@ impl FeedState {
                         fault.kind,
                         FaultKind::MessageNotFound | FaultKind::StaleReceipt
                     ) => {}
-                deleted => deleted.map_err(|it| it.repeatable(&self.queue, "remove"))?,
+                deleted => {
+                    deleted.map_err(|it| it.repeatable(&self.queue, "remove"))?;
+                    if let (Some(bodies), Some(blob)) = (&self.state.service.bodies, &copy.blob) {
+                        bodies.forget(blob).await;
+                    }
+                }
             }
         }
         self.held().remove(&letter);
@@ -138,8 +170,7 @@ impl DeadLetterFeed for AzureDeadLetterFeed {
             let arrived = self.0.fetcher.next(max.get(), BATCH_LIMIT_BYTES, left).await;
             let arrived = arrived.map_err(|it| it.repeatable(&self.0.queue, "dead_letter_feed"))?;
             let ended = arrived.is_empty();
-            let letters = arrived.into_iter().filter_map(|it| self.0.hand_out(it.fetched));
-            let letters: Vec<_> = letters.collect();
+            let letters = self.0.hand_out_all(arrived)?;
             if ended || !letters.is_empty() {
                 return Ok(letters);
             }

@@ -9,7 +9,7 @@ use bezoar_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{LIMIT_BYTES, json, ledger, with_member};
+use super::{LIMIT_BYTES, blob_reference::BlobReference, json, ledger, with_member};
 
 /// The version of the envelope that this program writes, and the highest that it reads.
 pub(super) const VERSION: u32 = 1;
@@ -35,25 +35,35 @@ pub(super) struct Envelope<'a> {
     expires_at: Option<i64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
-    /// Base64.
-    body: Cow<'a, str>,
+    /// Base64; absent if the body is a blob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blob: Option<Cow<'a, BlobReference>>,
     #[serde(borrow, skip_serializing)]
     ledger: Option<&'a RawValue>,
 }
 
 /// The text of a message. If it does not fit, the size that it would have.
 pub(crate) fn write(message: &Message) -> Result<String, usize> {
+    with_ledger(&without_ledger(message, None), message)
+}
+
+/// The same, with a reference in place of the body.
+pub(crate) fn write_reference(message: &Message, blob: &BlobReference) -> Result<String, usize> {
+    with_ledger(&without_ledger(message, Some(blob)), message)
+}
+
+fn with_ledger(plain: &str, message: &Message) -> Result<String, usize> {
     let limit = LIMIT_BYTES - RESERVE_BYTES;
-    let plain = without_ledger(message);
     let mut shortened = message.ledger.clone();
-    let ledger_fits =
-        |it: &Ledger| with_member(&plain, "ledger", &ledger::write(it)).len() <= limit;
+    let ledger_fits = |it: &Ledger| with_member(plain, "ledger", &ledger::write(it)).len() <= limit;
     shortened.fit(ledger_fits);
-    let text = with_member(&plain, "ledger", &ledger::write(&shortened));
+    let text = with_member(plain, "ledger", &ledger::write(&shortened));
     if text.len() <= limit { Ok(text) } else { Err(text.len() + RESERVE_BYTES) }
 }
 
-fn without_ledger(message: &Message) -> String {
+fn without_ledger(message: &Message, blob: Option<&BlobReference>) -> String {
     let text = |it: &'_ str| Cow::Owned(it.to_owned());
     json(&Envelope {
         bezoar: VERSION,
@@ -69,15 +79,20 @@ fn without_ledger(message: &Message) -> String {
             .iter()
             .map(|(name, value)| (name.into(), value.reveal().into()))
             .collect(),
-        body: BASE64_STANDARD.encode(message.body.reveal()).into(),
+        body: blob.is_none().then(|| BASE64_STANDARD.encode(message.body.reveal()).into()),
+        blob: blob.map(Cow::Borrowed),
         ledger: None,
     })
 }
 
-/// The message in an envelope; `None` if a part of it is damaged.
+/// The message in an envelope, without a body if that is a blob; `None` if a part of it is damaged.
 pub(super) fn read(text: &str) -> Option<Message> {
     let it: Envelope<'_> = serde_json::from_str(text).ok()?;
-    let body = BASE64_STANDARD.decode(it.body.as_bytes()).ok()?;
+    let body = match (it.body, it.blob) {
+        (Some(body), None) => BASE64_STANDARD.decode(body.as_bytes()).ok()?,
+        (None, Some(_)) => Vec::new(),
+        _ => return None,
+    };
     let (id, kind) = (MessageId::new(it.id).ok()?, MessageType::new(it.r#type).ok()?);
     let mut message = Message::new(id, kind, millis(it.time), body);
     message.correlation_id = it.correlation_id.map(CorrelationId::new).transpose().ok()?;

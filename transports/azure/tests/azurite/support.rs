@@ -148,13 +148,13 @@ impl Outside {
 /// An account's shared access signature for the queue service.
 pub(crate) fn sas(permissions: &str, expiry: &str) -> String {
     let (account, version) = (Azurite::shared().account(), "2020-08-04");
-    let fields = [account, permissions, "q", "sco", "", expiry, "", "", version, ""];
+    let fields = [account, permissions, "bq", "sco", "", expiry, "", "", version, ""];
     let key = BASE64_STANDARD.decode(Azurite::shared().key()).unwrap();
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
     mac.update(fields.join("\n").as_bytes());
     let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
     let signature = utf8_percent_encode(&signature, NON_ALPHANUMERIC);
-    format!("sv={version}&ss=q&srt=sco&sp={permissions}&se={expiry}&sig={signature}")
+    format!("sv={version}&ss=bq&srt=sco&sp={permissions}&se={expiry}&sig={signature}")
 }
 
 /// A connection string with a signature in place of the key.

@@ -1,0 +1,74 @@
+//! The reference to a body in Blob Storage, in place of the body: `"blob":{"name":…,"size":…,"sha256":…}`.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// A body in Blob Storage, and how to recognize that it was not altered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BlobReference {
+    pub(crate) name: String,
+    pub(crate) size: usize,
+    /// Lowercase hex.
+    pub(crate) sha256: String,
+}
+
+impl BlobReference {
+    /// A reference to this body, under a new name.
+    pub(crate) fn new(body: &[u8]) -> Self {
+        let name = format!("{:032x}", rand::random::<u128>());
+        Self { name, size: body.len(), sha256: digest(body) }
+    }
+
+    /// Whether this is the body that was stored.
+    pub(crate) fn matches(&self, body: &[u8]) -> bool {
+        self.size == body.len() && self.sha256 == digest(body)
+    }
+}
+
+fn digest(body: &[u8]) -> String {
+    Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[derive(Deserialize)]
+struct Referring {
+    bezoar: Option<u32>,
+    blob: Option<BlobReference>,
+    #[serde(rename = "OriginalText")]
+    original_text: Option<String>,
+}
+
+/// The reference in an envelope of ours, or in a poison record with one.
+pub(crate) fn find(text: &str) -> Option<BlobReference> {
+    // Most messages have none, and are not parsed twice.
+    if !text.contains("blob") {
+        return None;
+    }
+    let it: Referring = serde_json::from_str(text).ok()?;
+    match it.original_text {
+        Some(original) => find(&original),
+        None => it.blob.filter(|blob| it.bezoar.is_some() && is_name(&blob.name)),
+    }
+}
+
+/// Only names that we chose: another program must not make us read or delete blobs of its choice.
+fn is_name(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|it| it.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_found_in_envelopes_and_records_only() {
+        let name = "0123456789abcdef0123456789abcdef";
+        let reference = format!(r#"{{"name":"{name}","size":3,"sha256":"00"}}"#);
+        let envelope = format!(r#"{{"bezoar":1,"id":"m","blob":{reference}}}"#);
+        assert_eq!(find(&envelope).unwrap().name, name);
+        let record = serde_json::json!({ "OriginalMessageId": "o", "OriginalText": envelope });
+        assert_eq!(find(&record.to_string()).unwrap().size, 3);
+        assert_eq!(find(&format!(r#"{{"blob":{reference}}}"#)), None, "not an envelope");
+        assert_eq!(find(&envelope.replace(name, "../../secrets")), None, "not a name of ours");
+        assert_eq!(find("blob"), None);
+    }
+}

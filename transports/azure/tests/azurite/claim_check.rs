@@ -1,0 +1,170 @@
+//! Large bodies in Blob Storage: there as long as their messages, and never altered unnoticed.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use bezoar_azure::{ClaimCheck, Options};
+use bezoar_core::{ErrorKind, QueueAdmin, QueueName, Settlement};
+use test_support::azurite::Azurite;
+
+use super::support::{
+    Outside, PATIENCE, dead, dead_letter, message, one, open, options, options_at, queue, retry,
+    sas, send, settle, subscribe,
+};
+
+const LARGE: usize = 200_000;
+
+/// A blob container as other programs see it.
+struct Container {
+    name: String,
+    http: reqwest::Client,
+}
+
+impl Container {
+    fn new() -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let name = format!("bodies-{:08x}", rand::random::<u32>());
+        Self { name, http: reqwest::Client::builder().no_proxy().build().unwrap() }
+    }
+
+    fn options(&self, options: Options) -> Options {
+        let claim_check = ClaimCheck { container: self.name.clone(), ..ClaimCheck::default() };
+        Options { claim_check: Some(claim_check), ..options }
+    }
+
+    fn url(&self, blob: &str, query: &str) -> String {
+        let (azurite, sas) = (Azurite::shared(), sas("rwdlacup", "2099-01-01"));
+        let (port, account) = (azurite.blob_port(), azurite.account());
+        format!("http://127.0.0.1:{port}/{account}/{}{blob}?{query}{sas}", self.name)
+    }
+
+    async fn blobs(&self) -> Vec<String> {
+        let url = self.url("", "restype=container&comp=list&");
+        let list = self.http.get(url).send().await.unwrap().text().await.unwrap();
+        let names = list.split("<Name>").skip(1);
+        names.map(|it| it.split_once("</Name>").unwrap().0.to_owned()).collect()
+    }
+
+    async fn overwrite(&self, blob: &str) {
+        let request = self.http.put(self.url(&format!("/{blob}"), ""));
+        let request = request.header("x-ms-blob-type", "BlockBlob").body("something else");
+        assert!(request.send().await.unwrap().status().is_success());
+    }
+
+    async fn delete(&self, blob: &str) {
+        let request = self.http.delete(self.url(&format!("/{blob}"), ""));
+        assert!(request.send().await.unwrap().status().is_success());
+    }
+}
+
+fn large() -> Vec<u8> {
+    (0..=250).cycle().take(LARGE).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_large_body_comes_back_and_is_deleted_with_its_message() {
+    let (queue, container) = (queue("claim").await, Container::new());
+    let transport = open(container.options(options()));
+    transport.provision(&queue).await.unwrap();
+    send(&transport, &queue, message("small", "small")).await.unwrap();
+    assert_eq!(container.blobs().await.len(), 0, "what fits stays in its message");
+    let subscription = subscribe(&transport, &queue, 30).await;
+    settle(&*subscription, one(&*subscription).await, Settlement::Complete).await.unwrap();
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    assert_eq!(container.blobs().await.len(), 1);
+    for failed in 0..2 {
+        let held = one(&*subscription).await;
+        assert!(held.message.body == large().into());
+        assert_eq!(held.message.ledger.failed, failed);
+        settle(&*subscription, held, retry("no room")).await.unwrap();
+    }
+    settle(&*subscription, one(&*subscription).await, Settlement::Complete).await.unwrap();
+    assert_eq!(container.blobs().await.len(), 0, "deleted with its message");
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_large_body_is_kept_while_its_message_is_dead_and_replayed_with_it() {
+    let (queue, container) = (queue("dead-claim").await, Container::new());
+    let transport = open(container.options(options()));
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    let subscription = subscribe(&transport, &queue, 30).await;
+    settle(&*subscription, one(&*subscription).await, dead_letter("no room")).await.unwrap();
+    assert_eq!(transport.remove_orphans(Duration::ZERO).await.unwrap(), 0, "it is no orphan");
+    let feed = transport.dead_letter_feed(&queue).await.unwrap().unwrap();
+    let letter = feed.next(NonZeroU32::MIN, PATIENCE).await.unwrap().remove(0);
+    assert!(letter.message.body == large().into());
+    feed.replay(std::slice::from_ref(&letter.message)).await.remove(0).unwrap();
+    feed.remove(&[letter.id]).await.unwrap();
+    assert_eq!(container.blobs().await.len(), 1, "that of the replayed message");
+    let held = one(&*subscription).await;
+    assert!(held.message.body == large().into());
+    settle(&*subscription, held, Settlement::Complete).await.unwrap();
+    assert_eq!(container.blobs().await.len(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_missing_or_altered_body_is_a_reason_to_dead_letter() {
+    for (is_missing, code) in [(true, "body-missing"), (false, "damaged")] {
+        let (queue, container) = (queue("lost-claim").await, Container::new());
+        let transport = open(container.options(options()));
+        send(&transport, &queue, message("large", large())).await.unwrap();
+        let blob = container.blobs().await.remove(0);
+        match is_missing {
+            true => container.delete(&blob).await,
+            false => container.overwrite(&blob).await,
+        }
+        send(&transport, &queue, message("healthy", "healthy")).await.unwrap();
+        let subscription = subscribe(&transport, &queue, 30).await;
+        let held = one(&*subscription).await;
+        assert_eq!(held.message.id.as_str(), "healthy", "it holds up nobody");
+        settle(&*subscription, held, Settlement::Complete).await.unwrap();
+        subscription.close().await.unwrap();
+        let letter = dead(&transport, &queue).await.remove(0);
+        assert_eq!((letter.message.id.as_str(), letter.reason.code().as_str()), ("large", code));
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn an_outage_of_blob_storage_uses_up_nothing() {
+    let (queue, container) = (queue("blob-outage").await, Container::new());
+    let transport = open(container.options(options()));
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    let reachable = format!("BlobEndpoint=http://127.0.0.1:{}", Azurite::shared().blob_port());
+    let account = Azurite::shared().connection_string();
+    let mut cut_off = options_at(&account.replace(&reachable, "BlobEndpoint=http://127.0.0.1:9"));
+    cut_off.limits.longest_poll = Duration::from_secs(1);
+    let cut_off = open(container.options(cut_off));
+    let refused = send(&cut_off, &queue, message("m", large())).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unavailable);
+    let subscription = subscribe(&cut_off, &queue, 30).await;
+    for _ in 0..3 {
+        let error = subscription.receive(NonZeroU32::MIN, PATIENCE).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+    }
+    subscription.close().await.unwrap();
+    let held = one(&*subscribe(&transport, &queue, 30).await).await;
+    let ledger = &held.message.ledger;
+    assert_eq!((ledger.acquired, ledger.failed, ledger.without_outcome()), (4, 0, 1));
+    assert!(held.message.body == large().into());
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn orphans_are_removed_after_an_age() {
+    let container = Container::new();
+    let transport = open(container.options(options()));
+    let missing = QueueName::new("no-such-queue").unwrap();
+    let provisioned = queue("orphans").await;
+    send(&transport, &provisioned, message("large", large())).await.unwrap();
+    let refused = send(&transport, &missing, message("large", large())).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::QueueNotFound(missing));
+    assert_eq!(container.blobs().await.len(), 1, "a refused message leaves no body behind");
+    Outside::queue(provisioned.as_str()).delete_queue().await;
+    assert_eq!(transport.remove_orphans(Duration::from_secs(3_600)).await.unwrap(), 0);
+    tokio::time::sleep(Duration::from_secs(2)).await; // Azure keeps whole seconds
+    assert_eq!(transport.remove_orphans(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(container.blobs().await.len(), 0);
+}

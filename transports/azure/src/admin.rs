@@ -51,8 +51,7 @@ impl QueueAdmin for AzureTransport {
 
     async fn queues(&self) -> Result<Vec<QueueName>, TransportError> {
         let names = self.inner.service.queue_names().await;
-        let account = QueueName::new("account").expect("a valid name");
-        let names = names.map_err(|fault| fault.repeatable(&account, "queues"))?;
+        let names = names.map_err(|fault| fault.of_account("queues"))?;
         let mut names: Vec<_> =
             names.into_iter().filter_map(|it| QueueName::new(it).ok()).collect();
         names.sort();

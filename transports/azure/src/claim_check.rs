@@ -66,6 +66,8 @@ pub(crate) enum NoBody {
     Gone(Reason),
     /// Not now.
     Unavailable(Fault),
+    /// The bodies fetched with it fill the memory that may be used.
+    NoRoom,
 }
 
 impl Bodies {
@@ -81,13 +83,7 @@ impl Bodies {
         }
     }
 
-    /// The body that a text refers to, if it refers to one.
-    pub(crate) async fn of_text(&self, text: &str) -> Option<Result<Bytes, NoBody>> {
-        let reference = blob_reference::find(text)?;
-        Some(self.fetch(&reference).await)
-    }
-
-    async fn fetch(&self, reference: &BlobReference) -> Result<Bytes, NoBody> {
+    pub(crate) async fn fetch(&self, reference: &BlobReference) -> Result<Bytes, NoBody> {
         let gone = |code, text| NoBody::Gone(Reason::new(code, text));
         match self.container.get(&reference.name).await {
             Ok(body) if reference.matches(&body) => Ok(body),

@@ -60,19 +60,38 @@ impl Fault {
         Self { kind, ..self }.into_error(queue, operation)
     }
 
-    /// The error of the contract, in one `match`.
+    /// The error of a request about the whole account, which can be repeated without harm.
+    pub(crate) fn of_account(self, operation: &'static str) -> TransportError {
+        let kind = match self.kind {
+            FaultKind::NoAnswer => ErrorKind::Unavailable,
+            kind => kind.into(),
+        };
+        error(kind, operation).with_source(self.text)
+    }
+
     pub(crate) fn into_error(self, queue: &QueueName, operation: &'static str) -> TransportError {
         let kind = match self.kind {
             FaultKind::QueueNotFound => ErrorKind::QueueNotFound(queue.clone()),
+            kind => kind.into(),
+        };
+        error(kind, operation).with_source(self.text)
+    }
+}
+
+impl From<FaultKind> for ErrorKind {
+    /// The kinds of the contract, in one `match`. Who knows the queue names it instead.
+    fn from(kind: FaultKind) -> Self {
+        match kind {
             FaultKind::MessageNotFound | FaultKind::StaleReceipt => ErrorKind::LeaseLost,
             FaultKind::Throttled(retry_after) => ErrorKind::Throttled { retry_after },
             FaultKind::NotAuthorized => ErrorKind::NotAuthorized,
             FaultKind::Unavailable => ErrorKind::Unavailable,
             FaultKind::NoAnswer => ErrorKind::OutcomeUnknown,
-            FaultKind::BlobNotFound | FaultKind::ContainerNotFound => ErrorKind::Unusable,
+            FaultKind::QueueNotFound | FaultKind::BlobNotFound | FaultKind::ContainerNotFound => {
+                ErrorKind::Unusable
+            }
             FaultKind::AlreadyExists | FaultKind::Other => ErrorKind::Other,
-        };
-        error(kind, operation).with_source(self.text)
+        }
     }
 }
 

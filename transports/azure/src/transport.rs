@@ -74,9 +74,7 @@ impl AzureTransport {
     pub async fn remove_orphans(&self, age: Duration) -> Result<u64, TransportError> {
         let no_blobs = || error(ErrorKind::Unsupported("bodies in Blob Storage"), "remove_orphans");
         let bodies = self.inner.service.bodies.as_ref().ok_or_else(no_blobs)?;
-        let account = QueueName::new("account").expect("a valid name");
-        let removed = bodies.remove_orphans(age).await;
-        removed.map_err(|fault| fault.repeatable(&account, "remove_orphans"))
+        bodies.remove_orphans(age).await.map_err(|fault| fault.of_account("remove_orphans"))
     }
 }
 
@@ -240,7 +238,9 @@ impl Transport for AzureTransport {
         let largest = claim_check.map_or(0, |it| it.max_bytes).max(envelope::LARGEST_BODY_BYTES);
         let mut can = Capabilities::new(TRANSPORT, largest);
         can.max_encoded_bytes = Some(LIMIT_BYTES);
-        can.scheduled = Some(LONGEST_DELAY);
+        // Azure refuses a delay that outlasts the message.
+        let life = self.inner.options.time_to_live.unwrap_or(Duration::MAX);
+        can.scheduled = Some(LONGEST_DELAY.min(life.saturating_sub(Duration::from_secs(1))));
         can.time_to_live = true;
         can.batching = true;
         can.durable = true;

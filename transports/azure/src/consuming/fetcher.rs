@@ -8,7 +8,6 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bezoar_core::{ByteLimit, Clock, MAX_DELAY, Pauses};
 use bytes::Bytes;
-use futures_util::future::join_all;
 use tokio::{
     sync::Mutex,
     task::JoinHandle,
@@ -21,6 +20,7 @@ use crate::{
     connection::queue_client::{Fetched, Queue},
     error::{Fault, FaultKind},
     transport::TransportState,
+    wire::blob_reference,
 };
 
 /// A leased message.
@@ -87,7 +87,8 @@ impl Fetcher {
     async fn fetch(&self, max: u32, max_bytes: usize) -> Result<Vec<Arrived>, Fault> {
         let mut state = self.state.lock().await;
         if state.arrived.is_empty() {
-            let running = state.running.get_or_insert_with(|| tokio::spawn(self.request(max)));
+            let running =
+                state.running.get_or_insert_with(|| tokio::spawn(self.request(max, max_bytes)));
             let ended = running.await;
             state.running = None;
             let panicked = |_| Err(Fault::new(FaultKind::Other, "the fetch panicked"));
@@ -97,20 +98,25 @@ impl Fetcher {
     }
 
     /// Never asks for more than were requested: what waits for a handler uses up its lease.
-    fn request(&self, max: u32) -> impl Future<Output = Result<Vec<Arrived>, Fault>> + use<> {
+    fn request(
+        &self,
+        max: u32,
+        max_bytes: usize,
+    ) -> impl Future<Output = Result<Vec<Arrived>, Fault>> + use<> {
         let (queue, clock, lease) = (self.queue.clone(), self.clock.clone(), self.lease);
         let (max, bodies) = (max.min(self.limits.prefetch), self.bodies.clone());
         async move {
             let until = clock.steady() + lease;
-            let fetched = queue.lease(max, lease).await?;
-            let with_body = |fetched: Fetched| async {
-                let body = match &bodies {
-                    Some(bodies) => bodies.of_text(&fetched.text).await,
-                    None => None,
+            let (mut limit, mut arrived) = (ByteLimit::new(max_bytes), Vec::new());
+            for fetched in queue.lease(max, lease).await? {
+                let body = match (&bodies, blob_reference::find(&fetched.text)) {
+                    (Some(_), Some(blob)) if !limit.admits(blob.size) => Some(Err(NoBody::NoRoom)),
+                    (Some(bodies), Some(blob)) => Some(bodies.fetch(&blob).await),
+                    _ => None,
                 };
-                Arrived { fetched, body, until }
-            };
-            Ok(join_all(fetched.into_iter().map(with_body)).await)
+                arrived.push(Arrived { fetched, body, until });
+            }
+            Ok(arrived)
         }
     }
 

@@ -72,8 +72,12 @@ impl AzureSubscription {
                 self.give_up(arrived, reason);
                 return Ok(None);
             }
+            Some(Err(NoBody::NoRoom)) => {
+                self.hand_back(arrived, message, Duration::ZERO);
+                return Ok(None);
+            }
             Some(Err(NoBody::Unavailable(fault))) => {
-                self.hand_back(arrived, message);
+                self.hand_back(arrived, message, options.limits.longest_poll);
                 return Err(fault.repeatable(&self.settler.queue.name, "receive"));
             }
         }
@@ -96,16 +100,17 @@ impl AzureSubscription {
 
     /// Dead-letters a message that no handler can get. If that fails, it is fetched and tried again.
     fn give_up(&self, arrived: Arrived, reason: Reason) {
+        let (queue, id) = (&self.settler.queue.name, &arrived.fetched.id);
+        tracing::warn!(%queue, azure_id = %id, %reason, "dead-lettering a message that cannot be read");
         let ledger = Ledger::restored(arrived.fetched.dequeue_count, 0, 0, 0, Vec::new());
         let settlement = Settlement::DeadLetter { reason, tries: Vec::new() };
         self.settle_in_background(arrived, ledger, settlement);
     }
 
     /// Returns a message to its queue without an attempt, because its body is not available now.
-    fn hand_back(&self, arrived: Arrived, message: Message) {
+    fn hand_back(&self, arrived: Arrived, message: Message, after: Duration) {
         let mut ledger = message.ledger;
         ledger.acquire();
-        let after = self.settler.state.options.limits.longest_poll;
         self.settle_in_background(arrived, ledger, Settlement::Release { after });
     }
 

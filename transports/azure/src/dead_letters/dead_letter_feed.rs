@@ -47,6 +47,8 @@ struct FeedState {
     /// The letters that were handed out and not removed. A letter has several copies if it could not be deleted from
     /// its queue the first time.
     held: Mutex<HashMap<DeadLetterId, Vec<Copy>>>,
+    /// What was leased and does not fit into memory now, until it is released.
+    surplus: Mutex<Vec<Copy>>,
 }
 
 /// A message of the poison queue.
@@ -73,7 +75,14 @@ impl AzureDeadLetterFeed {
         state.released().await;
         let poison = Arc::new(state.ensure_poison_queue(&queue, "dead_letter_feed").await?);
         let fetcher = Fetcher::new(&state, poison.clone(), state.options.dead_letter_lease);
-        Ok(Self(Arc::new(FeedState { state, queue, poison, fetcher, held: Mutex::default() })))
+        Ok(Self(Arc::new(FeedState {
+            state,
+            queue,
+            poison,
+            fetcher,
+            held: Mutex::default(),
+            surplus: Mutex::default(),
+        })))
     }
 }
 
@@ -86,6 +95,10 @@ impl FeedState {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn surplus(&self) -> MutexGuard<'_, Vec<Copy>> {
+        self.surplus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The letter in a message of the poison queue, unless this feed has handed it out before.
     fn hand_out(&self, arrived: Arrived) -> Result<Option<DeadLetter>, TransportError> {
         let Arrived { fetched, body, .. } = arrived;
@@ -95,6 +108,10 @@ impl FeedState {
             Some(Ok(body)) => letter.message.body = body.into(),
             Some(Err(NoBody::Unavailable(fault))) => {
                 return Err(fault.repeatable(&self.queue, "dead_letter_feed"));
+            }
+            Some(Err(NoBody::NoRoom)) => {
+                self.surplus().push(fetched.into());
+                return Ok(None);
             }
             // The letter is all that is left of the message.
             None | Some(Err(NoBody::Gone(_))) => (),
@@ -147,10 +164,20 @@ impl FeedState {
     async fn release(&self) {
         let waiting = self.fetcher.take_back().await.into_iter().map(|it| Copy::from(it.fetched));
         let held = std::mem::take(&mut *self.held()).into_values().flatten();
+        self.make_visible(held.chain(waiting).collect()).await;
+        self.release_surplus().await;
+    }
+
+    async fn release_surplus(&self) {
+        let surplus = std::mem::take(&mut *self.surplus());
+        self.make_visible(surplus).await;
+    }
+
+    async fn make_visible(&self, copies: Vec<Copy>) {
         let release = |copy: Copy| async move {
             let _ = self.poison.update(&copy.id, &copy.pop_receipt, None, Duration::ZERO).await;
         };
-        in_parallel(held.chain(waiting).map(release).collect(), self.concurrency()).await;
+        in_parallel(copies.into_iter().map(release).collect(), self.concurrency()).await;
     }
 }
 
@@ -165,6 +192,7 @@ impl DeadLetterFeed for AzureDeadLetterFeed {
         if self.0.held().len() >= MOST_HELD {
             return Ok(Vec::new());
         }
+        self.0.release_surplus().await;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let arrived = self.0.fetcher.next(max.get(), BATCH_LIMIT_BYTES, left).await;

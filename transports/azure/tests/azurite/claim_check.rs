@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use bezoar_azure::{ClaimCheck, Options};
-use bezoar_core::{ErrorKind, QueueAdmin, QueueName, Settlement};
+use bezoar_core::{ErrorKind, QueueAdmin, QueueName, Settlement, SubscribeOptions, Transport};
 use test_support::azurite::Azurite;
 
 use super::support::{
@@ -167,4 +167,28 @@ async fn orphans_are_removed_after_an_age() {
     tokio::time::sleep(Duration::from_secs(2)).await; // Azure keeps whole seconds
     assert_eq!(transport.remove_orphans(Duration::ZERO).await.unwrap(), 1);
     assert_eq!(container.blobs().await.len(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn bodies_that_do_not_fit_into_memory_are_left_to_later() {
+    let (queue, container) = (queue("memory").await, Container::new());
+    let transport = open(container.options(options()));
+    for id in ["a", "b", "c"] {
+        send(&transport, &queue, message(id, large())).await.unwrap();
+    }
+    let options = SubscribeOptions::default().with_max_bytes(LARGE + LARGE / 2);
+    let subscription = transport.subscribe(&queue, options).await.unwrap();
+    let mut ids = Vec::new();
+    while ids.len() < 3 {
+        let some = subscription.receive(NonZeroU32::MAX, PATIENCE).await.unwrap();
+        assert_eq!(some.len(), 1, "two bodies are too many");
+        for held in some {
+            assert_eq!(held.message.ledger.without_outcome(), 1, "waiting uses up nothing");
+            ids.push(held.message.id.to_string());
+            settle(&*subscription, held, Settlement::Complete).await.unwrap();
+        }
+    }
+    ids.sort();
+    assert_eq!(ids, ["a", "b", "c"]);
 }

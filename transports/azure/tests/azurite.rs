@@ -10,9 +10,9 @@ mod azurite {
     mod errors;
     mod faulty_proxy;
     mod lost_answers;
+    mod microsoft_clients;
     mod other_clients;
     mod poison_queues;
-    mod python;
     mod secrecy;
     mod support;
 }

@@ -20,7 +20,7 @@ use crate::{
 
 /// How long a feed waits for the letters of an earlier one.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the answer to a request may take that was sent before.
+/// How long it may take until a request that returned shows in the counts.
 const LAG: Duration = Duration::from_millis(100);
 const CLAIM_CHECK: &str = "turn on the claim check (`claim_check`), which stores large bodies in Blob Storage, or raise its `max_bytes`";
 

@@ -60,7 +60,9 @@ impl AzureSubscription {
             content => {
                 let most = options.limits.max_dequeue_count;
                 if let Some(reason) = unreadable::judge(&content, &arrived.fetched, most) {
-                    self.give_up(arrived, reason);
+                    let deliveries = arrived.fetched.dequeue_count;
+                    let ledger = Ledger::restored(deliveries, 0, 0, 0, Vec::new());
+                    self.give_up(arrived, ledger, reason);
                 }
                 return Ok(None);
             }
@@ -69,7 +71,8 @@ impl AzureSubscription {
             None => (),
             Some(Ok(body)) => message.body = body.into(),
             Some(Err(NoBody::Gone(reason))) => {
-                self.give_up(arrived, reason);
+                message.ledger.acquire();
+                self.give_up(arrived, message.ledger, reason);
                 return Ok(None);
             }
             Some(Err(NoBody::NoRoom)) => {
@@ -99,10 +102,9 @@ impl AzureSubscription {
     }
 
     /// Dead-letters a message that no handler can get. If that fails, it is fetched and tried again.
-    fn give_up(&self, arrived: Arrived, reason: Reason) {
+    fn give_up(&self, arrived: Arrived, ledger: Ledger, reason: Reason) {
         let (queue, id) = (&self.settler.queue.name, &arrived.fetched.id);
         tracing::warn!(%queue, azure_id = %id, %reason, "dead-lettering a message that cannot be read");
-        let ledger = Ledger::restored(arrived.fetched.dequeue_count, 0, 0, 0, Vec::new());
         let settlement = Settlement::DeadLetter { reason, tries: Vec::new() };
         self.settle_in_background(arrived, ledger, settlement);
     }

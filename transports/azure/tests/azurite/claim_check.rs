@@ -123,6 +123,7 @@ async fn a_missing_or_altered_body_is_a_reason_to_dead_letter() {
         subscription.close().await.unwrap();
         let letter = dead(&transport, &queue).await.remove(0);
         assert_eq!((letter.message.id.as_str(), letter.reason.code().as_str()), ("large", code));
+        assert_eq!(letter.message.ledger.acquired, 1, "its ledger is kept");
     }
 }
 

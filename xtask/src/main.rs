@@ -1,7 +1,7 @@
 //! The tasks of this workspace, run as `cargo xtask <task>`.
 //!
 //! - `install.rs`, `test.rs`, `tidy.rs`, `bench.rs`, `compare.rs`, `dist.rs`: one file per task
-//! - `pika.rs`: a client of another language for tests
+//! - `python.rs`: clients of another language for tests
 //! - `tidy/`: one file per structural check; `servers/`: one file per server that tests start
 //! - `process.rs`, `steps.rs`, `say.rs`: how tasks start programs, time their steps and print
 
@@ -9,8 +9,8 @@ mod bench;
 mod compare;
 mod dist;
 mod install;
-mod pika;
 mod process;
+mod python;
 mod say;
 mod servers;
 mod steps;

@@ -1,4 +1,4 @@
-//! The Python client pika, in an environment of its own: tests use it as a client that is not ours.
+//! Packages for Python, each in an environment of its own: tests use them as clients that are not ours.
 
 use std::{
     fs,
@@ -13,23 +13,35 @@ use crate::{
     process::{run, succeeds},
 };
 
-const VERSION: &str = "1.4.4";
+/// Talks to RabbitMQ.
+pub(crate) const PIKA: Package = Package { name: "pika", version: "1.4.4" };
+/// Microsoft's client for Azure Storage Queue.
+pub(crate) const AZURE: Package = Package { name: "azure-storage-queue", version: "12.18.1" };
 
-/// The Python interpreter that has pika, from an earlier run or newly installed.
-pub(crate) fn interpreter(root: &Path) -> Result<PathBuf> {
-    let folder = root.join("target/pika");
-    let python = folder.join("bin/python");
-    // Written last, so that an interrupted installation is done again.
-    let complete = folder.join("complete");
-    if fs::read_to_string(&complete).is_ok_and(|installed| installed == VERSION) {
-        return Ok(python);
+/// A package of PyPI.
+pub(crate) struct Package {
+    name: &'static str,
+    version: &'static str,
+}
+
+impl Package {
+    /// The Python interpreter that has the package, from an earlier run or newly installed.
+    pub(crate) fn interpreter(&self, root: &Path) -> Result<PathBuf> {
+        let Self { name, version } = self;
+        let folder = root.join("target").join(name);
+        let python = folder.join("bin/python");
+        // Written last, so that an interrupted installation is done again.
+        let complete = folder.join("complete");
+        if fs::read_to_string(&complete).is_ok_and(|installed| installed == *version) {
+            return Ok(python);
+        }
+        ensure_environments()?;
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+        let package = format!("{name}=={version}");
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
+        fs::write(&complete, version)?;
+        Ok(python)
     }
-    ensure_environments()?;
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let package = format!("pika=={VERSION}");
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
-    fs::write(&complete, VERSION)?;
-    Ok(python)
 }
 
 /// Debian has Python's virtual environments in a package of their own.

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::{
-    install, pika,
+    install,
     process::{cargo, run as run_command, succeeds},
+    python,
     say::say,
-    servers::{Installation, RabbitMq},
+    servers::{Installation, RabbitMq, azurite},
     steps::Steps,
     tidy,
 };
@@ -25,7 +26,7 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<()> {
 /// itself.
 fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.run("install", install::run)?;
-    let pika = steps.run("install pika", || pika::interpreter(root))?;
+    let pika = steps.run("install pika", || python::PIKA.interpreter(root))?;
     steps.check("tidy", || tidy::run(root));
     let runner = Runner::available(root);
     for suite in suites(runner) {
@@ -43,6 +44,16 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
             steps.ignore("tests with RabbitMQ 4.0", format!("not available: {reason:#}"));
         }
     }
+    steps.check("tests with Azurite", || {
+        let modules = azurite(root)?.display().to_string();
+        let python = python::AZURE.interpreter(root)?.display().to_string();
+        let environment = [
+            ("BEZOAR_TEST_AZURITE", modules.clone()),
+            ("BEZOAR_TEST_AZURE_NODE", modules),
+            ("BEZOAR_TEST_AZURE_PYTHON", python),
+        ];
+        AZURE.run(root, filters, &environment)
+    });
     steps.outcome()
 }
 
@@ -192,6 +203,21 @@ const FAULTS: Suite = Suite {
         "--ignored",
         "--skip=soak_",
         "--test-threads=1",
+    ],
+};
+
+/// Tests that start Azurite. Not with nextest, which would start one for each test.
+const AZURE: Suite = Suite {
+    name: "tests with Azurite",
+    arguments: &[
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--test=azurite",
+        "--test=azure_conformance",
+        "--",
+        "--ignored",
+        "--skip=soak_",
     ],
 };
 

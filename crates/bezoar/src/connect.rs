@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use crate::drivers::{self, invalid};
 
-/// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, or with the feature `rabbitmq` `amqp://…`, whose broker
-/// is first contacted when it is needed.
+/// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, with the feature `rabbitmq` `amqp://…`, or with the feature
+/// `azure` `azurequeue:CONNECTION_STRING`. Without a connection string, `AZURE_STORAGE_CONNECTION_STRING` is used. A broker or
+/// an account is first contacted when it is needed.
 ///
 /// # Errors
 ///

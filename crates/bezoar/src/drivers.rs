@@ -40,6 +40,7 @@ macro_rules! driver {
 const DRIVERS: &[Driver] = &[
     driver!("sqlite", "sqlite:PATH", ["sqlite"], sqlite),
     driver!("rabbitmq", "amqp://HOST", ["amqp", "amqps"], rabbitmq),
+    driver!("azure", "azurequeue:CONNECTION_STRING", ["azurequeue"], azure),
     Driver { schemes: &["memory"], example: "memory:", feature: "", open: Some(memory) },
 ];
 
@@ -54,6 +55,25 @@ fn sqlite(url: &str) -> Result<Bezoar, TransportError> {
 fn rabbitmq(url: &str) -> Result<Bezoar, TransportError> {
     let options = bezoar_rabbitmq::Options::from_url(url).map_err(invalid)?;
     Ok(Bezoar::new(bezoar_rabbitmq::RabbitTransport::open(options)?))
+}
+
+/// As Microsoft's own tools do, takes the connection string from the environment if the URL has none.
+#[cfg(feature = "azure")]
+fn azure(url: &str) -> Result<Bezoar, TransportError> {
+    const VARIABLE: &str = "AZURE_STORAGE_CONNECTION_STRING";
+    let text = match url.split_once(':') {
+        Some((_, text)) if !text.is_empty() => text.to_owned(),
+        _ => std::env::var(VARIABLE).map_err(|_| {
+            invalid(Invalid::new(
+                "url",
+                format!("has no connection string, and {VARIABLE} is not set"),
+            ))
+        })?,
+    };
+    let account = text.parse().map_err(invalid)?;
+    let opened = bezoar_azure::AzureTransport::open(bezoar_azure::Options::new(account));
+    let opened = opened.map_err(|all| invalid(Invalid::new("options", all.to_string())))?;
+    Ok(Bezoar::new(opened))
 }
 
 fn memory(_: &str) -> Result<Bezoar, TransportError> {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`connect`] opens the queues behind a URL: `sqlite:lab.db` (durable), `memory:` (for tests), and with
-//!   the feature `rabbitmq` also `amqp://…`.
+//!   the features `rabbitmq` and `azure` also `amqp://…` and `azurequeue:…`.
 //! - A [`Router`] picks a handler by message type; handlers are plain async functions. Typed errors decide whether
 //!   a message is retried: [`Router::classify`].
 //! - A [`Worker`] has the settings of a queue: concurrency, policy, timeouts, any `tower::Layer`.
@@ -22,6 +22,7 @@
 //! | --- | --- |
 //! | `sqlite` (default) | the embedded durable queue, `sqlite:PATH` |
 //! | `rabbitmq` | queues on RabbitMQ, `amqp://HOST` |
+//! | `azure` | queues on Azure Storage Queue, `azurequeue:CONNECTION_STRING` |
 //! | `ops` | what operators do about dead letters: replay at a rate, edit, export, expire |
 //! | `anyhow` | typed errors inside an `anyhow::Error` decide, too |
 
@@ -43,6 +44,8 @@ struct DeadLettersGuide;
 #[doc = include_str!("../../../docs/guide/handlers.md")]
 struct HandlersGuide;
 
+#[cfg(feature = "azure")]
+pub use bezoar_azure as azure;
 pub use bezoar_core::{
     Backoff, Body, Capabilities, Classification, Clock, Code, ContentType, CorrelationId, Counting,
     DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage,

@@ -41,7 +41,8 @@ pub struct Options {
     pub handler_timeout: Option<Duration>,
     /// The timeout of connecting to one host, and of each request.
     pub connect_timeout: Duration,
-    /// How long to wait for a publisher confirm, including the time that an alarm blocks publishers.
+    /// How long to wait for a publisher confirm, including the time that an alarm blocks publishers. Retries and dead
+    /// letters that were written when an alarm began wait until it ends.
     pub confirm_timeout: Duration,
     /// The longest pause between two attempts to connect; the first is 100 ms, and each is twice as long as the last.
     pub reconnect_pause: Duration,

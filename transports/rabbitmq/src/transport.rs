@@ -62,7 +62,7 @@ pub(crate) struct TransportState {
     pub(crate) vhost: String,
     pub(crate) ids: Arc<DeadLetterIdGenerator>,
     bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
-    pairs: Arc<Mutex<Vec<Weak<ConsumerPair>>>>,
+    pub(crate) pairs: Arc<unroutable::Pairs>,
     /// Whether a task returns messages from `bezoar.unroutable`.
     pub(crate) watches_unroutable: Arc<AtomicBool>,
 }

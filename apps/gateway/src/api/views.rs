@@ -54,7 +54,7 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["last_failure_at"] = message.ledger.last_failure_at().map(|at| at.to_string()).into();
     all["history"] = message.ledger.history().iter().map(failed_try).collect();
     all["origin"] = Origin::of(message).map(origin).into();
-    let of_sender = |(name, _): &(&String, _)| !Origin::is_header(name);
+    let of_sender = |(name, _): &(&String, _)| !Origin::is_header(message, name);
     all["headers"] = message.headers.iter().filter(of_sender).map(header).collect();
     all["lineage"] = record.versions.iter().map(|id| id.to_string()).collect();
     all["earlier"] = record.earlier.iter().map(|id| id.to_string()).collect();

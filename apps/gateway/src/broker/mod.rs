@@ -74,8 +74,11 @@ impl Broker {
     pub(crate) fn open(config: &TransportConfig, all: &Config) -> Result<Self> {
         let name = &config.name;
         let scheme = config.url.reveal().split_once(':').map_or("", |(scheme, _)| scheme);
-        let Some((_, open)) = OPENERS.iter().find(|(schemes, _)| schemes.contains(&scheme)) else {
-            bail!("transports.{name}.url: no kind of broker has URLs that begin with {scheme:?}");
+        let scheme = scheme.to_ascii_lowercase();
+        let Some((_, open)) =
+            OPENERS.iter().find(|(schemes, _)| schemes.contains(&scheme.as_str()))
+        else {
+            bail!("transports.{name}.url: unknown URL scheme {scheme:?}; use amqp:// or amqps://");
         };
         let inner = open(config, all)?;
         let own = all.queues.iter().filter(|queue| queue.dead_letter_queue.is_some());

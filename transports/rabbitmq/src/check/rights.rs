@@ -1,6 +1,6 @@
 //! Which permissions our user lacks.
 //!
-//! AMQP has no question for this, and the management API answers it only to administrators. So we ask for something that
+//! AMQP has no request that shows permissions, and the management API shows them only to administrators. So we ask for something that
 //! the broker refuses for another reason if the permission is there: it checks permissions first. Nothing is consumed or
 //! published. The broker logs each refusal.
 
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::{
     DeadLettering, RabbitTransport,
     check::{VALIDATE, findings::finding},
+    connection::broker_connection::BrokerConnection,
     error::is_access_refused,
     topology::{self, dead_letter_route::DeadLetterRoute},
 };
@@ -40,16 +41,18 @@ impl RabbitTransport {
                 findings.push(self.lacks("read", &format!("queue {name:?}"), &name));
             }
         }
-        if self.lacks_write("").await? {
+        let link = BrokerConnection::new(self.inner.options.clone(), "checking permissions");
+        if lacks_write(&link, "").await? {
             findings.push(self.lacks("write", "the default exchange", "amq.default"));
         }
         if self.inner.options.dead_lettering == DeadLettering::Publish
             && let Ok(DeadLetterRoute { exchange, .. }) =
                 DeadLetterRoute::of(queue, &self.inner.options)
-            && self.lacks_write(&exchange).await?
+            && lacks_write(&link, &exchange).await?
         {
             findings.push(self.lacks("write", &format!("exchange {exchange:?}"), &exchange));
         }
+        link.close().await;
         Ok(findings)
     }
 
@@ -58,25 +61,11 @@ impl RabbitTransport {
         let channel = requests.request_channel(VALIDATE).await?;
         let refused = requests.with_timeout(try_to_read(&channel, queue), VALIDATE).await?;
         if refused.is_ok() {
-            // A broker of another make has accepted what RabbitMQ refuses.
+            // Another AMQP broker has accepted what RabbitMQ refuses.
             let close = channel.close(200, "checked".into());
             let _ = requests.with_timeout(close, VALIDATE).await;
         }
         Ok(refused.is_err_and(|source| is_access_refused(&source)))
-    }
-
-    /// On the connection that publishes: during an alarm the broker answers nothing on it, and the permission stays
-    /// unknown.
-    async fn lacks_write(&self, exchange: &str) -> Result<bool, TransportError> {
-        let link = &self.inner.publisher.link;
-        if link.connection(VALIDATE).await?.status().blocked() {
-            return Ok(false);
-        }
-        let channel = link.channel(VALIDATE).await?;
-        match timeout(ALARM_AFTER, try_to_write(&channel, exchange)).await {
-            Ok(refused) => Ok(refused.is_err_and(|source| is_access_refused(&source))),
-            Err(_) => Ok(false),
-        }
     }
 
     fn lacks(&self, permission: &str, what: &str, name: &str) -> Finding {
@@ -87,6 +76,16 @@ impl RabbitTransport {
         );
         finding(Severity::Error, problem, remedy)
     }
+}
+
+/// On a connection of its own: during an alarm the broker answers nothing on it, and the permission stays unknown.
+async fn lacks_write(link: &BrokerConnection, exchange: &str) -> Result<bool, TransportError> {
+    if link.connection(VALIDATE).await?.status().blocked() {
+        return Ok(false);
+    }
+    let channel = link.channel(VALIDATE).await?;
+    let refused = timeout(ALARM_AFTER, try_to_write(&channel, exchange)).await;
+    Ok(refused.is_ok_and(|refused| refused.is_err_and(|source| is_access_refused(&source))))
 }
 
 /// The priority of a consumer is a number: without the permission this is refused as such, with it as invalid.

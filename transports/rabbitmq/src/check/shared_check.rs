@@ -92,9 +92,13 @@ async fn check_broker(management: &Management) -> Result<Vec<Finding>, Transport
     match inspect(management.nodes(VALIDATE).await, "alarms")? {
         Inspected::Seen(nodes) => {
             findings.extend(findings::node_findings(&nodes));
-            let delays = management.delay_queues(VALIDATE).await?;
-            findings.extend(leaders::imbalance(&nodes, &delays));
-            findings.extend(overdue(&delays));
+            match inspect(management.delay_queues(VALIDATE).await, "delay queues")? {
+                Inspected::Seen(delays) => {
+                    findings.extend(leaders::imbalance(&nodes, &delays));
+                    findings.extend(overdue(&delays));
+                }
+                Inspected::Denied(note) => findings.push(note),
+            }
         }
         Inspected::Denied(note) => findings.push(note),
     }

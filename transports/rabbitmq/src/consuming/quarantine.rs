@@ -107,7 +107,7 @@ impl ConsumerPair {
         let moved = self.moves.read().await;
         let publications = copies.iter().map(|it| it.publication.clone()).collect();
         let outcomes =
-            self.inner.publisher.publish(publications, Patience::ThroughAlarms, "receive").await;
+            self.inner.publisher.publish(publications, Patience::Limited, "receive").await;
         let (mut stored, mut left, mut problem) = (Vec::new(), Vec::new(), None);
         for (copy, outcome) in copies.into_iter().zip(outcomes) {
             match outcome {

@@ -160,21 +160,23 @@ impl RabbitDeadLetterFeed {
         let letter = self.inner.identify(&self.queue, &raw, unstamped);
         let origin_queue = foreign_failure::origin_queue(&raw).filter(|it| *it != self.queue);
         let message = origin::pack(&raw, letter.message, origin_queue.as_ref(), &self.inner.vhost);
-        state.letters.arrive(tag, DeadLetter { message, ..letter });
+        let letter = DeadLetter { message, ..letter };
+        state.letters.arrive(Waiting { tag, letter, origin: origin_queue });
     }
 
     /// Sends delayed messages whose queue exists after all back to it. While a node of a cluster restarts, RabbitMQ 3.10
-    /// may find no route to a queue that is there. A message that cannot be sent for another reason than an outage is
-    /// handed out.
+    /// may find no route to a queue that is there. What is left of the delay is lost: a message that missed its route
+    /// before its last delay queue is early.
+    ///
+    /// Those of a queue that does not exist stay, and are handed out. An outage is an error, and all stay.
     async fn return_to_queues(&self, max: usize) -> Result<(), TransportError> {
-        let (tags, messages) = self.lock().letters.next_to_hand_out(max);
         let (mut returned, mut outage) = (BTreeSet::new(), None);
-        let results = self.inner.replay_messages(&self.queue, &messages).await;
-        for (tag, result) in tags.into_iter().zip(results) {
-            match result {
-                Ok(()) => drop(returned.insert(tag)),
-                Err(failed) if failed.is_transient() => outage = Some(failed),
-                Err(_) => (),
+        let returnable = self.lock().letters.returnable(max);
+        for (tag, message, queue) in returnable {
+            match self.inner.return_to(&queue, &message).await {
+                Ok(true) => drop(returned.insert(tag)),
+                Ok(false) => (),
+                Err(failed) => outage = Some(failed),
             }
         }
         if !returned.is_empty() {
@@ -253,10 +255,18 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
     }
 }
 
+/// A letter that was not handed out yet.
+struct Waiting {
+    tag: u64,
+    letter: DeadLetter,
+    /// The queue that the message failed in or was to return to, if that is another one.
+    origin: Option<QueueName>,
+}
+
 /// The letters on the channel that are not acknowledged.
 #[derive(Default)]
 struct Letters {
-    waiting: VecDeque<(u64, DeadLetter)>,
+    waiting: VecDeque<Waiting>,
     handed_out: HashMap<DeadLetterId, Vec<u64>>,
     /// All tags that are not acknowledged.
     open: BTreeSet<u64>,
@@ -269,33 +279,35 @@ impl std::fmt::Debug for Letters {
 }
 
 impl Letters {
-    fn arrive(&mut self, tag: u64, letter: DeadLetter) {
-        self.open.insert(tag);
-        self.waiting.push_back((tag, letter));
+    fn arrive(&mut self, arrived: Waiting) {
+        self.open.insert(arrived.tag);
+        self.waiting.push_back(arrived);
     }
 
     /// The caller returns the batch without another await: a dropped future has handed out nothing.
     fn hand_out(&mut self, max: usize) -> Vec<DeadLetter> {
         let (mut limit, mut batch) = (ByteLimit::new(BATCH_LIMIT_BYTES), Vec::new());
-        while let Some((_, letter)) = self.waiting.front().filter(|_| batch.len() < max) {
-            if !limit.admits(letter.message.body.len()) {
+        while let Some(next) = self.waiting.front().filter(|_| batch.len() < max) {
+            if !limit.admits(next.letter.message.body.len()) {
                 break;
             }
-            let (tag, letter) = self.waiting.pop_front().expect("just looked at");
+            let Waiting { tag, letter, .. } = self.waiting.pop_front().expect("just looked at");
             self.handed_out.entry(letter.id).or_default().push(tag);
             batch.push(letter);
         }
         batch
     }
 
-    /// The tags and messages of the letters that wait at the front.
-    fn next_to_hand_out(&self, max: usize) -> (Vec<u64>, Vec<Message>) {
-        self.waiting.iter().take(max).map(|(tag, letter)| (*tag, letter.message.clone())).unzip()
+    /// The tags, messages and queues of the letters that wait at the front and know where they belong.
+    fn returnable(&self, max: usize) -> Vec<(u64, Message, QueueName)> {
+        let first = self.waiting.iter().take(max);
+        let known = |it: &Waiting| Some((it.tag, it.letter.message.clone(), it.origin.clone()?));
+        first.filter_map(known).collect()
     }
 
     /// Closes letters that were not handed out and are not going to be.
     fn take_back(&mut self, tags: BTreeSet<u64>) -> Vec<Ack> {
-        self.waiting.retain(|(tag, _)| !tags.contains(tag));
+        self.waiting.retain(|it| !tags.contains(&it.tag));
         self.acks(tags.into_iter().collect())
     }
 

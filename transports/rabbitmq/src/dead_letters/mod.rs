@@ -1,4 +1,4 @@
-//! Dead letters: taken in turn by a feed, and replayed; and messages that found no queue.
+//! Dead letters: taken in by a feed, and replayed; and messages that found no queue.
 
 pub(crate) mod dead_letter_feed;
 pub(crate) mod dead_letter_queue;

@@ -22,7 +22,7 @@ use lapin::{
 };
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -46,6 +46,8 @@ const UNIT_BYTES: usize = 1_024;
 /// How often to check whether an alarm has ended.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(50);
 
+/// After this long without an answer, an alarm is assumed.
+const PROBED_WITHIN: Duration = Duration::from_secs(2);
 /// A routing key that leads to no queue: no queue may have this prefix.
 const NOWHERE: &str = "bezoar.delay.nowhere";
 
@@ -57,6 +59,15 @@ pub(crate) enum Patience {
     /// The same, but an alarm does not count. For copies of messages that the broker still has: what was written when the
     /// alarm began is stored when it ends, and sending it again would double it.
     ThroughAlarms,
+}
+
+/// How long a batch waits for its confirms.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    deadline: Instant,
+    patience: Patience,
+    /// How long to wait after an alarm has ended.
+    limit: Duration,
 }
 
 /// A message on its way to an exchange.
@@ -151,9 +162,8 @@ impl Publisher {
         unblocked(&confirm_channel.connection, deadline, operation).await?;
         let (records, properties): (Vec<_>, Vec<_>) =
             window.into_iter().map(SentRecord::split).unzip();
-        let limit = self.options.confirm_timeout;
-        let confirmed =
-            confirm_channel.store(&records, properties, (patience, limit), operation).await;
+        let waiting = Waiting { deadline, patience, limit: self.options.confirm_timeout };
+        let confirmed = confirm_channel.store(&records, properties, waiting, operation).await;
         // Otherwise the channel is closed, or an old confirm may still arrive. Even one that only refused is not used
         // again: a channel that was opened while a quorum queue had no leader may refuse everything (seen on 3.10) until
         // the node of the former leader is back.
@@ -172,8 +182,9 @@ impl Publisher {
         }
         let (properties, body) = (BasicProperties::default(), Bytes::new());
         let probe = Publication { exchange: "".into(), key: NOWHERE.into(), properties, body };
-        let outcomes = self.publish(vec![probe], Patience::Limited, operation).await;
-        let answered = outcomes.iter().all(|it| matches!(it, Ok(Published::NotRouted)));
+        let publishing = self.publish(vec![probe], Patience::Limited, operation);
+        let outcomes = timeout(PROBED_WITHIN, publishing).await.unwrap_or_default();
+        let answered = matches!(outcomes.as_slice(), [Ok(Published::NotRouted)]);
         answered && connection.is_ok_and(|it| !it.status().blocked())
     }
 
@@ -225,7 +236,7 @@ impl ConfirmChannel {
         &self,
         records: &[SentRecord],
         properties: Vec<BasicProperties>,
-        (patience, limit): (Patience, Duration),
+        limits: Waiting,
         operation: &'static str,
     ) -> Vec<Confirmed> {
         let store =
@@ -239,7 +250,7 @@ impl ConfirmChannel {
                 it.as_mut().await;
             }
         };
-        if self.in_time(waiting, patience, limit).await.is_none() {
+        if self.in_time(waiting, limits).await.is_none() {
             // A confirm that was not polled yet may carry the return of another publication.
             poll_each(&mut storing);
         }
@@ -255,22 +266,18 @@ impl ConfirmChannel {
         }
     }
 
-    /// The output, or `None` after the limit. The limit is measured from the end of an alarm, if `patience` says so.
-    async fn in_time<T>(
-        &self,
-        future: impl Future<Output = T>,
-        patience: Patience,
-        limit: Duration,
-    ) -> Option<T> {
+    /// The output, or `None` after the deadline.
+    async fn in_time<T>(&self, future: impl Future<Output = T>, limits: Waiting) -> Option<T> {
+        let Waiting { mut deadline, patience, limit } = limits;
+        if patience == Patience::Limited {
+            return timeout_at(deadline, future).await.ok();
+        }
         let mut future = pin!(future);
-        let mut deadline = Instant::now() + limit;
         loop {
             let look = deadline.min(Instant::now() + BLOCKED_PAUSE);
             match timeout_at(look, &mut future).await {
                 Ok(output) => return Some(output),
-                Err(_) if patience == Patience::ThroughAlarms && self.is_blocked() => {
-                    deadline = Instant::now() + limit;
-                }
+                Err(_) if self.is_blocked() => deadline = Instant::now() + limit,
                 Err(_) if Instant::now() >= deadline => return None,
                 Err(_) => (),
             }

@@ -46,10 +46,10 @@ impl Origin {
         Some(Self { exchange: text(EXCHANGE)?, routing_key: text(ROUTING_KEY)?, vhost })
     }
 
-    /// Whether a header of a dead letter that was taken in from a broker is none of its sender's: it holds what a replay
-    /// needs.
-    pub fn is_header(name: &str) -> bool {
-        ADDED.contains(&name)
+    /// Whether a header of a dead letter was added when the dead letter was taken in from a broker, because a replay needs
+    /// it.
+    pub fn is_header(message: &Message, name: &str) -> bool {
+        message.headers.contains_key(ORIGIN) && ADDED.contains(&name)
     }
 }
 
@@ -65,7 +65,8 @@ pub(crate) struct ReplayTarget {
 impl ReplayTarget {
     /// The properties for publishing it to the queue directly; headers remember the exchange.
     pub(crate) fn to_queue(&self) -> BasicProperties {
-        let Some((exchange, key)) = &self.came_by else { return self.properties.clone() };
+        let came_by = self.came_by.as_ref().filter(|(exchange, _)| !exchange.as_str().is_empty());
+        let Some((exchange, key)) = came_by else { return self.properties.clone() };
         let mut headers = table_of(&self.properties);
         headers.insert(EXCHANGE.into(), text(exchange.as_str()));
         headers.insert(ROUTING_KEY.into(), text(key.as_str()));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    ErrorKind, Outgoing, QueueAdmin, QueueName, Severity, SubscribeOptions, Transport,
+    ErrorKind, Outgoing, QueueAdmin, QueueName, Settlement, Severity, SubscribeOptions, Transport,
 };
 use bezoar_rabbitmq::{
     DeadLetterNames, DeadLettering, Options, QueueType, RabbitTransport, UNROUTABLE,
@@ -158,7 +158,7 @@ async fn retries_of_a_deleted_queue_hold_up_nobody_and_are_kept() {
     }
     let worker = other.worker().await;
     for _ in 0..5 {
-        settle(&*worker, one(&*worker).await, bezoar_core::Settlement::Complete).await;
+        settle(&*worker, one(&*worker).await, Settlement::Complete).await;
     }
     let kept = Place { queue: QueueName::new(UNROUTABLE).unwrap(), ..other };
     let feed = kept.feed().await;
@@ -201,9 +201,52 @@ async fn retries_return_to_a_queue_that_was_missing_for_a_while() {
     place.transport.provision(&place.queue).await.unwrap();
     let worker = place.worker().await;
     for _ in 0..5 {
-        settle(&*worker, one(&*worker).await, bezoar_core::Settlement::Complete).await;
+        settle(&*worker, one(&*worker).await, Settlement::Complete).await;
     }
     assert_eq!(place.transport.depth(&unroutable).await.unwrap().ready, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_retry_returns_to_its_own_queue_whatever_exchange_it_came_by() {
+    let vhost = Vhost::new().await;
+    let (_connection, channel) = vhost.channel().await;
+    let place = Place::with(vhost.options(QueueType::Quorum)).await;
+    let other = Place::with(vhost.options(QueueType::Quorum)).await;
+    let none = FieldTable::default();
+    let (fanout, plain) = (ExchangeKind::Fanout, ExchangeDeclareOptions::default());
+    channel.exchange_declare("orders".into(), fanout, plain, none.clone()).await.unwrap();
+    for queue in [&place.queue, &other.queue] {
+        let (queue, exchange) = (queue.as_str().into(), "orders".into());
+        let bound = QueueBindOptions::default();
+        channel.queue_bind(queue, exchange, "".into(), bound, none.clone()).await.unwrap();
+    }
+    let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+    channel.basic_publish("orders".into(), "".into(), options, b"body", properties).await.unwrap();
+    let worker = place.worker().await;
+    settle(&*worker, one(&*worker).await, retry(Duration::from_secs(1))).await;
+    worker.close().await.unwrap();
+    let deleted = QueueDeleteOptions::default();
+    channel.queue_delete(place.queue.as_str().into(), deleted).await.unwrap();
+    let unroutable = QueueName::new(UNROUTABLE).unwrap();
+    let started = tokio::time::Instant::now();
+    while place.transport.depth(&unroutable).await.unwrap().ready != Some(1) {
+        assert!(started.elapsed() < PATIENCE, "it does not leave the delay queue");
+    }
+    // The other queue is still bound: the message must neither go there nor count as returned.
+    let kept = Place { transport: other.transport.clone(), queue: unroutable.clone() };
+    let feed = kept.feed().await;
+    let letters = feed.next(NonZeroU32::MAX, PATIENCE).await.unwrap();
+    assert_eq!(letters.len(), 1);
+    drop(feed);
+    assert_eq!(other.transport.depth(&other.queue).await.unwrap().ready, Some(1));
+
+    place.transport.provision(&place.queue).await.unwrap();
+    let worker = place.worker().await;
+    let held = one(&*worker).await;
+    assert_eq!(held.message.ledger.failed, 1);
+    settle(&*worker, held, Settlement::Complete).await;
+    assert_eq!(other.transport.depth(&other.queue).await.unwrap().ready, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

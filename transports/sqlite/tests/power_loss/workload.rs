@@ -65,7 +65,7 @@ struct Workload {
 
 impl Workload {
     async fn work(&self, session: u32) {
-        self.transport.provision(&database::queue()).await.unwrap();
+        while self.transport.provision(&database::queue()).await.is_err() {}
         self.promise_log.queue();
         let (mut senders, mut receivers) = (JoinSet::new(), JoinSet::new());
         let all_sent = Arc::new(AtomicBool::new(false));

@@ -42,7 +42,10 @@ impl Account {
         }
         let credential = settings.credential()?;
         let endpoint = settings.endpoint("queue", "queueendpoint")?;
-        let blob_endpoint = settings.endpoint("blob", "blobendpoint").ok();
+        let blob_endpoint = match settings.endpoint("blob", "blobendpoint") {
+            Err(invalid) if settings.get("blobendpoint").is_some() => return Err(invalid),
+            endpoint => endpoint.ok(),
+        };
         Ok(Self { endpoint, blob_endpoint, credential })
     }
 

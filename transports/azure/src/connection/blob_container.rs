@@ -1,6 +1,6 @@
 //! The requests on one blob container: the few that a claim check needs, on the official crate's pipeline.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use azure_core::http::{Context, Method, Pipeline, RawResponse, Request, Url};
 use bezoar_core::Clock;
@@ -13,13 +13,18 @@ use crate::{
     error::{Fault, FaultKind},
 };
 
-#[derive(Debug)]
 pub(crate) struct BlobContainer {
     /// The URL of the container, with the shared access signature if there is one.
     url: Url,
     pipeline: Pipeline,
     requests: Requests,
     clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for BlobContainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobContainer").finish_non_exhaustive()
+    }
 }
 
 #[derive(Deserialize)]

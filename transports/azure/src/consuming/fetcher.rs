@@ -4,14 +4,14 @@
 //! the next call: a request that was cut off might already have leased messages, which nobody would see until their
 //! leases expire.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bezoar_core::{ByteLimit, Clock, MAX_DELAY, Pauses};
 use bytes::Bytes;
 use tokio::{
     sync::Mutex,
     task::JoinHandle,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout_at},
 };
 
 use crate::{
@@ -23,14 +23,29 @@ use crate::{
     wire::blob_reference,
 };
 
+fn no_blob_endpoint() -> NoBody {
+    let problem = "its body is in Blob Storage, and the account has no blob endpoint";
+    NoBody::Unavailable(Fault::new(FaultKind::Other, problem))
+}
+
+fn late() -> NoBody {
+    let problem = "Blob Storage did not answer in time";
+    NoBody::Unavailable(Fault::new(FaultKind::NoAnswer, problem))
+}
+
 /// A leased message.
-#[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) fetched: Fetched,
     /// The body in Blob Storage, if it refers to one.
     pub(crate) body: Option<Result<Bytes, NoBody>>,
     /// When the lease expires, by the steady clock.
     pub(crate) until: Duration,
+}
+
+impl fmt::Debug for Arrived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrived").field("until", &self.until).finish_non_exhaustive()
+    }
 }
 
 impl Arrived {
@@ -107,12 +122,18 @@ impl Fetcher {
         let (max, bodies) = (max.min(self.limits.prefetch), self.bodies.clone());
         async move {
             let until = clock.steady() + lease;
+            // Of the whole batch: a slow Blob Storage must not use up the leases of messages that do not need it.
+            let bodies_until = Instant::now() + lease / 4;
             let (mut limit, mut arrived) = (ByteLimit::new(max_bytes), Vec::new());
             for fetched in queue.lease(max, lease).await? {
                 let body = match (&bodies, blob_reference::find(&fetched.text)) {
+                    (_, None) => None,
+                    (None, Some(_)) => Some(Err(no_blob_endpoint())),
                     (Some(_), Some(blob)) if !limit.admits(blob.size) => Some(Err(NoBody::NoRoom)),
-                    (Some(bodies), Some(blob)) => Some(bodies.fetch(&blob).await),
-                    _ => None,
+                    (Some(bodies), Some(blob)) => {
+                        let body = timeout_at(bodies_until, bodies.fetch(&blob)).await;
+                        Some(body.unwrap_or_else(|_| Err(late())))
+                    }
                 };
                 arrived.push(Arrived { fetched, body, until });
             }

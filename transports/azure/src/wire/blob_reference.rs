@@ -19,6 +19,11 @@ impl BlobReference {
         Self { name, size: body.len(), sha256: digest(body) }
     }
 
+    /// Whether we chose the name: another program must not make us read or delete blobs of its choice.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.name.len() == 32 && self.name.bytes().all(|it| it.is_ascii_hexdigit())
+    }
+
     /// Whether this is the body that was stored.
     pub(crate) fn matches(&self, body: &[u8]) -> bool {
         self.size == body.len() && self.sha256 == digest(body)
@@ -46,13 +51,8 @@ pub(crate) fn find(text: &str) -> Option<BlobReference> {
     let it: Referring = serde_json::from_str(text).ok()?;
     match it.original_text {
         Some(original) => find(&original),
-        None => it.blob.filter(|blob| it.bezoar.is_some() && is_name(&blob.name)),
+        None => it.blob.filter(|blob| it.bezoar.is_some() && blob.is_ours()),
     }
-}
-
-/// Only names that we chose: another program must not make us read or delete blobs of its choice.
-fn is_name(name: &str) -> bool {
-    name.len() == 32 && name.bytes().all(|it| it.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ pub(super) fn read(text: &str) -> Option<Message> {
     let it: Envelope<'_> = serde_json::from_str(text).ok()?;
     let body = match (it.body, it.blob) {
         (Some(body), None) => BASE64_STANDARD.decode(body.as_bytes()).ok()?,
-        (None, Some(_)) => Vec::new(),
+        (None, Some(blob)) if blob.is_ours() => Vec::new(),
         _ => return None,
     };
     let (id, kind) = (MessageId::new(it.id).ok()?, MessageType::new(it.r#type).ok()?);

@@ -8,7 +8,7 @@ use test_support::azurite::Azurite;
 
 use super::support::{
     Outside, PATIENCE, dead, dead_letter, message, one, open, options, options_at, queue, retry,
-    sas, send, settle, subscribe,
+    sas, sas_connection_string, send, settle, subscribe,
 };
 
 const LARGE: usize = 200_000;
@@ -150,6 +150,40 @@ async fn an_outage_of_blob_storage_uses_up_nothing() {
     let ledger = &held.message.ledger;
     assert_eq!((ledger.acquired, ledger.failed, ledger.without_outcome()), (4, 0, 1));
     assert!(held.message.body == large().into());
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_silent_blob_storage_holds_up_no_other_message() {
+    let (queue, container) = (queue("blob-silent").await, Container::new());
+    let transport = open(container.options(options()));
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    send(&transport, &queue, message("small", "small")).await.unwrap();
+    // It accepts connections and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let reachable = format!("BlobEndpoint=http://127.0.0.1:{}", Azurite::shared().blob_port());
+    let account = Azurite::shared().connection_string();
+    let silent = format!("BlobEndpoint=http://{}", silent.local_addr().unwrap());
+    let cut_off = open(container.options(options_at(&account.replace(&reachable, &silent))));
+    let subscription = subscribe(&cut_off, &queue, 4).await;
+    let both = NonZeroU32::new(2).unwrap();
+    let some = subscription.receive(both, PATIENCE).await.unwrap();
+    let ids: Vec<_> = some.iter().map(|it| it.message.id.as_str()).collect();
+    assert_eq!(ids, ["small"]);
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_message_whose_body_cannot_be_reached_is_not_delivered_without_it() {
+    let (queue, container) = (queue("blob-unknown").await, Container::new());
+    let transport = open(container.options(options()));
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    // It has no blob endpoint.
+    let account = sas_connection_string(&sas("raup", "2099-01-01"));
+    let subscription = subscribe(&open(options_at(&account)), &queue, 30).await;
+    let error = subscription.receive(NonZeroU32::MIN, PATIENCE).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("has no blob endpoint"), "{source}");
 }
 
 #[tokio::test]

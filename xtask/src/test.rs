@@ -223,6 +223,7 @@ const AZURE: Suite = Suite {
         "--",
         "--ignored",
         "--skip=soak_",
+        "--test-threads=8", // they wait for leases and delays most of the time
     ],
 };
 

@@ -59,7 +59,7 @@ pub(crate) struct Bodies {
     pub(crate) create_if_missing: bool,
 }
 
-/// Why a body cannot be had. `Debug` shows no payload.
+/// Why a body cannot be fetched. `Debug` shows no payload.
 #[derive(Debug)]
 pub(crate) enum NoBody {
     /// It never can be, for this reason.

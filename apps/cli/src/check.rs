@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 use bezoar::{QueueName, Severity};
 use bezoar_gateway::{
-    broker_topology::{self, BrokerPlan},
+    broker_topology::{self, BrokerPlan, PlanForm},
     config::{self, Config},
     endpoint::{ClientOptions, EndpointClient},
 };
@@ -28,17 +28,27 @@ pub(crate) struct ProvisionArguments {
     /// Print what to create instead of creating it: commands for rabbitmqadmin, a definitions file, or a definitions file
     /// with policies instead of arguments
     #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "commands")]
-    print: Option<PlanForm>,
+    print: Option<PrintForm>,
     #[command(flatten)]
     configuration: Configuration,
 }
 
 /// The form of a plan.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum PlanForm {
+enum PrintForm {
     Commands,
     Definitions,
     Policies,
+}
+
+impl From<PrintForm> for PlanForm {
+    fn from(form: PrintForm) -> Self {
+        match form {
+            PrintForm::Commands => Self::Commands,
+            PrintForm::Definitions => Self::Definitions,
+            PrintForm::Policies => Self::Policies,
+        }
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -116,7 +126,9 @@ async fn examine(config: &Config) -> Result<()> {
 pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     let config = arguments.configuration.load()?.config;
     if let Some(form) = arguments.print {
-        return print_plans(form, &broker_topology::plan(&config, arguments.queue.as_ref())?);
+        let form = form.into();
+        let plans = broker_topology::plan(&config, arguments.queue.as_ref(), form)?;
+        return print_plans(form, &plans);
     }
     let queues = broker_topology::provision(&config, arguments.queue.as_ref()).await?;
     if queues.is_empty() {
@@ -136,15 +148,11 @@ fn print_plans(form: PlanForm, plans: &[BrokerPlan]) -> Result<()> {
         bail!("a definitions file is for one broker, and several are configured; name a queue");
     }
     let mut text = String::new();
-    for BrokerPlan { broker, vhost, topology } in plans {
-        text += &match form {
-            PlanForm::Commands => format!(
-                "# {broker}: add --host, --port, --username and --password as needed\n{}",
-                topology.commands(vhost)
-            ),
-            PlanForm::Definitions => format!("{:#}\n", topology.definitions(vhost)),
-            PlanForm::Policies => format!("{:#}\n", topology.policies(vhost)),
-        };
+    for BrokerPlan { broker, text: plan } in plans {
+        if form == PlanForm::Commands {
+            text += &format!("# {broker}\n");
+        }
+        text += plan;
     }
     output::print(&text).map(drop)
 }

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Result, anyhow, bail};
-use bezoar::{Finding, QueueAdmin, QueueName, TransportError, rabbitmq::Topology};
+use bezoar::{Finding, QueueAdmin, QueueName, TransportError};
 use futures_util::future::join_all;
 
+pub use crate::broker::PlanForm;
 use crate::{
     broker::Broker,
     config::{Config, DeadLetterMode, Name},
@@ -44,10 +45,8 @@ impl fmt::Display for CheckedSubject {
 pub struct BrokerPlan {
     /// The name of the broker in the configuration.
     pub broker: Name,
-    /// The virtual host.
-    pub vhost: String,
-    /// Everything that the queues need there.
-    pub topology: Topology,
+    /// Everything that the queues need there, in the form that was asked for.
+    pub text: String,
 }
 
 /// A configured queue of a broker.
@@ -123,17 +122,18 @@ pub async fn provision(config: &Config, only: Option<&QueueName>) -> Result<Vec<
 ///
 /// # Errors
 ///
-/// If the configuration of a broker is invalid.
-pub fn plan(config: &Config, only: Option<&QueueName>) -> Result<Vec<BrokerPlan>> {
-    let mut plans = BTreeMap::<Name, BrokerPlan>::new();
+/// If the configuration of a broker is invalid, or the broker has no plan of this form.
+pub fn plan(config: &Config, only: Option<&QueueName>, form: PlanForm) -> Result<Vec<BrokerPlan>> {
+    let mut brokers = BTreeMap::<Name, (Broker, Vec<QueueName>)>::new();
     for BrokerQueue { queue, transport, broker, .. } in selected(config, only)? {
-        let failed = |error: TransportError| anyhow!("{queue}: {}", describe(&error));
-        let (vhost, topology) = broker.plan(&queue).map_err(failed)?;
-        let known = plans.remove(&transport).map(|plan| plan.topology);
-        let topology = known.into_iter().fold(topology, |new, known| known.and(new));
-        plans.insert(transport.clone(), BrokerPlan { broker: transport, vhost, topology });
+        brokers.entry(transport).or_insert_with(|| (broker, Vec::new())).1.push(queue);
     }
-    Ok(plans.into_values().collect())
+    let plan = |(name, (broker, queues)): (Name, (Broker, Vec<QueueName>))| {
+        let planned = broker.plan(&queues, form);
+        let text = planned.map_err(|error| anyhow!("transports.{name}: {}", describe(&error)))?;
+        Ok(BrokerPlan { broker: name, text })
+    };
+    brokers.into_iter().map(plan).collect()
 }
 
 /// The queues to create: all, or one of them.

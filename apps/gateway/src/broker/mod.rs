@@ -1,7 +1,8 @@
 //! A broker whose queues have prefixed names in the gateway: `hospital/results`.
 //!
-//! [`BrokerTransport`] is what a kind of broker must offer, and `OPENERS` lists the kinds by the scheme of their URLs.
+//! [`BrokerTransport`] is what a kind of broker must offer, and `kinds.rs` lists the kinds by the scheme of their URLs.
 
+mod kinds;
 mod rabbitmq;
 
 use std::{
@@ -9,21 +10,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use async_trait::async_trait;
 use bezoar::{
     Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
-    rabbitmq::Topology,
 };
 
+pub use kinds::TransportSettings;
+pub(crate) use kinds::{KINDS, KindSettings, TransportKind};
+pub use rabbitmq::{QueueKind, RabbitMqConfig};
+
 use crate::config::{Config, DeadLetterMode, TransportConfig};
-
-/// Opens a broker of one kind. The connection is opened on first use.
-type Opener = fn(&TransportConfig, &Config) -> Result<Arc<dyn BrokerTransport>>;
-
-/// The kinds of brokers, by the schemes of their URLs.
-const OPENERS: &[(&[&str], Opener)] = &[(&["amqp", "amqps"], rabbitmq::open)];
 
 /// What the gateway needs of a broker beside the contract of transports.
 #[async_trait]
@@ -37,14 +35,25 @@ pub(crate) trait BrokerTransport: Transport + QueueAdmin {
     /// Whether nothing of a queue is left.
     async fn has_nothing_of(&self, queue: &QueueName) -> Result<bool, TransportError>;
 
-    /// The virtual host, and everything that a queue needs in it. Asks nobody.
-    fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError>;
+    /// Everything that queues need, for an administrator to create. Asks nobody.
+    fn plan(&self, queues: &[QueueName], form: PlanForm) -> Result<String, TransportError>;
 
     /// Checks queues, and once what they share.
     async fn validate_all(&self, queues: &[QueueName]) -> Result<BrokerFindings, TransportError>;
 
     /// Queues of the broker's own that collect dead letters, whatever is configured.
     fn dead_letter_collectors(&self) -> Vec<QueueName>;
+}
+
+/// The form in which an administrator gets what to create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanForm {
+    /// Commands for a shell.
+    Commands,
+    /// A definitions file of RabbitMQ.
+    Definitions,
+    /// The same, with policies instead of arguments.
+    Policies,
 }
 
 /// What is wrong with a broker and some of its queues.
@@ -73,21 +82,15 @@ impl Broker {
     /// Validates the configuration. The connection is opened on first use.
     pub(crate) fn open(config: &TransportConfig, all: &Config) -> Result<Self> {
         let name = &config.name;
-        let scheme = config.url.reveal().split_once(':').map_or("", |(scheme, _)| scheme);
-        let scheme = scheme.to_ascii_lowercase();
-        let Some((_, open)) =
-            OPENERS.iter().find(|(schemes, _)| schemes.contains(&scheme.as_str()))
-        else {
-            bail!("transports.{name}.url: unknown URL scheme {scheme:?}; use amqp:// or amqps://");
-        };
-        let inner = open(config, all)?;
+        let settings = config.settings.of_kind();
+        let inner = settings.open(name, all)?;
         let own = all.queues.iter().filter(|queue| queue.dead_letter_queue.is_some());
         let own = own.filter_map(|queue| all.broker(&queue.name).map(|(_, there)| there));
         Ok(Self {
             prefix: format!("{name}/").into(),
             own_dead_letter_queues: Arc::new(own.chain(inner.dead_letter_collectors()).collect()),
             inner,
-            provisions: config.provision,
+            provisions: settings.provisions(),
             lost: Arc::default(),
         })
     }
@@ -124,9 +127,13 @@ impl Broker {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The virtual host, and everything that a queue needs in it.
-    pub(crate) fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError> {
-        self.inner.plan(&self.there(queue)?)
+    /// Everything that queues need, for an administrator to create.
+    pub(crate) fn plan(
+        &self,
+        queues: &[QueueName],
+        form: PlanForm,
+    ) -> Result<String, TransportError> {
+        self.inner.plan(&self.all_there(queues)?, form)
     }
 
     /// Checks queues, and once what they share.
@@ -134,8 +141,11 @@ impl Broker {
         &self,
         queues: &[QueueName],
     ) -> Result<BrokerFindings, TransportError> {
-        let there = queues.iter().map(|queue| self.there(queue)).collect::<Result<Vec<_>, _>>()?;
-        self.inner.validate_all(&there).await
+        self.inner.validate_all(&self.all_there(queues)?).await
+    }
+
+    fn all_there(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, TransportError> {
+        queues.iter().map(|queue| self.there(queue)).collect()
     }
 
     /// The name of a queue on the broker.

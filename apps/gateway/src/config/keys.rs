@@ -1,17 +1,20 @@
 //! The single table of keys. Unknown keys, types, defaults, `config show` and the schema are all derived from it.
+//! The keys of transports are in it too; each kind of transport lists its own.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
-use bezoar::rabbitmq::LONGEST_DELAY;
 use bezoar_core::MAX_DELAY;
 
-use super::{DeadLetterMode, Kind, LogFormat, LogLevel, QueueKind, Role, Watch, sections::retry};
+use super::{DeadLetterMode, Kind, LogFormat, LogLevel, Role, Watch, path::Path, sections::retry};
+use crate::broker::{KINDS, TransportKind};
 
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// `route[].retry.first`: `[]` stands for any element of a list.
     pub path: &'static str,
+    /// The kind of transport that has this key; `None` outside `[transports.NAME]`.
+    pub transport: Option<&'static str>,
     /// The kind of value it accepts.
     pub kind: Kind,
     /// Its default, written as in an environment variable.
@@ -34,21 +37,22 @@ pub enum Applies {
 }
 
 impl Key {
-    const fn new(path: &'static str, kind: Kind, doc: &'static str) -> Self {
-        Self { path, kind, default: None, required: false, applies: Applies::Live, doc }
+    pub(crate) const fn new(path: &'static str, kind: Kind, doc: &'static str) -> Self {
+        let (transport, default, applies) = (None, None, Applies::Live);
+        Self { path, transport, kind, default, required: false, applies, doc }
     }
 
-    const fn or(mut self, default: &'static str) -> Self {
+    pub(crate) const fn or(mut self, default: &'static str) -> Self {
         self.default = Some(default);
         self
     }
 
-    const fn required(mut self) -> Self {
+    pub(crate) const fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    const fn restart(mut self) -> Self {
+    pub(crate) const fn restart(mut self) -> Self {
         self.applies = Applies::Restart;
         self
     }
@@ -56,6 +60,12 @@ impl Key {
     /// The last part of the path.
     pub fn name(&self) -> &'static str {
         self.path.rsplit('.').next().unwrap_or(self.path)
+    }
+
+    /// Whether a transport of this kind has it. Everything outside of transports has no kind, and neither has a transport
+    /// whose URL is missing or wrong, which may have any key.
+    fn is_in(&self, transport: Option<&str>) -> bool {
+        self.transport.is_none() || transport.is_none() || self.transport == transport
     }
 
     /// The path of its table; empty at the top.
@@ -66,27 +76,54 @@ impl Key {
 
 /// All keys, parents before their children.
 pub fn keys() -> &'static [Key] {
-    KEYS
+    static ALL: LazyLock<Vec<Key>> = LazyLock::new(|| {
+        let with_transports = |key: &Key| match key.path {
+            TRANSPORTS => [*key].into_iter().chain(of_transports()).collect(),
+            _ => vec![*key],
+        };
+        KEYS.iter().flat_map(with_transports).collect()
+    });
+    &ALL
 }
 
-/// The key with this path, with `[]` for elements of a list.
-pub(super) fn find(pattern: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.path == pattern)
+/// The table of transports.
+pub(super) const TRANSPORTS: &str = "transports";
+
+fn of_transports() -> impl Iterator<Item = Key> {
+    let of_kind = |kind: &'static TransportKind| {
+        kind.keys.iter().map(|key| Key { transport: Some(kind.name), ..*key })
+    };
+    KINDS.iter().flat_map(of_kind)
 }
 
-/// The keys of a table.
-pub(super) fn within(pattern: &str) -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().filter(move |key| key.parent() == pattern)
+/// The key at this path.
+pub(super) fn find(path: &Path) -> Option<&'static Key> {
+    let pattern = path.pattern();
+    keys().iter().find(|key| key.path == pattern && key.is_in(path.transport()))
+}
+
+/// The keys of the table at this path.
+pub(super) fn within(path: &Path) -> impl Iterator<Item = &'static Key> {
+    children(path.pattern(), path.transport())
+}
+
+/// The keys of the tables with this pattern, `route[]`, in a transport of this kind.
+pub(super) fn children(
+    pattern: String,
+    transport: Option<&'static str>,
+) -> impl Iterator<Item = &'static Key> {
+    keys().iter().filter(move |key| key.parent() == pattern && key.is_in(transport))
 }
 
 /// Whether this is the path of a table.
 pub(super) fn is_table(name: &str) -> bool {
-    find(name).is_some_and(|key| matches!(key.kind, Kind::Table | Kind::Tables | Kind::Named))
+    find(&Path::parse(name))
+        .is_some_and(|key| matches!(key.kind, Kind::Table | Kind::Tables | Kind::Named))
 }
 
 /// Whether keys with this name may hold secrets; `None` if there is no such key.
 pub(super) fn holds_secrets(name: &str) -> Option<bool> {
-    let named = || KEYS.iter().filter(|key| key.name() == name);
+    let named = || keys().iter().filter(|key| key.name() == name);
     named().next()?;
     Some(named().any(|key| key.kind.holds_secrets()))
 }
@@ -113,17 +150,6 @@ static KEYS: &[Key] = &[
     Key::new("store.max_log", Kind::Size(8 * MIB, 256 * TIB), "How large the write-ahead log may grow while another program's long read transaction keeps it from being checkpointed, before new messages are refused.").or("1GiB").restart(),
 
     Key::new("transports", Kind::Named, "Brokers. Their queues are written NAME/QUEUE."),
-    Key::new("transports.*.url", Kind::BrokerUrl, "URL of the broker: amqp://USER@HOST:PORT/VHOST, or amqps. Several hosts are separated by commas; each process tries them in an order of its own.").required().restart(),
-    Key::new("transports.*.user", Kind::Name, "User name, if the URL has none.").restart(),
-    Key::new("transports.*.password", Kind::Secret, "Password, if the URL has none.").restart(),
-    Key::new("transports.*.management_url", Kind::ManagementUrl, "URL of the broker's HTTP API, for information that AMQP does not provide; uses the same user and password if it has none.").restart(),
-    Key::new("transports.*.management_ca", Kind::File, "CA certificates to trust for the broker's HTTP API in addition to the system's, in PEM.").restart(),
-    Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Type of the queues that are created.").or("quorum").restart(),
-    Key::new("transports.*.provision", Kind::Boolean, "Whether missing queues, exchanges and bindings are created; otherwise they are only checked.").or("true").restart(),
-    Key::new("transports.*.max_delay", Kind::Duration(SECOND, LONGEST_DELAY), "Longest delay before a retry. Longer ones need more delay queues on the broker: 42 for 1h, 49 for 14h, 64 for 75d.").or("14h").restart(),
-    Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust in addition to the system's, in PEM.").restart(),
-    Key::new("transports.*.tls_certificate", Kind::File, "Client certificate, in PEM.").restart(),
-    Key::new("transports.*.tls_key", Kind::File, "Private key of the client certificate, in PEM.").restart(),
 
     Key::new("queue", Kind::Tables, "Queues without a route, or with settings of their own."),
     Key::new("queue[].name", Kind::Queue, "Name of the queue.").required(),
@@ -198,15 +224,16 @@ mod tests {
 
     #[test]
     fn every_key_has_its_parent_before_it_and_a_line_of_documentation() {
-        for (position, key) in KEYS.iter().enumerate() {
+        for (position, key) in keys().iter().enumerate() {
             let parent = key.parent().trim_end_matches("[]").trim_end_matches(".*");
-            let before = &KEYS[..position];
+            let before = &keys()[..position];
             assert!(
                 parent.is_empty() || before.iter().any(|key| key.path == parent),
                 "{}",
                 key.path
             );
-            assert!(before.iter().all(|other| other.path != key.path), "{} twice", key.path);
+            let same = |other: &Key| (other.path, other.transport) == (key.path, key.transport);
+            assert!(!before.iter().any(same), "{} twice", key.path);
             assert!(key.doc.ends_with('.'), "{}", key.path);
             assert!(!(key.required && key.default.is_some()), "{}", key.path);
         }

@@ -34,10 +34,8 @@ pub enum Kind {
     Address,
     /// Where the store is.
     StoreUrl,
-    /// The URL of a broker: a secret, because it may contain a password.
-    BrokerUrl,
-    /// The URL of a broker's HTTP API: a secret, because it may contain a password.
-    ManagementUrl,
+    /// A URL of a broker, such as this one: a secret, because it may contain a password.
+    BrokerUrl(&'static str),
     /// A file.
     File,
     /// An `http` or `https` URL.
@@ -83,8 +81,7 @@ impl Kind {
             Self::Queues => r#"a list of queues such as ["results"]"#.to_owned(),
             Self::Address => r#"an address and a port such as "127.0.0.1:8420""#.to_owned(),
             Self::StoreUrl => r#"a URL such as "sqlite:bezoar-data/bezoar.db""#.to_owned(),
-            Self::BrokerUrl => r#"a URL such as "amqp://user@localhost:5672/%2f""#.to_owned(),
-            Self::ManagementUrl => r#"a URL such as "http://user@localhost:15672""#.to_owned(),
+            Self::BrokerUrl(example) => format!("a URL such as {example:?}"),
             Self::File => r#"the path of a file"#.to_owned(),
             Self::Endpoint => r#"a URL such as "https://example.org/results""#.to_owned(),
             Self::Networks => r#"a list of networks such as ["10.0.0.0/8"]"#.to_owned(),
@@ -113,8 +110,8 @@ impl Kind {
     /// Whether values are secret, or may have a secret in them.
     pub fn holds_secrets(&self) -> bool {
         use Kind::{
-            BrokerUrl, Endpoint, Headers, ManagementUrl, Named, Retry, Secret, SigningSecrets,
-            StoreUrl, Table, Tables,
+            BrokerUrl, Endpoint, Headers, Named, Retry, Secret, SigningSecrets, StoreUrl, Table,
+            Tables,
         };
         matches!(
             self,
@@ -123,8 +120,7 @@ impl Kind {
                 | Headers
                 | Endpoint
                 | StoreUrl
-                | BrokerUrl
-                | ManagementUrl
+                | BrokerUrl(_)
                 | Retry
                 | Table
                 | Tables

@@ -28,7 +28,7 @@ pub(super) fn check(root: &mut Node, problems: &mut Vec<ConfigProblem>) {
 fn check_table(table: &mut TomlTable, path: &Path, problems: &mut Vec<ConfigProblem>) {
     for (name, node) in table {
         let path = path.key(name);
-        match keys::find(&path.pattern()) {
+        match keys::find(&path) {
             Some(key) => check_node(node, key, &path, problems),
             None => {
                 problems.push(ConfigProblem::new(
@@ -97,7 +97,7 @@ fn check_tables(list: &mut [Node], key: &Key, path: &Path, problems: &mut Vec<Co
 
 fn check_named(table: &mut TomlTable, key: &Key, path: &Path, problems: &mut Vec<ConfigProblem>) {
     for (name, node) in table {
-        let path = path.key(name);
+        let path = path.key(name).in_transport(node.transport.map(|kind| kind.name));
         give_type(node, Kind::Table, &path, problems);
         match &mut node.value {
             Value::Table(table) => check_table(table, &path, problems),
@@ -175,14 +175,27 @@ fn unknown(path: &Path, named: &Origin) -> InvalidValue {
     if let Some((_, remedy)) = ELSEWHERE.iter().find(|(key, _)| *key == pattern) {
         return InvalidValue::new("is not supported by this version", *remedy);
     }
-    let parent: Path = path.steps().iter().take(path.steps().len() - 1).cloned().collect();
+    let parent = path.parent();
     let Some(Step::Key(name)) = path.steps().last() else {
         return InvalidValue::new("is not a valid key", "remove it");
     };
-    let siblings: Vec<_> = keys::within(&parent.pattern()).map(|key| key.name()).collect();
+    let mut siblings = Vec::new();
+    for key in keys::within(&parent) {
+        if !siblings.contains(&key.name()) {
+            siblings.push(key.name()); // kinds of transports may have keys of the same name
+        }
+    }
+    let meant = nearest(name, siblings.iter().copied());
+    let meant = meant.map(|near| format!("did you mean {}?", written(&parent.key(near), named)));
+    if let (Some(kind), Some(other)) = (path.transport(), of_other_transport(&pattern)) {
+        let suggestion = meant.map(|meant| format!(" {meant}")).unwrap_or_default();
+        let known = siblings.join(", ");
+        let remedy = format!("it is one of {other};{suggestion} known keys of {kind}: {known}");
+        return InvalidValue::new("is an unknown key", remedy);
+    }
     let elsewhere = || keys::keys().iter().find(|key| key.name() == name).map(|key| key.path);
-    let remedy = if let Some(nearest) = nearest(name, siblings.iter().copied()) {
-        format!("did you mean {}?", written(&parent.key(nearest), named))
+    let remedy = if let Some(meant) = meant {
+        meant
     } else if let Some(path) = elsewhere() {
         format!("did you mean {path}?")
     } else if siblings.is_empty() {
@@ -191,6 +204,11 @@ fn unknown(path: &Path, named: &Origin) -> InvalidValue {
         format!("known keys: {}", siblings.join(", "))
     };
     InvalidValue::new("is an unknown key", remedy)
+}
+
+/// The kind of transport that has this key.
+fn of_other_transport(pattern: &str) -> Option<&'static str> {
+    keys::keys().iter().find(|key| key.path == pattern)?.transport
 }
 
 /// The key in the notation of its source.

@@ -11,6 +11,7 @@ use super::{
     model::ListPositions,
     overrides,
     reader::{Section, SectionReader},
+    sections::mark_kinds,
     toml_file,
     tree::Node,
 };
@@ -101,6 +102,7 @@ fn read(sources: &Sources, resolve: &Resolve<'_>) -> (Loaded, Vec<ConfigProblem>
             |invalid| ConfigProblem::new(&assignment.path, assignment.origin.clone(), invalid);
         problems.extend(set.err().map(problem));
     }
+    mark_kinds(&mut root, resolve);
     known_keys::check(&mut root, &mut problems);
     let mut reader = SectionReader::new(resolve);
     let (config, places) = Config::read(&mut reader, &Section::root(&root));

@@ -36,29 +36,29 @@ mod contradictions;
 mod excerpt;
 pub mod human;
 mod invalid_value;
-mod keys;
+pub(crate) mod keys;
 mod kind;
 mod known_keys;
 mod load;
 mod model;
-mod names;
+pub(crate) mod names;
 mod origin;
 mod overrides;
 mod path;
 mod problem;
-mod reader;
+pub(crate) mod reader;
 mod reload;
 mod schema;
 mod secret;
-mod secret_url;
+pub(crate) mod secret_url;
 mod sections;
 mod show;
 mod suggest;
 #[cfg(test)]
 mod tests;
 mod toml_file;
-mod tree;
-mod values;
+pub(crate) mod tree;
+pub(crate) mod values;
 
 pub use contradictions::contradictions;
 pub use invalid_value::InvalidValue;
@@ -75,7 +75,9 @@ pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
     DeadLetterMode, DeadLettersConfig, LogConfig, LogFilter, LogFormat, LogLevel, NetworkConfig,
-    PrivateAddresses, QueueConfig, QueueKind, Role, RouteConfig, ServerConfig, StoreConfig,
-    TelemetryConfig, TokenConfig, TransportConfig, Watch,
+    PrivateAddresses, QueueConfig, Role, RouteConfig, ServerConfig, StoreConfig, TelemetryConfig,
+    TokenConfig, TransportConfig, Watch,
 };
 pub use show::{show, show_text};
+
+pub use crate::broker::{QueueKind, RabbitMqConfig, TransportSettings};

@@ -149,10 +149,10 @@ macro_rules! choice {
         }
     };
 }
-pub(super) use choice;
+pub(crate) use choice;
 
 /// The error for a word that is not one of `words`.
-pub(super) fn no_choice(text: &str, words: &'static [&'static str]) -> InvalidValue {
+pub(crate) fn no_choice(text: &str, words: &'static [&'static str]) -> InvalidValue {
     let remedy = match super::suggest::nearest(text, words.iter().copied()) {
         Some(word) => format!("did you mean {word:?}?"),
         None => format!("expected {}", Kind::Choice(words).expected()),

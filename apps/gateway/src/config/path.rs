@@ -7,49 +7,70 @@ const NAMED: &str = "transports";
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
 
 /// The path of a value: `route[0].retry.first`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Path(Vec<Step>);
+pub(crate) struct Path {
+    steps: Vec<Step>,
+    /// The kind of the transport that it is in, if that is known.
+    transport: Option<&'static str>,
+}
 
 impl Path {
     /// The path of `key` in this table.
-    pub(super) fn key(&self, key: &str) -> Self {
+    pub(crate) fn key(&self, key: &str) -> Self {
         self.then(Step::Key(key.to_owned()))
     }
 
     /// The path of `index` in this list.
-    pub(super) fn index(&self, index: usize) -> Self {
+    pub(crate) fn index(&self, index: usize) -> Self {
         self.then(Step::Index(index))
     }
 
     fn then(&self, step: Step) -> Self {
-        Self(self.0.iter().cloned().chain([step]).collect())
+        let steps = self.steps.iter().cloned().chain([step]).collect();
+        Self { steps, transport: self.transport }
+    }
+
+    /// The path of the table that contains this one.
+    pub(crate) fn parent(&self) -> Self {
+        let before = self.steps.len().saturating_sub(1);
+        Self { steps: self.steps[..before].to_vec(), transport: self.transport }
+    }
+
+    /// The same path, in a transport of this kind.
+    pub(crate) fn in_transport(self, kind: Option<&'static str>) -> Self {
+        Self { transport: kind, ..self }
+    }
+
+    /// The kind of the transport that it is in; `None` if it is elsewhere, or the kind is not known.
+    pub(crate) fn transport(&self) -> Option<&'static str> {
+        self.transport
     }
 
     /// Parses `route[0].to`, and also `route.0.to`.
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let steps = text.split(['.', '[']).map(|step| step.strip_suffix(']').unwrap_or(step));
-        Self(steps.map(Step::new).collect())
+        Self { steps: steps.map(Step::new).collect(), transport: None }
     }
 
-    pub(super) fn steps(&self) -> &[Step] {
-        &self.0
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// The pattern for all elements of a list, `route[].retry.first`, or all names, `transports.*.url`.
-    pub(super) fn pattern(&self) -> String {
+    pub(crate) fn pattern(&self) -> String {
         self.written(|_| "[]".to_owned(), |_| "*".to_owned())
     }
 
     /// Formats the path; `index` and `name` format the variable parts.
     fn written(&self, index: impl Fn(usize) -> String, name: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
-        for step in &self.0 {
+        for step in &self.steps {
             match step {
                 Step::Index(number) => text.push_str(&index(*number)),
                 Step::Key(key) if text == NAMED => text.extend([".", &name(key)]),
@@ -63,18 +84,12 @@ impl Path {
 
 impl Step {
     /// Digits are an index.
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
             Ok(index) if digits => Self::Index(index),
             _ => Self::Key(text.to_owned()),
         }
-    }
-}
-
-impl FromIterator<Step> for Path {
-    fn from_iter<T: IntoIterator<Item = Step>>(steps: T) -> Self {
-        Self(steps.into_iter().collect())
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     tree::{Node, TomlTable, Value},
     values::Parsed,
 };
+use crate::broker::TransportKind;
 
 /// An effective value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,24 +23,24 @@ pub struct Setting {
 }
 
 /// How secrets are shown.
-pub(super) const MASK: &str = "***";
+pub(crate) const MASK: &str = "***";
 
 /// Reads values, and collects problems, warnings and origins.
-pub(super) struct SectionReader<'a> {
+pub(crate) struct SectionReader<'a> {
     resolve: &'a Resolve<'a>,
-    pub(super) problems: Vec<ConfigProblem>,
-    pub(super) warnings: Vec<ConfigProblem>,
-    pub(super) settings: Vec<Setting>,
+    pub(crate) problems: Vec<ConfigProblem>,
+    pub(crate) warnings: Vec<ConfigProblem>,
+    pub(crate) settings: Vec<Setting>,
 }
 
 impl<'a> SectionReader<'a> {
-    pub(super) fn new(resolve: &'a Resolve<'a>) -> Self {
+    pub(crate) fn new(resolve: &'a Resolve<'a>) -> Self {
         let (problems, warnings, settings) = (Vec::new(), Vec::new(), Vec::new());
         Self { resolve, problems, warnings, settings }
     }
 
     /// The value of a key with a default, which also replaces an invalid value.
-    pub(super) fn or_default<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> T {
+    pub(crate) fn or_default<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> T {
         let key = section.key(name);
         match section.node(name) {
             None => {
@@ -52,7 +53,7 @@ impl<'a> SectionReader<'a> {
     }
 
     /// The value of a key whose default depends on others. That, too, if what was written is refused.
-    pub(super) fn or<T: Parsed>(&mut self, section: &Section<'_>, name: &str, value: T) -> T {
+    pub(crate) fn or<T: Parsed>(&mut self, section: &Section<'_>, name: &str, value: T) -> T {
         if section.has(name) {
             return self.optional(section, name).unwrap_or(value);
         }
@@ -61,37 +62,37 @@ impl<'a> SectionReader<'a> {
     }
 
     /// The value of a key that may be missing.
-    pub(super) fn optional<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
+    pub(crate) fn optional<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
         self.read(section.key(name), section, section.node(name)?)
     }
 
     /// The value of a key that must be there.
-    pub(super) fn required<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
+    pub(crate) fn required<T: Parsed>(&mut self, section: &Section<'_>, name: &str) -> Option<T> {
         self.missing(section, name);
         self.optional(section, name)
     }
 
     /// The secret of a key that must be there.
-    pub(super) fn secret(&mut self, section: &Section<'_>, name: &str) -> Option<Secret> {
+    pub(crate) fn secret(&mut self, section: &Section<'_>, name: &str) -> Option<Secret> {
         self.missing(section, name);
         let node = section.node(name)?;
         self.resolved(&section.path.key(name), node, Warn::Always)
     }
 
     /// Reports an invalid value of a key in a section.
-    pub(super) fn refuse(&mut self, section: &Section<'_>, name: &str, invalid: InvalidValue) {
+    pub(crate) fn refuse(&mut self, section: &Section<'_>, name: &str, invalid: InvalidValue) {
         let origin = section.node(name).map(|node| &node.origin).or(section.origin());
         let origin = origin.cloned().unwrap_or(Origin::Default);
         self.problems.push(ConfigProblem::new(section.path.key(name), origin, invalid));
     }
 
     /// Resolves the secret that a node references or contains.
-    pub(super) fn resolved(&mut self, path: &Path, node: &Node, warn: Warn) -> Option<Secret> {
+    pub(crate) fn resolved(&mut self, path: &Path, node: &Node, warn: Warn) -> Option<Secret> {
         self.resolved_as(path, node, warn, |_| MASK.to_owned())
     }
 
     /// The same; `shown` formats the part that is not secret.
-    pub(super) fn resolved_as(
+    pub(crate) fn resolved_as(
         &mut self,
         path: &Path,
         node: &Node,
@@ -170,14 +171,14 @@ impl<'a> SectionReader<'a> {
         self.show(&path, value.shown(), origin);
     }
 
-    pub(super) fn show(&mut self, path: &Path, value: String, origin: &Origin) {
+    pub(crate) fn show(&mut self, path: &Path, value: String, origin: &Origin) {
         self.settings.push(Setting { key: path.to_string(), value, origin: origin.clone() });
     }
 }
 
 /// Whether to warn of secrets in plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Warn {
+pub(crate) enum Warn {
     Always,
     Never,
 }
@@ -191,23 +192,23 @@ fn default<T: Parsed>(key: &Key) -> T {
 }
 
 /// A table of the tree, possibly absent.
-pub(super) struct Section<'t> {
-    pub(super) path: Path,
+pub(crate) struct Section<'t> {
+    pub(crate) path: Path,
     node: Option<&'t Node>,
 }
 
 impl<'t> Section<'t> {
-    pub(super) fn root(node: &'t Node) -> Self {
+    pub(crate) fn root(node: &'t Node) -> Self {
         Self { path: Path::default(), node: Some(node) }
     }
 
     /// The table `name` in this one.
-    pub(super) fn table(&self, name: &str) -> Self {
+    pub(crate) fn table(&self, name: &str) -> Self {
         Self { path: self.path.key(name), node: self.node(name) }
     }
 
     /// The tables of the list `name` in this one, without invalid ones.
-    pub(super) fn tables(&self, name: &str) -> Vec<Self> {
+    pub(crate) fn tables(&self, name: &str) -> Vec<Self> {
         let Some(Value::List(list)) = self.node(name).map(|node| &node.value) else {
             return Vec::new();
         };
@@ -218,29 +219,38 @@ impl<'t> Section<'t> {
     }
 
     /// The named tables of `name` in this one, without invalid ones.
-    pub(super) fn named(&self, name: &str) -> Vec<(&'t str, Self)> {
+    pub(crate) fn named(&self, name: &str) -> Vec<(&'t str, Self)> {
         let within = self.table(name);
         let Some(table) = within.content() else { return Vec::new() };
-        let section = |name: &'t String| (name.as_str(), within.table(name));
-        let sections = table.keys().map(section);
+        let section = |(name, node): (&'t String, &'t Node)| {
+            let kind = node.transport.map(|kind| kind.name);
+            let path = within.path.key(name).in_transport(kind);
+            (name.as_str(), Self { path, node: within.node(name) })
+        };
+        let sections = table.iter().map(section);
         sections.filter(|(_, section)| section.content().is_some()).collect()
     }
 
     /// The node of `name`, unless it is invalid.
-    pub(super) fn node(&self, name: &str) -> Option<&'t Node> {
+    pub(crate) fn node(&self, name: &str) -> Option<&'t Node> {
         self.content()?.get(name).filter(|node| !matches!(node.value, Value::Refused))
     }
 
     /// Whether `name` is set, even if it is invalid.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.content().is_some_and(|table| table.contains_key(name))
     }
 
-    pub(super) fn content(&self) -> Option<&'t TomlTable> {
+    pub(crate) fn content(&self) -> Option<&'t TomlTable> {
         match &self.node?.value {
             Value::Table(table) => Some(table),
             _ => None,
         }
+    }
+
+    /// The kind of transport that it is for, if that is known.
+    pub(crate) fn transport(&self) -> Option<&'static TransportKind> {
+        self.node?.transport
     }
 
     fn origin(&self) -> Option<&'t Origin> {
@@ -248,7 +258,6 @@ impl<'t> Section<'t> {
     }
 
     fn key(&self, name: &str) -> &'static Key {
-        let pattern = self.path.key(name).pattern();
-        keys::find(&pattern).expect("a test covers all keys that are read")
+        keys::find(&self.path.key(name)).expect("a test covers all keys that are read")
     }
 }

@@ -8,20 +8,22 @@ use super::{
     keys::{self, Key},
     sections::retry,
 };
+use crate::broker::{KINDS, TransportKind};
 
 /// The JSON schema (draft 7) of `bezoar.toml`.
 pub fn schema() -> Value {
-    let mut schema = object("");
+    let mut schema = object("", None);
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     schema["title"] = json!("bezoar.toml");
     schema
 }
 
-fn object(pattern: &str) -> Value {
+/// The table with this pattern, in a transport of this kind.
+fn object(pattern: &str, transport: Option<&'static str>) -> Value {
+    let children = || keys::children(pattern.to_owned(), transport);
     let described = |key: &Key| (key.name().to_owned(), property(key));
-    let properties: Map<_, _> = keys::within(pattern).map(described).collect();
-    let required: Vec<_> =
-        keys::within(pattern).filter(|key| key.required).map(Key::name).collect();
+    let properties: Map<_, _> = children().map(described).collect();
+    let required: Vec<_> = children().filter(|key| key.required).map(Key::name).collect();
     let mut schema =
         json!({ "type": "object", "additionalProperties": false, "properties": properties });
     if !required.is_empty() {
@@ -42,15 +44,17 @@ fn property(key: &Key) -> Value {
 fn accepted(key: &Key) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     match key.kind {
-        Kind::Table => object(key.path),
-        Kind::Tables => json!({ "type": "array", "items": object(&format!("{}[]", key.path)) }),
+        Kind::Table => object(key.path, key.transport),
+        Kind::Tables => {
+            json!({ "type": "array", "items": object(&format!("{}[]", key.path), None) })
+        }
         Kind::Retry => {
             let presets = json!({ "enum": retry::PRESETS });
-            json!({ "oneOf": [presets, object(key.path)] })
+            json!({ "oneOf": [presets, object(key.path, None)] })
         }
         Kind::Named => {
-            let within = object(&format!("{}.*", key.path));
-            json!({ "type": "object", "additionalProperties": within })
+            let kinds: Vec<_> = KINDS.iter().map(transport).collect();
+            json!({ "type": "object", "additionalProperties": { "anyOf": kinds } })
         }
         Kind::Headers => {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
@@ -76,13 +80,19 @@ fn accepted(key: &Key) -> Value {
         Kind::SigningSecrets => {
             json!({ "type": ["string", "array"], "items": { "type": "string" } })
         }
-        Kind::Address
-        | Kind::Filter
-        | Kind::Secret
-        | Kind::BrokerUrl
-        | Kind::ManagementUrl
-        | Kind::File => json!({ "type": "string" }),
+        Kind::Address | Kind::Filter | Kind::Secret | Kind::BrokerUrl(_) | Kind::File => {
+            json!({ "type": "string" })
+        }
     }
+}
+
+/// A transport of one kind, which its URL selects unless that is a secret.
+fn transport(kind: &TransportKind) -> Value {
+    let mut schema = object("transports.*", Some(kind.name));
+    schema["title"] = json!(kind.name);
+    let pattern = format!("^({}|env|file):", kind.schemes.join("|"));
+    schema["properties"]["url"]["pattern"] = json!(pattern);
+    schema
 }
 
 fn default_value(kind: Kind, text: &str) -> Value {
@@ -102,8 +112,8 @@ fn default_value(kind: Kind, text: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// The schema of a key.
-    fn find(schema: &Value, path: &str) -> Value {
+    /// The schema of a key, in a transport of this kind.
+    fn find(schema: &Value, path: &str, transport: Option<&str>) -> Value {
         let mut schema = schema.clone();
         for step in path.split('.') {
             let list = step.ends_with("[]");
@@ -111,7 +121,11 @@ mod tests {
                 schema = table.clone();
             }
             schema = match step {
-                "*" => schema["additionalProperties"].take(),
+                "*" => {
+                    let kinds = schema["additionalProperties"]["anyOf"].take();
+                    let of_kind = |kind: &&Value| transport == kind["title"].as_str();
+                    kinds.as_array().into_iter().flatten().find(of_kind).cloned().unwrap()
+                }
                 _ => schema["properties"][step.trim_end_matches("[]")].take(),
             };
             if list {
@@ -125,12 +139,12 @@ mod tests {
     fn every_key_is_in_the_schema_with_its_documentation_and_default() {
         let schema = schema();
         for key in keys::keys() {
-            let found = find(&schema, key.path);
+            let found = find(&schema, key.path, key.transport);
             assert_eq!(found["description"], json!(key.doc), "{}", key.path);
             assert_eq!(found.get("default").is_some(), key.default.is_some(), "{}", key.path);
             let parent = match key.parent() {
                 "" => schema.clone(),
-                parent => find(&schema, parent),
+                parent => find(&schema, parent, key.transport),
             };
             let required =
                 parent["required"].as_array().is_some_and(|r| r.contains(&json!(key.name())));
@@ -155,8 +169,10 @@ mod tests {
     #[test]
     fn unknown_keys_are_not_accepted_anywhere() {
         let schema = schema();
-        for path in ["server", "route[]", "route[].breaker", "token[]", "transports.*"] {
-            assert_eq!(find(&schema, path)["additionalProperties"], json!(false), "{path}");
+        let transports = KINDS.iter().map(|kind| ("transports.*", Some(kind.name)));
+        let others = ["server", "route[]", "route[].breaker", "token[]"].map(|path| (path, None));
+        for (path, kind) in others.into_iter().chain(transports) {
+            assert_eq!(find(&schema, path, kind)["additionalProperties"], json!(false), "{path}");
         }
     }
 }

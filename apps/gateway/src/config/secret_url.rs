@@ -5,7 +5,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::{InvalidValue, Secret};
 
 /// A URL, split into user, password and the rest. It never appears in an error message.
-pub(super) struct SecretUrl {
+pub(crate) struct SecretUrl {
     scheme: String,
     /// Both percent-encoded.
     user: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct SecretUrl {
 
 impl SecretUrl {
     /// Parses a URL of one of these schemes, without quoting it in the error.
-    pub(super) fn parse(text: &str, schemes: &[&str]) -> Result<Self, InvalidValue> {
+    pub(crate) fn parse(text: &str, schemes: &[&str]) -> Result<Self, InvalidValue> {
         let refused = |problem| {
             let remedy = format!("use {}://USER@HOST:PORT", schemes.join(":// or "));
             InvalidValue::new(problem, remedy)
@@ -50,12 +50,12 @@ impl SecretUrl {
         })
     }
 
-    pub(super) fn has_password(&self) -> bool {
+    pub(crate) fn has_password(&self) -> bool {
         self.password.is_some()
     }
 
     /// Adds this user and password if it has none.
-    pub(super) fn or(mut self, user: Option<&str>, password: Option<&str>) -> Self {
+    pub(crate) fn or(mut self, user: Option<&str>, password: Option<&str>) -> Self {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         self.user = self.user.or(user.map(encoded));
         self.password = self.password.or(password.map(encoded));
@@ -63,7 +63,7 @@ impl SecretUrl {
     }
 
     /// Adds the user and password of another URL if it has none.
-    pub(super) fn or_as(mut self, other: &Self) -> Self {
+    pub(crate) fn or_as(mut self, other: &Self) -> Self {
         if self.user.is_none() {
             self.user.clone_from(&other.user);
             self.password = self.password.or(other.password.clone());
@@ -72,7 +72,7 @@ impl SecretUrl {
     }
 
     /// The whole URL.
-    pub(super) fn written(&self) -> Secret {
+    pub(crate) fn written(&self) -> Secret {
         let Self { scheme, rest, .. } = self;
         let who = match (&self.user, &self.password) {
             (None, None) => String::new(),
@@ -83,7 +83,7 @@ impl SecretUrl {
     }
 
     /// The URL without its password.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let Self { scheme, rest, .. } = self;
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
         match (&self.user, &self.password) {

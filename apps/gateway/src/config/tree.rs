@@ -8,20 +8,23 @@ use super::{
     InvalidValue, Origin,
     path::{Path, Step},
 };
+use crate::broker::TransportKind;
 
 /// A value and its origin.
-pub(super) struct Node {
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) value: Value,
     /// The origin of the value.
-    pub(super) origin: Origin,
+    pub(crate) origin: Origin,
     /// The origin of its key.
-    pub(super) named: Origin,
+    pub(crate) named: Origin,
+    /// The kind of transport that this table is for, if that is known.
+    pub(crate) transport: Option<&'static TransportKind>,
 }
 
-pub(super) type TomlTable = BTreeMap<String, Node>;
+pub(crate) type TomlTable = BTreeMap<String, Node>;
 
 /// A value as written.
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(String),
     /// Text of a variable, flag or default, whose type is not known yet.
     Untyped(String),
@@ -37,7 +40,7 @@ pub(super) enum Value {
 
 impl Value {
     /// Its type, for error messages.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::Untyped(_) => "a string",
             Self::Integer(_) => "a whole number",
@@ -52,16 +55,16 @@ impl Value {
 }
 
 impl Node {
-    pub(super) fn new(value: Value, origin: Origin) -> Self {
-        Self { value, named: origin.clone(), origin }
+    pub(crate) fn new(value: Value, origin: Origin) -> Self {
+        Self { value, named: origin.clone(), origin, transport: None }
     }
 
-    pub(super) fn empty_table(origin: Origin) -> Self {
+    pub(crate) fn empty_table(origin: Origin) -> Self {
         Self::new(Value::Table(TomlTable::new()), origin)
     }
 
     /// Sets the value at `path`, which may be new, or the next element of a list.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         path: &Path,
         text: &str,

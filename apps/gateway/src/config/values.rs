@@ -11,7 +11,7 @@ use super::{
 use crate::endpoint::{Cidr, EndpointUrl};
 
 /// A type that a key of some kind can have.
-pub(super) trait Parsed: Sized {
+pub(crate) trait Parsed: Sized {
     /// Parses a value whose type the kind accepts.
     fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue>;
 
@@ -20,7 +20,7 @@ pub(super) trait Parsed: Sized {
 }
 
 /// The text of a string.
-pub(super) fn text(value: &Value) -> Result<&str, InvalidValue> {
+pub(crate) fn text(value: &Value) -> Result<&str, InvalidValue> {
     match value {
         Value::Text(text) => Ok(text),
         other => Err(InvalidValue::new(format!("is {}", other.kind()), "use a string")),

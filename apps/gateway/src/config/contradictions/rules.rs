@@ -208,7 +208,9 @@ fn late_retries(config: &Config) -> Vec<Contradiction> {
 
 /// A broker that cannot wait that long would deliver the message early.
 fn impossible_retries(config: &Config) -> Vec<Contradiction> {
-    let longest = |route: &RouteConfig| config.broker(&route.from).map(|(it, _)| it.max_delay);
+    let longest = |route: &RouteConfig| {
+        config.broker(&route.from).map(|(it, _)| it.settings.of_kind().longest_delay())
+    };
     let impossible = |route: &RouteConfig| {
         longest(route).is_some_and(|longest| route.retry.largest_delay() > longest)
     };

@@ -21,4 +21,5 @@ pub use server::ServerConfig;
 pub use store::StoreConfig;
 pub use telemetry::TelemetryConfig;
 pub use token::{Role, TokenConfig};
-pub use transport::{QueueKind, TransportConfig};
+pub use transport::TransportConfig;
+pub(super) use transport::mark_kinds;

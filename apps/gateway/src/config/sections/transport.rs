@@ -1,12 +1,13 @@
-//! `[transports.NAME]`: a broker.
+//! `[transports.NAME]`: a broker. Its URL says of which kind it is, and each kind has keys of its own.
 
-use std::{path::PathBuf, time::Duration};
-
-use crate::config::{
-    InvalidValue, Name, Secret,
-    names::choice,
-    reader::{Section, SectionReader, Warn},
-    secret_url::SecretUrl,
+use crate::{
+    broker::{KINDS, TransportKind, TransportSettings},
+    config::{
+        InvalidValue, Name, Resolve, SecretSource,
+        keys::TRANSPORTS,
+        reader::{Section, SectionReader, Warn},
+        tree::{Node, TomlTable, Value},
+    },
 };
 
 /// A broker.
@@ -14,34 +15,8 @@ use crate::config::{
 pub struct TransportConfig {
     /// The prefix of its queues.
     pub name: Name,
-    /// Its URL, with user and password.
-    pub url: Secret,
-    /// The URL of its HTTP API, with user and password.
-    pub management_url: Option<Secret>,
-    /// CA certificates to trust for the HTTP API.
-    pub management_ca: Option<PathBuf>,
-    /// The type of the queues that are created.
-    pub queue_type: QueueKind,
-    /// Whether missing queues, exchanges and bindings are created.
-    pub provision: bool,
-    /// The longest delay before a retry.
-    pub max_delay: Duration,
-    /// CA certificates to trust.
-    pub tls_ca: Option<PathBuf>,
-    /// The client certificate.
-    pub tls_certificate: Option<PathBuf>,
-    /// The private key of the client certificate.
-    pub tls_key: Option<PathBuf>,
-}
-
-choice! {
-    /// The type of the queues that are created.
-    QueueKind {
-        /// Replicated, with at-least-once dead-lettering.
-        Quorum = "quorum",
-        /// On one node.
-        Classic = "classic",
-    }
+    /// What is configured, by the kind of broker.
+    pub settings: TransportSettings,
 }
 
 impl TransportConfig {
@@ -49,7 +24,7 @@ impl TransportConfig {
         reader: &mut SectionReader<'_>,
         root: &Section<'_>,
     ) -> Vec<Self> {
-        let named = root.named("transports").into_iter();
+        let named = root.named(TRANSPORTS).into_iter();
         named.filter_map(|(name, section)| Self::read(reader, name, root, &section)).collect()
     }
 
@@ -60,72 +35,53 @@ impl TransportConfig {
         section: &Section<'_>,
     ) -> Option<Self> {
         let name = Name::new(name)
-            .map_err(|invalid| reader.refuse(&root.table("transports"), name, invalid));
-        let (url, management_url) = urls(reader, section);
-        let transport = Self {
-            name: name.ok()?,
-            url: url?,
-            management_url,
-            management_ca: reader.optional(section, "management_ca"),
-            queue_type: reader.or_default(section, "queue_type"),
-            provision: reader.or_default(section, "provision"),
-            max_delay: reader.or_default(section, "max_delay"),
-            tls_ca: reader.optional(section, "tls_ca"),
-            tls_certificate: reader.optional(section, "tls_certificate"),
-            tls_key: reader.optional(section, "tls_key"),
+            .map_err(|invalid| reader.refuse(&root.table(TRANSPORTS), name, invalid));
+        let settings = match section.transport() {
+            Some(kind) => (kind.read)(reader, section),
+            None => {
+                refuse_url(reader, section);
+                None
+            }
         };
-        if transport.tls_certificate.is_some() != transport.tls_key.is_some() {
-            let remedy = "set both tls_certificate and tls_key, or neither";
-            reader.refuse(
-                section,
-                "tls_key",
-                InvalidValue::new("requires tls_certificate, and the other way round", remedy),
-            );
-        }
-        Some(transport)
+        Some(Self { name: name.ok()?, settings: settings? })
     }
 }
 
-/// Both URLs, with user and password in them.
-fn urls(reader: &mut SectionReader<'_>, section: &Section<'_>) -> (Option<Secret>, Option<Secret>) {
-    let user: Option<Name> = reader.optional(section, "user");
-    let user = user.as_ref().map(Name::as_str);
-    let password = match section.has("password") {
-        true => reader.secret(section, "password"),
-        false => None,
+/// Marks every transport in the tree with its kind.
+pub(in crate::config) fn mark_kinds(root: &mut Node, resolve: &Resolve<'_>) {
+    let Value::Table(sections) = &mut root.value else { return };
+    let Some(Value::Table(transports)) = sections.get_mut(TRANSPORTS).map(|node| &mut node.value)
+    else {
+        return;
     };
-    let password = password.as_ref().map(Secret::reveal);
-    let amqp = url(reader, section, "url", &["amqp", "amqps"]).map(|url| url.or(user, password));
-    let http = match section.has("management_url") {
-        true => url(reader, section, "management_url", &["http", "https"]),
-        false => None,
-    };
-    let http = http.map(|http| match &amqp {
-        Some(amqp) => http.or(user, password).or_as(amqp),
-        None => http,
-    });
-    (amqp.map(|url| url.written()), http.map(|url| url.written()))
+    for node in transports.values_mut() {
+        if let Value::Table(transport) = &node.value {
+            node.transport = kind(transport, resolve);
+        }
+    }
 }
 
-fn url(
-    reader: &mut SectionReader<'_>,
-    section: &Section<'_>,
-    name: &str,
-    schemes: &[&str],
-) -> Option<SecretUrl> {
-    let Some(node) = section.node(name) else {
-        return reader.secret(section, name).and(None); // reports that it is missing
+/// The kind of transport that the scheme of the URL says; `None` if it says none, or the URL cannot be looked up.
+fn kind(transport: &TomlTable, resolve: &Resolve<'_>) -> Option<&'static TransportKind> {
+    let (Value::Text(text) | Value::Untyped(text)) = &transport.get("url")?.value else {
+        return None;
     };
-    let read = |secret: &Secret| SecretUrl::parse(secret.reveal(), schemes);
-    let warn = match &node.value {
-        crate::config::tree::Value::Text(text)
-            if SecretUrl::parse(text, schemes).is_ok_and(|url| !url.has_password()) =>
-        {
-            Warn::Never
+    let secret = SecretSource::parse(text).ok()?.map(|source| resolve(&source)).transpose().ok()?;
+    let (scheme, _) = secret.as_deref().unwrap_or(text).split_once(':')?;
+    KINDS.iter().find(|kind| kind.schemes.contains(&scheme))
+}
+
+/// Reports why the URL says no kind. It is not quoted, because it may contain a password.
+fn refuse_url(reader: &mut SectionReader<'_>, section: &Section<'_>) {
+    let examples = KINDS.iter().map(|kind| format!("{:?} for {}", kind.example, kind.name));
+    let examples = examples.collect::<Vec<_>>().join(" or ");
+    let invalid = match section.node("url") {
+        None if section.has("url") => return, // reported already
+        None => InvalidValue::new("is missing", format!("set a URL such as {examples}")),
+        Some(node) if reader.resolved(&section.path.key("url"), node, Warn::Never).is_none() => {
+            return;
         }
-        _ => Warn::Always,
+        Some(_) => InvalidValue::new("has an unsupported scheme", format!("use {examples}")),
     };
-    let shown = |secret: &Secret| read(secret).map_or_else(|_| "***".to_owned(), |url| url.shown());
-    let secret = reader.resolved_as(&section.path.key(name), node, warn, shown)?;
-    read(&secret).map_err(|invalid| reader.refuse(section, name, invalid)).ok()
+    reader.refuse(section, "url", invalid);
 }

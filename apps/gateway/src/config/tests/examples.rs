@@ -6,7 +6,8 @@ use bezoar::{Backoff, Jitter, RetryPolicy};
 
 use super::*;
 use crate::config::{
-    Config, DeadLetterMode, Key, LogFormat, LogLevel, Role, Secret, Watch, keys, show, show_text,
+    Config, DeadLetterMode, Key, LogFormat, LogLevel, Role, Secret, TransportSettings, Watch, keys,
+    show, show_text,
 };
 
 /// Section 8 of the design, but for what comes later.
@@ -168,6 +169,7 @@ fn everything_that_can_be_set_is_set() {
     assert_eq!(blood.dead_letter, Some(DeadLetterMode::Reject));
     let (hospital, there) = config.broker(&blood.from).unwrap();
     assert_eq!(there.as_str(), "blood");
+    let TransportSettings::RabbitMq(hospital) = &hospital.settings;
     let url = "amqps://lab:0123456789abcdefghij@one:5671,two:5671/lab";
     assert_eq!(hospital.url.reveal(), url);
     let management = hospital.management_url.as_ref().map(Secret::reveal);

@@ -1,5 +1,7 @@
 //! RabbitMQ: its options from the configuration.
 
+mod config;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context as _, Result};
@@ -7,16 +9,17 @@ use async_trait::async_trait;
 use bezoar::{
     QueueName, TransportError,
     rabbitmq::{
-        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, Topology,
-        UNROUTABLE,
+        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, UNROUTABLE,
     },
 };
 
-use super::{BrokerFindings, BrokerTransport};
-use crate::config::{self, Config, DeadLetterMode, QueueKind, TransportConfig};
+pub(super) use config::KIND;
+pub use config::{QueueKind, RabbitMqConfig};
 
-pub(super) fn open(config: &TransportConfig, all: &Config) -> Result<Arc<dyn BrokerTransport>> {
-    let name = &config.name;
+use super::{BrokerFindings, BrokerTransport, PlanForm};
+use crate::config::{BrokerName, Config, DeadLetterMode, Name};
+
+fn open(config: &RabbitMqConfig, name: &Name, all: &Config) -> Result<Arc<dyn BrokerTransport>> {
     let routes = all.routes.iter().filter(|route| {
         all.broker(&route.from).is_some_and(|(transport, _)| transport.name == *name)
     });
@@ -43,8 +46,8 @@ pub(super) fn open(config: &TransportConfig, all: &Config) -> Result<Arc<dyn Bro
 }
 
 /// The names of dead-letter exchanges and queues that are configured, by queue of the broker.
-fn dead_letter_names(broker: &config::Name, all: &Config) -> BTreeMap<QueueName, DeadLetterNames> {
-    let text = |name: &Option<config::BrokerName>| name.as_ref().map(|it| it.as_str().to_owned());
+fn dead_letter_names(broker: &Name, all: &Config) -> BTreeMap<QueueName, DeadLetterNames> {
+    let text = |name: &Option<BrokerName>| name.as_ref().map(|it| it.as_str().to_owned());
     let of_broker = all.queues.iter().filter_map(|queue| {
         let (transport, there) = all.broker(&queue.name)?;
         let names = DeadLetterNames {
@@ -74,8 +77,16 @@ impl BrokerTransport for RabbitTransport {
         self.has_nothing_of(queue).await
     }
 
-    fn plan(&self, queue: &QueueName) -> Result<(String, Topology), TransportError> {
-        self.plan(std::slice::from_ref(queue))
+    fn plan(&self, queues: &[QueueName], form: PlanForm) -> Result<String, TransportError> {
+        let (vhost, topology) = self.plan(queues)?;
+        Ok(match form {
+            PlanForm::Commands => {
+                let options = "# add --host, --port, --username and --password as needed";
+                format!("{options}\n{}", topology.commands(&vhost))
+            }
+            PlanForm::Definitions => format!("{:#}\n", topology.definitions(&vhost)),
+            PlanForm::Policies => format!("{:#}\n", topology.policies(&vhost)),
+        })
     }
 
     async fn validate_all(&self, queues: &[QueueName]) -> Result<BrokerFindings, TransportError> {

@@ -161,6 +161,13 @@ pub(crate) fn for_queue(
     }
 }
 
+/// Whether the broker has closed a channel because a message was not acknowledged within the consumer timeout.
+pub(crate) fn is_consumer_timeout(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::ProtocolError(amqp)
+        if matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED))
+            && amqp.get_message().as_str().contains("delivery acknowledgement"))
+}
+
 /// Whether lapin cannot parse a message. It closes the connection every time the message is delivered.
 pub(crate) fn is_unreadable(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ParsingError(_))

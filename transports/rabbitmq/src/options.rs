@@ -39,6 +39,9 @@ pub struct Options {
     pub max_message_bytes: usize,
     /// How long a handler may take, if that is known: `validate` compares it with the broker's consumer timeout.
     pub handler_timeout: Option<Duration>,
+    /// The broker's consumer timeout, 30 minutes by default. The broker closes a channel with a message that is leased for
+    /// longer. A consumer with such a message continues on another channel in time, so that only this message is lost.
+    pub consumer_timeout: Duration,
     /// The timeout of connecting to one host, and of each request.
     pub connect_timeout: Duration,
     /// How long to wait for a publisher confirm, including the time that an alarm blocks publishers. Retries and dead
@@ -103,6 +106,7 @@ impl Options {
             max_delay: Duration::from_secs(14 * 60 * 60),
             max_message_bytes: 16 * 1024 * 1024,
             handler_timeout: None,
+            consumer_timeout: Duration::from_secs(30 * 60),
             connect_timeout: Duration::from_secs(10),
             confirm_timeout: Duration::from_secs(30),
             reconnect_pause: Duration::from_secs(10),
@@ -132,6 +136,7 @@ impl Options {
             return Err(Invalid::new("max_delay", "is above 75 days, the limit"));
         }
         for (field, value) in [
+            ("consumer_timeout", self.consumer_timeout),
             ("connect_timeout", self.connect_timeout),
             ("confirm_timeout", self.confirm_timeout),
             ("idle", self.idle),

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     DeadLettering, Options,
+    check::findings::{DescribedQueue, QueueRole},
     connection::broker_connection::BrokerConnection,
     consuming::consumer_pair::ConsumerPair,
     consuming::subscription::RabbitSubscription,
@@ -245,6 +246,16 @@ impl TransportState {
         Ok(found.message_count().into())
     }
 
+    /// The consumer timeout of a queue, if it has one of its own and the management API tells it.
+    async fn consumer_timeout_of(
+        &self,
+        queue: &QueueName,
+        operation: &'static str,
+    ) -> Option<Duration> {
+        let seen = self.management.as_ref()?.queue(queue.as_str(), operation).await.ok()??;
+        DescribedQueue::new(queue.as_str(), QueueRole::Work, &seen).consumer_timeout()
+    }
+
     pub(crate) fn register(&self, pair: &Arc<ConsumerPair>) {
         let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         pairs.retain(|pair| pair.strong_count() > 0);
@@ -333,6 +344,9 @@ impl Transport for RabbitTransport {
         self.inner.ensure_dead_lettering(queue, "subscribe").await?;
         let pair = ConsumerPair::new(self.inner.clone(), queue.clone(), options)
             .map_err(|invalid| error(ErrorKind::Invalid(invalid), "subscribe"))?;
+        if let Some(timeout) = self.inner.consumer_timeout_of(queue, "subscribe").await {
+            pair.timeouts.shorten(timeout);
+        }
         unroutable::watch(&self.inner);
         Ok(Box::new(RabbitSubscription::new(pair)))
     }

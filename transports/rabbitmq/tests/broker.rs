@@ -7,6 +7,7 @@ mod broker {
     mod alarms;
     mod bad_input;
     mod connections;
+    mod consumer_timeout;
     mod dead_letter_feed;
     mod delays;
     mod existing_topology;

@@ -5,12 +5,10 @@ use std::time::Duration;
 use bezoar_core::{Finding, Severity};
 use serde_json::Value;
 
-use crate::{DeadLettering, QueueType, topology::Queue, topology::plan::plain};
+use crate::{DeadLettering, Options, QueueType, topology::Queue, topology::plan::plain};
 
 /// The lowest delivery limit without a warning: when a worker dies, the broker counts every prefetched message.
 const LEAST_DELIVERIES: i64 = 100;
-/// RabbitMQ's default consumer timeout.
-const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The oldest supported version.
 const OLDEST: (u32, u32) = (3, 12);
 
@@ -67,17 +65,13 @@ impl<'a> DescribedQueue<'a> {
     }
 
     /// Everything that is wrong with the queue.
-    pub(crate) fn findings(
-        &self,
-        dead_lettering: DeadLettering,
-        handler: Option<Duration>,
-    ) -> Vec<Finding> {
+    pub(crate) fn findings(&self, options: &Options) -> Vec<Finding> {
         let mut findings = self.durability();
         findings.extend(self.delivery_limit());
         findings.extend(self.message_losses());
         if self.role == QueueRole::Work {
-            findings.extend(self.strategy(dead_lettering));
-            findings.extend(handler.and_then(|handler| self.consumer_timeout(handler)));
+            findings.extend(self.strategy(options.dead_lettering));
+            findings.extend(self.slow_handler(options));
         }
         findings
     }
@@ -232,20 +226,28 @@ impl<'a> DescribedQueue<'a> {
         found.map(describe).collect()
     }
 
-    fn consumer_timeout(&self, handler: Duration) -> Option<Finding> {
-        let set = self.effective("consumer-timeout").and_then(Value::as_u64);
-        let timeout = set.map_or(CONSUMER_TIMEOUT, Duration::from_millis);
-        // A prefetched message waits for the one before it: twice the time of a handler.
+    /// The consumer timeout of the queue, if it has one of its own.
+    pub(crate) fn consumer_timeout(&self) -> Option<Duration> {
+        let millis = self.effective("consumer-timeout").and_then(Value::as_u64);
+        millis.map(Duration::from_millis)
+    }
+
+    /// Handlers that may take longer than half of the consumer timeout. Beyond half of it, a message may be lost with a
+    /// slower one on its channel.
+    fn slow_handler(&self, options: &Options) -> Option<Finding> {
+        let (own, handler) = (self.consumer_timeout(), options.handler_timeout?);
+        let timeout = own.unwrap_or(options.consumer_timeout);
         if handler * 2 < timeout {
             return None;
         }
-        let whose = if set.is_some() { "its" } else { "the broker's default" };
+        let whose = if own.is_some() { "its" } else { "the broker's" };
         let problem = format!(
-            "a handler of queue {:?} may take {handler:?}, a prefetched message waits as long before it starts, and \
-             {whose} consumer timeout is {timeout:?}: the broker would close the channel and redeliver its messages",
+            "a handler of queue {:?} may take {handler:?}, and {whose} consumer timeout is {timeout:?}: the broker takes \
+             back a message that is not settled in time, and delivers it again",
             self.name
         );
-        let remedy = "shorten the handler's timeout, or raise consumer_timeout on the broker";
+        let remedy = "keep the handler's timeout below half of it, or raise consumer_timeout on the broker and in the \
+                      options of the transport";
         Some(finding(Severity::Warning, problem, remedy))
     }
 }

@@ -26,7 +26,11 @@ fn findings(role: QueueRole, change: impl FnOnce(&mut Value)) -> Vec<Finding> {
     let mut seen = sound(role);
     change(&mut seen);
     let queue = DescribedQueue::new("q", role, &seen);
-    queue.findings(DeadLettering::Reject, Some(Duration::from_secs(60)))
+    queue.findings(&Options {
+        dead_lettering: DeadLettering::Reject,
+        handler_timeout: Some(Duration::from_secs(60)),
+        ..Options::from_url("amqp://localhost").unwrap()
+    })
 }
 
 /// The one finding that is more than a note.
@@ -106,7 +110,7 @@ fn plain_queue(policy: Value) -> Vec<(Severity, String)> {
         "arguments": {}, "effective_policy_definition": policy,
     });
     let queue = DescribedQueue::new("q", QueueRole::Work, &seen);
-    let findings = queue.findings(DeadLettering::Publish, None);
+    let findings = queue.findings(&Options::from_url("amqp://localhost").unwrap());
     findings.into_iter().map(|it| (it.severity, it.problem)).collect()
 }
 

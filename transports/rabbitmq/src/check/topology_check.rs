@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use bezoar_core::{Finding, QueueName, Severity, TransportError};
 
 use crate::{
-    DeadLettering, Options, RabbitTransport,
+    DeadLettering, RabbitTransport,
     check::binding_routes::{self, BindingTarget},
     check::findings::{DescribedQueue, QueueRole, finding, missing},
     check::inspection::{Inspected, inspect},
@@ -91,7 +91,6 @@ struct TopologyCheck<'a> {
 impl TopologyCheck<'_> {
     /// Findings about the work queue, its dead-letter queue and its quarantine queue.
     async fn topology(&self, topology: &Topology) -> Result<Vec<Finding>, TransportError> {
-        let Options { dead_lettering, handler_timeout, .. } = &*self.transport.inner.options;
         let mut findings = Vec::new();
         for wanted in &topology.queues {
             let name = wanted.name.as_str();
@@ -100,7 +99,7 @@ impl TopologyCheck<'_> {
             match inspect(seen, &format!("policies of queue {name:?}"))? {
                 Inspected::Seen(Some(seen)) => {
                     let described = DescribedQueue::new(name, role, &seen);
-                    findings.extend(described.findings(*dead_lettering, *handler_timeout));
+                    findings.extend(described.findings(&self.transport.inner.options));
                 }
                 Inspected::Seen(None) => findings.push(missing("queue", name)),
                 Inspected::Denied(note) => {

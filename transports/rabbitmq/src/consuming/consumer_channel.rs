@@ -1,17 +1,21 @@
-//! A consumer's channel and the leases on it: acknowledging and rejecting.
+//! A consumer's channels and the leases on them: acknowledging and rejecting.
 //!
 //! Delivery tags are valid only on their channel. So each channel has an epoch, and a receipt names the epoch and the
-//! tag: a receipt of a lost channel is refused without asking the broker. Acknowledgements are written one batch at a
-//! time, because `multiple` acknowledges every tag below.
+//! tag: a receipt of a lost channel is refused without asking the broker. One channel at a time consumes; a retired one
+//! only settles what is leased on it (see `consumer_timeout.rs`). Acknowledgements are written one batch at a time,
+//! because `multiple` acknowledges every tag below.
 
-use std::sync::{
-    LazyLock, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    iter,
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
-use bezoar_core::{ErrorKind, TransportError};
+use bezoar_core::{ErrorKind, Receipt, TransportError};
 use futures_util::future::try_join_all;
-use lapin::{Channel, options::BasicNackOptions};
+use lapin::{Channel, Connection, options::BasicNackOptions};
 
 use crate::{
     connection::broker_connection::ChannelGuard,
@@ -22,19 +26,50 @@ use crate::{
 /// Epochs are unique in this process, and begin at random so that those of other processes differ.
 static NEXT_EPOCH: LazyLock<AtomicI64> =
     LazyLock::new(|| AtomicI64::new((rand::random::<u32>() as i64) << 31));
+/// How many retired channels a consumer keeps. One is retired at most every quarter of the consumer timeout, so there are
+/// more than five only if the broker's timeout is longer than ours.
+const RETIRED_LIMIT: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerChannel {
-    state: Mutex<State>,
+    channels: Mutex<Channels>,
     /// Locked from deciding what to acknowledge until it is written. Otherwise an ack with `multiple` could overtake the
     /// nack of a lower tag, and acknowledge what was rejected.
     answering: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
+struct Channels {
+    current: State,
+    retired: Vec<State>,
+}
+
+impl Channels {
+    /// The channel with this epoch, if it is not forgotten.
+    fn of_epoch(&mut self, epoch: i64) -> Option<&mut State> {
+        let all = iter::once(&mut self.current).chain(&mut self.retired);
+        all.into_iter().find(|state| state.leases.epoch() == epoch)
+    }
+}
+
+#[derive(Debug, Default)]
 struct State {
     leases: Leases,
     channel: Option<Channel>,
+    /// The connection of the channel.
+    connection: Option<Arc<Connection>>,
+}
+
+impl State {
+    fn live_channel(&self) -> Option<Channel> {
+        self.channel.clone().filter(|channel| channel.status().connected())
+    }
+
+    /// Whether the broker has closed the channel, and not the connection.
+    fn is_closed_by_broker(&self) -> bool {
+        let connected = self.connection.as_ref().is_some_and(|it| it.status().connected());
+        connected && self.live_channel().is_none()
+    }
 }
 
 /// A request whose reply must be received. If it is dropped before, the channel is closed.
@@ -60,40 +95,98 @@ impl Drop for PendingReply<'_> {
 }
 
 impl ConsumerChannel {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Channels> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads or changes the leases.
+    /// Reads or changes the leases of the channel that consumes.
     pub(crate) fn leases<T>(&self, access: impl FnOnce(&mut Leases) -> T) -> T {
-        access(&mut self.lock().leases)
+        access(&mut self.lock().current.leases)
     }
 
-    /// Changes the leases of the channel with this epoch; does nothing if there is another channel by now.
+    /// Changes the leases of the channel with this epoch; does nothing if it is forgotten.
     pub(crate) fn leases_of_epoch(&self, epoch: i64, change: impl FnOnce(&mut Leases)) {
-        let mut state = self.lock();
-        if state.leases.epoch() == epoch {
+        if let Some(state) = self.lock().of_epoch(epoch) {
             change(&mut state.leases);
         }
     }
 
+    /// Reads or changes the leases of the channel with this epoch, if it is live.
+    pub(crate) fn live_leases_of_epoch<T>(
+        &self,
+        epoch: i64,
+        access: impl FnOnce(&mut Leases) -> T,
+    ) -> Option<T> {
+        let mut channels = self.lock();
+        let state = channels.of_epoch(epoch).filter(|state| state.live_channel().is_some())?;
+        Some(access(&mut state.leases))
+    }
+
+    /// Whether the lease of this receipt is held, on a channel that is live.
+    pub(crate) fn is_held(&self, receipt: &Receipt) -> bool {
+        let held = |[_, epoch, _]: [i64; 3]| {
+            self.live_leases_of_epoch(epoch, |leases| leases.is_held(receipt))
+        };
+        receipt.numbers().and_then(held).unwrap_or(false)
+    }
+
+    /// Whether a message is prefetched, leased or being moved, also on a retired channel.
+    pub(crate) fn holds_any(&self) -> bool {
+        let channels = self.lock();
+        iter::once(&channels.current).chain(&channels.retired).any(|it| it.leases.holds())
+    }
+
+    /// The epoch of the channel that consumes.
     pub(crate) fn epoch(&self) -> i64 {
-        self.lock().leases.epoch()
+        self.lock().current.leases.epoch()
     }
 
+    /// Whether this epoch is that of a channel, perhaps a retired one, that is not forgotten.
+    pub(crate) fn has_epoch(&self, epoch: i64) -> bool {
+        self.lock().of_epoch(epoch).is_some()
+    }
+
+    /// The channel that consumes.
     pub(crate) fn live_channel(&self) -> Option<Channel> {
-        self.lock().channel.clone().filter(|channel| channel.status().connected())
+        self.lock().current.live_channel()
     }
 
-    /// Forgets channel and leases: the broker requeues what was leased.
+    /// Forgets the channel that consumes, and its leases: the broker requeues what was leased.
     pub(crate) fn reset(&self) {
-        let epoch = NEXT_EPOCH.fetch_add(1, Ordering::SeqCst);
-        *self.lock() = State { leases: Leases::new(epoch), channel: None };
+        self.lock().current = State { leases: Leases::new(next_epoch()), ..State::default() };
     }
 
     /// Continues with a new channel.
-    pub(crate) fn attach(&self, channel: Channel) {
-        self.lock().channel = Some(channel);
+    pub(crate) fn attach(&self, channel: Channel, connection: Arc<Connection>) {
+        let current = &mut self.lock().current;
+        (current.channel, current.connection) = (Some(channel), Some(connection));
+    }
+
+    /// Whether another channel may be retired.
+    pub(crate) fn can_retire(&self) -> bool {
+        self.lock().retired.len() < RETIRED_LIMIT
+    }
+
+    /// Keeps the channel for settling what is leased on it. The next one begins without leases.
+    pub(crate) fn retire(&self) {
+        let mut channels = self.lock();
+        let next = State { leases: Leases::new(next_epoch()), ..State::default() };
+        let retired = std::mem::replace(&mut channels.current, next);
+        channels.retired.push(retired);
+    }
+
+    /// Forgets retired channels on which nothing is leased any more, or which are lost.
+    pub(crate) fn forget_retired(&self) -> Vec<Forgotten> {
+        let mut channels = self.lock();
+        let is_over = |it: &mut State| !it.leases.holds() || it.live_channel().is_none();
+        channels.retired.extract_if(.., is_over).map(Forgotten::from).collect()
+    }
+
+    /// Forgets all channels. Returns those that are still open.
+    pub(crate) fn forget_all(&self) -> Vec<Channel> {
+        let all = std::mem::take(&mut *self.lock());
+        self.reset();
+        iter::once(all.current).chain(all.retired).filter_map(|it| it.live_channel()).collect()
     }
 
     /// To be held during `basic.consume` and `basic.cancel`. If nobody waits for the reply any more, the channel is
@@ -136,18 +229,40 @@ impl ConsumerChannel {
         refused.map(|_| ()).map_err(|source| from_lapin(&source, "settle"))
     }
 
-    /// What to acknowledge and on which channel, if `epoch` is still current.
+    /// What to acknowledge and on which channel, if `epoch` is not forgotten.
     fn answer<T>(
         &self,
         epoch: i64,
         decide: impl FnOnce(&mut Leases) -> T,
     ) -> Result<(T, Channel), TransportError> {
-        let mut state = self.lock();
-        match state.channel.clone() {
-            Some(channel) if state.leases.epoch() == epoch => {
-                Ok((decide(&mut state.leases), channel))
-            }
-            _ => Err(error(ErrorKind::LeaseLost, "settle")),
+        let lost = || error(ErrorKind::LeaseLost, "settle");
+        let mut channels = self.lock();
+        let state = channels.of_epoch(epoch).ok_or_else(lost)?;
+        let channel = state.channel.clone().ok_or_else(lost)?;
+        Ok((decide(&mut state.leases), channel))
+    }
+}
+
+/// A retired channel that is over.
+pub(crate) enum Forgotten {
+    /// Everything was settled; the channel is to be closed.
+    Settled(Channel),
+    /// The broker has closed the channel: the consumer timeout is over. With the leases that were lost.
+    ClosedByBroker(Leases),
+    /// The connection was lost.
+    Lost,
+}
+
+impl From<State> for Forgotten {
+    fn from(state: State) -> Self {
+        match state.live_channel() {
+            Some(channel) => Self::Settled(channel),
+            None if state.is_closed_by_broker() => Self::ClosedByBroker(state.leases),
+            None => Self::Lost,
         }
     }
+}
+
+fn next_epoch() -> i64 {
+    NEXT_EPOCH.fetch_add(1, Ordering::SeqCst)
 }

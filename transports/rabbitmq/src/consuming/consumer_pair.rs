@@ -14,7 +14,7 @@ use std::{
 };
 
 use bezoar_core::{Delivery, Invalid, QueueName, Receipt, SubscribeOptions, TransportError};
-use lapin::{options::QueueDeclareOptions, types::FieldTable};
+use lapin::{Channel, options::QueueDeclareOptions, types::FieldTable};
 use tokio::{
     sync::Notify,
     task::yield_now,
@@ -23,6 +23,7 @@ use tokio::{
 
 use crate::{
     connection::consumer_connection::ConsumerConnection,
+    consuming::consumer_timeout::{self, ConsumerTimeouts},
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::{QueueConsumer, Source},
     publishing::publisher::{Patience, Publication, Published},
@@ -47,13 +48,15 @@ pub(crate) struct ConsumerPair {
     pub(crate) quarantine: QueueConsumer,
     /// Where its dead letters go.
     pub(crate) dead: DeadLetterRoute,
+    /// What the broker's consumer timeout has ended.
+    pub(crate) timeouts: Arc<ConsumerTimeouts>,
     /// Read-locked while copies are stored and their originals acknowledged; see `quarantine.rs`.
     pub(crate) moves: tokio::sync::RwLock<()>,
     last_receive: Mutex<Instant>,
     /// An error of a background task that is not transient; the next `receive` reports it.
     background_error: Mutex<Option<TransportError>>,
     /// Locked while both consumers are started or stopped.
-    control: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) control: Arc<tokio::sync::Mutex<()>>,
     receivers: AtomicUsize,
     /// Whether prefetched messages were still waiting when the consumers were paused: the handlers are slow.
     unused: AtomicBool,
@@ -82,6 +85,7 @@ impl ConsumerPair {
         let pair = Arc::new(Self {
             quarantine: QueueConsumer::new(topology::quarantine_queue(&queue)?),
             dead: DeadLetterRoute::of(&queue, &inner.options)?,
+            timeouts: Arc::new(ConsumerTimeouts::new(inner.options.consumer_timeout)),
             work: QueueConsumer::new(queue.as_str().to_owned()),
             connection: ConsumerConnection::new(
                 &inner.consuming,
@@ -102,6 +106,8 @@ impl ConsumerPair {
             receive_started: Notify::new(),
         });
         pair.inner.register(&pair);
+        let timeouts = pair.timeouts.clone();
+        tokio::spawn(consumer_timeout::retire_slow_channels(Arc::downgrade(&pair), timeouts));
         Ok(pair)
     }
 
@@ -248,7 +254,7 @@ impl ConsumerPair {
         }
         self.unused.store(true, Ordering::SeqCst);
         if self.others_consume().await {
-            self.return_prefetched().await;
+            self.return_all_prefetched().await;
             return true;
         }
         false
@@ -263,34 +269,43 @@ impl ConsumerPair {
         found.is_ok_and(|found| found.is_ok_and(|queue| queue.consumer_count() > 0))
     }
 
-    /// Returns prefetched messages to their queues. As new copies: the broker would flag the originals as redelivered,
+    async fn return_all_prefetched(&self) {
+        for source in SOURCES {
+            self.return_prefetched(source).await;
+        }
+    }
+
+    /// Returns prefetched messages to their queue. As new copies: the broker would flag the originals as redelivered,
     /// and a message that reached no handler must not count as delivered. During an alarm the originals: copies would
     /// wait in the connection and be stored when the alarm ends, long after the originals have gone back.
-    async fn return_prefetched(&self) {
-        for source in SOURCES {
-            let channel = &self.consumer(source).channel;
-            let (epoch, waiting) = channel.leases(|leases| (leases.epoch(), leases.take_waiting()));
-            if waiting.is_empty() {
-                continue;
-            }
-            if !self.inner.publisher.accepts("receive").await {
-                channel.nack(epoch, &waiting.iter().map(|it| it.tag).collect::<Vec<_>>()).await;
-                continue;
-            }
-            let copy = |it: &PrefetchedMessage| {
-                self.publication(source, &it.raw, wire::requeued(&it.raw, &it.message))
-            };
-            let copies: Vec<_> = waiting.iter().map(copy).collect();
-            let outcomes = self.inner.publisher.publish(copies, Patience::Limited, "receive").await;
-            let (mut moved, mut left) = (Vec::new(), Vec::new());
-            for (it, outcome) in waiting.iter().zip(outcomes) {
-                let stored = matches!(outcome, Ok(Published::Stored));
-                if stored { &mut moved } else { &mut left }.push(it.tag);
-            }
-            // If the channel was lost meanwhile, the originals are redelivered too, flagged: at least once.
-            let _ = channel.ack(epoch, moved).await;
-            channel.nack(epoch, &left).await;
+    pub(crate) async fn return_prefetched(&self, source: Source) {
+        let channel = &self.consumer(source).channel;
+        let (epoch, waiting) = channel.leases(|leases| (leases.epoch(), leases.take_waiting()));
+        if waiting.is_empty() {
+            return;
         }
+        if !self.inner.publisher.accepts("receive").await {
+            channel.nack(epoch, &waiting.iter().map(|it| it.tag).collect::<Vec<_>>()).await;
+            return;
+        }
+        let copy = |it: &PrefetchedMessage| {
+            let properties = wire::requeued(&it.raw, &it.message);
+            self.publication(
+                source,
+                &it.raw,
+                wire::with_timeouts(properties, wire::timeouts(&it.raw)),
+            )
+        };
+        let copies: Vec<_> = waiting.iter().map(copy).collect();
+        let outcomes = self.inner.publisher.publish(copies, Patience::Limited, "receive").await;
+        let (mut moved, mut left) = (Vec::new(), Vec::new());
+        for (it, outcome) in waiting.iter().zip(outcomes) {
+            let stored = matches!(outcome, Ok(Published::Stored));
+            if stored { &mut moved } else { &mut left }.push(it.tag);
+        }
+        // If the channel was lost meanwhile, the originals are redelivered too, flagged: at least once.
+        let _ = channel.ack(epoch, moved).await;
+        channel.nack(epoch, &left).await;
     }
 
     /// A copy of a message for one of the two queues.
@@ -309,7 +324,7 @@ impl ConsumerPair {
         {
             let _control = self.control.lock().await;
             self.stop_all().await;
-            self.return_prefetched().await;
+            self.return_all_prefetched().await;
         }
         tokio::spawn(self.shut_down());
     }
@@ -329,17 +344,19 @@ impl ConsumerPair {
                 channel.nack(epoch, &waiting.iter().map(|it| it.tag).collect::<Vec<_>>()).await;
             }
         }
-        if self.consumers().iter().any(|it| it.channel.leases(|leases| leases.holds())) {
+        if self.consumers().iter().any(|it| it.channel.holds_any()) {
             sleep(self.options.lease).await;
         }
-        for QueueConsumer { channel, .. } in self.consumers() {
-            let live = channel.live_channel();
-            channel.reset();
-            if let Some(live) = live {
-                let close = live.close(200, "closed".into());
-                let _ = self.connection.current().with_timeout(close, "close").await;
+        for consumer in self.consumers() {
+            for channel in consumer.channel.forget_all() {
+                self.close_channel(&channel).await;
             }
         }
+    }
+
+    pub(crate) async fn close_channel(&self, channel: &Channel) {
+        let close = channel.close(200, "closed".into());
+        let _ = self.connection.current().with_timeout(close, "close").await;
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Leases {
     waiting: VecDeque<PrefetchedMessage>,
     /// All tags that are neither acknowledged nor rejected; with the message if it is leased.
     open: BTreeMap<u64, Option<Box<Raw>>>,
+    /// The highest tag that was open at the last call of `has_stayed_open`.
+    seen: u64,
 }
 
 impl Leases {
@@ -45,6 +47,18 @@ impl Leases {
     /// Whether any tag is open.
     pub(crate) fn holds(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// Whether a tag has been open since the last call.
+    pub(crate) fn has_stayed_open(&mut self) -> bool {
+        let stayed = self.open.first_key_value().is_some_and(|(tag, _)| *tag <= self.seen);
+        self.seen = self.open.last_key_value().map_or(0, |(tag, _)| *tag);
+        stayed
+    }
+
+    /// The message that has been leased for the longest time.
+    pub(crate) fn oldest(&self) -> Option<&Raw> {
+        self.open.values().find_map(Option::as_deref)
     }
 
     /// Opens a tag whose message is not handed out from here.
@@ -139,6 +153,23 @@ mod tests {
         assert_eq!(leases.acks(vec![1]), []);
         leases.forget(2);
         assert!(!leases.holds());
+    }
+
+    #[test]
+    fn a_tag_that_stays_open_is_noticed_at_the_second_look() {
+        let mut leases = with_open(&[1, 2]);
+        assert!(!leases.has_stayed_open(), "they have just arrived");
+        leases.acks(vec![1]);
+        leases.note(3);
+        assert!(leases.has_stayed_open(), "the second is still there");
+        leases.acks(vec![2]);
+        leases.note(4);
+        assert!(leases.has_stayed_open(), "the third is still there");
+        leases.acks(vec![3, 4]);
+        leases.note(5);
+        assert!(!leases.has_stayed_open());
+        leases.acks(vec![5]);
+        assert!(!leases.has_stayed_open());
     }
 
     #[test]

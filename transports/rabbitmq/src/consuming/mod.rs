@@ -3,6 +3,7 @@
 pub(crate) mod acknowledgements;
 pub(crate) mod consumer_channel;
 pub(crate) mod consumer_pair;
+pub(crate) mod consumer_timeout;
 pub(crate) mod leases;
 pub(crate) mod quarantine;
 pub(crate) mod queue_consumer;

@@ -75,8 +75,9 @@ impl ConsumerPair {
         }
         let pair = self.clone();
         tokio::spawn(async move {
+            pair.forget_retired_channels().await; // the broker may have taken these back with one
             let mut copies: Vec<_> = moving.into_iter().map(|it| pair.copy(it)).collect();
-            while pair.consumer(from).channel.epoch() == epoch && !copies.is_empty() {
+            while pair.consumer(from).channel.has_epoch(epoch) && !copies.is_empty() {
                 copies = pair.store_moved(from, epoch, copies).await;
             }
         });
@@ -84,10 +85,13 @@ impl ConsumerPair {
 
     fn copy(&self, MessageToMove { arrived, to, counted }: MessageToMove) -> PendingCopy {
         let PrefetchedMessage { tag, raw, mut message } = arrived;
+        let mut timeouts = wire::timeouts(&raw);
         if counted {
             message.ledger.acquire();
+            timeouts = self.timeouts.count(&raw);
         }
-        let publication = self.publication(to, &raw, wire::requeued(&raw, &message));
+        let properties = wire::with_timeouts(wire::requeued(&raw, &message), timeouts);
+        let publication = self.publication(to, &raw, properties);
         PendingCopy { tag, to, publication }
     }
 

@@ -24,7 +24,7 @@ use crate::{
     consuming::consumer_pair::ConsumerPair,
     consuming::leases::PrefetchedMessage,
     consuming::quarantine::{ArrivalAction, MessageToMove},
-    error::{from_lapin, is_not_found, is_unreadable, unreadable},
+    error::{from_lapin, is_consumer_timeout, is_not_found, is_unreadable, unreadable},
     wire::{self, Raw, Substitutes},
 };
 
@@ -143,11 +143,13 @@ impl ConsumerPair {
         }
         let is_first = channel.epoch() == 0;
         channel.reset();
-        let opened = self.connection.current().channel("receive").await?;
+        let link = self.connection.current();
+        let (connection, opened) =
+            (link.connection("receive").await?, link.channel("receive").await?);
         if source == Source::Work {
             self.channel_opened(is_first).await?;
         }
-        channel.attach(opened.clone());
+        channel.attach(opened.clone(), connection);
         Ok(opened)
     }
 
@@ -236,6 +238,9 @@ async fn pump(
         pair.set_background_error(pair.isolated());
     }
     let channel = &pair.consumer(source).channel;
+    if let Some(failed) = failed.as_ref().filter(|it| is_consumer_timeout(it)) {
+        pair.channel_timed_out(source, epoch, failed);
+    }
     if channel.live_channel().is_none() && channel.epoch() == epoch {
         channel.reset();
     }

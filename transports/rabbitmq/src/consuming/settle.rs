@@ -15,6 +15,8 @@ use tokio::time::sleep;
 use crate::{
     DeadLettering,
     consuming::consumer_pair::ConsumerPair,
+    consuming::consumer_timeout::explained,
+    consuming::leases::Leases,
     consuming::queue_consumer::Source,
     error::{PROVISION, error, queue_not_found},
     publishing::publisher::{Outcome, Patience, Publication, Published},
@@ -60,33 +62,43 @@ pub(crate) async fn settle(
         batch.iter().map(|_| Err(error(ErrorKind::LeaseLost, "settle"))).collect();
     let parts = batch.into_iter().enumerate();
     let parts = parts.map(|(at, (delivery, settlement))| BatchItem { at, delivery, settlement });
-    let is_quarantined =
-        |part: &BatchItem| pair.source_of(&part.delivery.receipt) == Source::Quarantine;
-    let (quarantined, ordinary): (Vec<_>, Vec<_>) = parts.partition(is_quarantined);
-    settle_from(&pair, Source::Work, ordinary, &mut results).await;
-    if !quarantined.is_empty() {
-        settle_from(&pair, Source::Quarantine, quarantined, &mut results).await;
-        // The quarantine consumer starts again only when nothing of it is leased.
-        pair.arrived.notify_waiters();
+    for (epoch, parts) in by_epoch(parts) {
+        let source = pair.source_of(&parts[0].delivery.receipt);
+        settle_from(&pair, source, epoch, parts, &mut results).await;
+        if source == Source::Quarantine {
+            // The quarantine consumer starts again only when nothing of it is leased.
+            pair.arrived.notify_waiters();
+        }
     }
     results
+}
+
+/// The parts of each channel. Usually there is one; the quarantine and retired channels are others.
+fn by_epoch(parts: impl Iterator<Item = BatchItem>) -> Vec<(i64, Vec<BatchItem>)> {
+    let mut channels: Vec<(i64, Vec<BatchItem>)> = Vec::new();
+    for part in parts {
+        let Some([_, epoch, _]) = part.delivery.receipt.numbers() else { continue };
+        match channels.iter_mut().find(|(of, _)| *of == epoch) {
+            Some((_, parts)) => parts.push(part),
+            None => channels.push((epoch, vec![part])),
+        }
+    }
+    channels
 }
 
 /// Settles the deliveries of one channel. The result of a stale receipt stays `LeaseLost`.
 async fn settle_from(
     pair: &Arc<ConsumerPair>,
     source: Source,
+    epoch: i64,
     parts: Vec<BatchItem>,
     results: &mut [SettleResult],
 ) {
     let channel = &pair.consumer(source).channel;
-    if channel.live_channel().is_none() {
-        return;
-    }
-    let (epoch, taken) = channel.leases(|leases| {
-        let taken: Vec<_> = parts.iter().map(|it| leases.take(&it.delivery.receipt)).collect();
-        (leases.epoch(), taken)
-    });
+    let take = |leases: &mut Leases| -> Vec<_> {
+        parts.iter().map(|it| leases.take(&it.delivery.receipt)).collect()
+    };
+    let Some(taken) = channel.live_leases_of_epoch(epoch, take) else { return };
     let mut held = Vec::new();
     for (BatchItem { at, delivery, settlement }, taken) in parts.into_iter().zip(taken) {
         if let Some((tag, raw)) = taken {
@@ -177,7 +189,8 @@ fn dead_letter_copy(
     reason: &Reason,
 ) -> Publication {
     let now = pair.inner.options.clock.now();
-    let stamp = (pair.inner.ids.next(now), now, reason);
+    let reason = explained(reason, wire::timeouts(raw));
+    let stamp = (pair.inner.ids.next(now), now, &reason);
     let properties = wire::dead_lettered(raw, message, stamp);
     Publication {
         exchange: pair.dead.exchange.as_str().into(),

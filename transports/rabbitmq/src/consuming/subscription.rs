@@ -91,9 +91,11 @@ impl Subscription for RabbitSubscription {
     ) -> Vec<Result<(), TransportError>> {
         let is_held = |delivery: &mut Delivery| {
             let pair = self.pair();
-            let channel = &pair.consumer(pair.source_of(&delivery.receipt)).channel;
-            let alive = channel.live_channel().is_some();
-            match alive && channel.leases(|leases| leases.is_held(&delivery.receipt)) {
+            match pair
+                .consumer(pair.source_of(&delivery.receipt))
+                .channel
+                .is_held(&delivery.receipt)
+            {
                 true => Ok(()),
                 false => Err(error(ErrorKind::LeaseLost, "extend")),
             }

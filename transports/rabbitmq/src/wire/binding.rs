@@ -35,6 +35,13 @@ pub(super) fn remove_unbound(raw: &mut Raw) {
     }
 }
 
+/// The digest of a message: of its ids and body.
+pub(crate) fn digest_of(raw: &Raw) -> String {
+    let none = Table::new();
+    let headers = raw.properties.headers().as_ref().map_or(&none, FieldTable::inner);
+    digest(headers, raw.properties.message_id().as_ref(), &raw.body)
+}
+
 fn digest(headers: &Table, message_id: Option<&ShortString>, body: &[u8]) -> String {
     let assigned = string(headers, ID).unwrap_or_default();
     let mut hash = Sha256::new();

@@ -12,6 +12,7 @@ pub(super) const FAILED: &str = "bezoar-failed";
 pub(super) const RELEASED: &str = "bezoar-released";
 pub(super) const REPLAYED: &str = "bezoar-replayed";
 pub(super) const REPLAY: &str = "bezoar-replay";
+pub(super) const TIMEOUTS: &str = "bezoar-timeouts";
 pub(super) const UNCOUNTED: &str = "bezoar-uncounted";
 pub(super) const HISTORY: &str = "bezoar-history";
 pub(super) const DROPPED: &str = "bezoar-dropped-headers";
@@ -35,6 +36,7 @@ pub(super) const RENEWED: &[&str] = &[
     RELEASED,
     REPLAYED,
     REPLAY,
+    TIMEOUTS,
     UNCOUNTED,
     HISTORY,
     DEAD_ID,

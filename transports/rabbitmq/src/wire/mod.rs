@@ -11,7 +11,7 @@
 //! | `dead_letter.rs` | the headers of a dead letter: id, time, reason |
 //! | `foreign_failure.rs` | what other frameworks say about a failed message |
 //! | `origin.rs` | what only AMQP has, packed into headers for a catalogue, and restored for a replay |
-//! | `ledger.rs`, `history.rs`, `uncounted.rs` | the ledger in headers |
+//! | `ledger.rs`, `history.rs`, `uncounted.rs`, `timeouts.rs` | the ledger in headers |
 //! | `binding.rs` | which message our headers belong to |
 //! | `header_names.rs`, `header_table.rs`, `header_size.rs`, `typed_values.rs` | header names, tables, their size in a frame, typed values as JSON |
 
@@ -28,6 +28,7 @@ pub(crate) mod origin;
 mod republish;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod typed_values;
 mod uncounted;
 
@@ -35,9 +36,11 @@ use bezoar_core::QueueName;
 use bytes::Bytes;
 use lapin::{BasicProperties, types::ShortString};
 
+pub(crate) use binding::digest_of as digest;
 pub(crate) use dead_letter::{broker_reason, dead_lettered, read_dead_letter};
 pub(crate) use message::{Substitutes, read, write};
 pub(crate) use republish::{delayed, republished, requeued};
+pub(crate) use timeouts::{timeouts, with_timeouts};
 
 const PERSISTENT: u8 = 2;
 

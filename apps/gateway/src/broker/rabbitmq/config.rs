@@ -31,6 +31,8 @@ pub struct RabbitMqConfig {
     pub provision: bool,
     /// The longest delay before a retry.
     pub max_delay: Duration,
+    /// The broker's consumer timeout.
+    pub consumer_timeout: Duration,
     /// CA certificates to trust.
     pub tls_ca: Option<PathBuf>,
     /// The client certificate.
@@ -72,6 +74,7 @@ const KEYS: &[Key] = &[
     Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Type of the queues that are created.").or("quorum").restart(),
     Key::new("transports.*.provision", Kind::Boolean, "Whether missing queues, exchanges and bindings are created; otherwise they are only checked.").or("true").restart(),
     Key::new("transports.*.max_delay", Kind::Duration(SECOND, LONGEST_DELAY), "Longest delay before a retry. Longer ones need more delay queues on the broker: 42 for 1h, 49 for 14h, 64 for 75d.").or("14h").restart(),
+    Key::new("transports.*.consumer_timeout", Kind::Duration(SECOND, LONGEST_DELAY), "The broker's consumer timeout, after which it takes back a message that is not settled.").or("30m").restart(),
     Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust in addition to the system's, in PEM.").restart(),
     Key::new("transports.*.tls_certificate", Kind::File, "Client certificate, in PEM.").restart(),
     Key::new("transports.*.tls_key", Kind::File, "Private key of the client certificate, in PEM.").restart(),
@@ -87,6 +90,7 @@ impl RabbitMqConfig {
             queue_type: reader.or_default(section, "queue_type"),
             provision: reader.or_default(section, "provision"),
             max_delay: reader.or_default(section, "max_delay"),
+            consumer_timeout: reader.or_default(section, "consumer_timeout"),
             tls_ca: reader.optional(section, "tls_ca"),
             tls_certificate: reader.optional(section, "tls_certificate"),
             tls_key: reader.optional(section, "tls_key"),

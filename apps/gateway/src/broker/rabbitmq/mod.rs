@@ -37,6 +37,7 @@ fn open(config: &RabbitMqConfig, name: &Name, all: &Config) -> Result<Arc<dyn Br
         max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
         dead_letter_names: dead_letter_names(name, all),
         max_delay: config.max_delay,
+        consumer_timeout: config.consumer_timeout,
         ..Options::from_url(config.url.reveal())
             .with_context(|| format!("transports.{name}.url"))?
     };

@@ -55,6 +55,7 @@ management_ca = "/etc/bezoar/ca.pem"
 queue_type = "classic"
 provision = false
 max_delay = "2h"
+consumer_timeout = "1h"
 tls_ca = "/etc/bezoar/ca.pem"
 tls_certificate = "/etc/bezoar/bezoar.pem"
 tls_key = "/etc/bezoar/bezoar.key"

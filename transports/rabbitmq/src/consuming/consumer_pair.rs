@@ -26,7 +26,7 @@ use crate::{
     consuming::consumer_timeout::{self, ConsumerTimeouts},
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::{QueueConsumer, Source},
-    publishing::publisher::{Patience, Publication, Published},
+    publishing::publisher::{Patience, Publication, Published, Readiness},
     topology::{self, dead_letter_route::DeadLetterRoute},
     transport::TransportState,
     wire::{self, Raw},
@@ -284,7 +284,7 @@ impl ConsumerPair {
         if waiting.is_empty() {
             return;
         }
-        if !self.inner.publisher.accepts("receive").await {
+        if self.inner.publisher.readiness("receive").await != Readiness::Ready {
             channel.nack(epoch, &waiting.iter().map(|it| it.tag).collect::<Vec<_>>()).await;
             return;
         }

@@ -16,7 +16,7 @@ use crate::{
     consuming::leases::PrefetchedMessage,
     consuming::queue_consumer::Source,
     error::{PROVISION, error, queue_not_found},
-    publishing::publisher::{Patience, Publication, Published},
+    publishing::publisher::{Patience, Publication, Published, Readiness},
     wire,
 };
 
@@ -108,10 +108,16 @@ impl ConsumerPair {
         epoch: i64,
         copies: Vec<PendingCopy>,
     ) -> Vec<PendingCopy> {
+        // Copies that are written during an alarm would be stored when it ends, whatever happens to their originals
+        // meanwhile. Those that were written when it began are waited for.
+        if self.inner.publisher.readiness("receive").await == Readiness::Blocked {
+            sleep(PAUSE).await;
+            return copies;
+        }
         let moved = self.moves.read().await;
         let publications = copies.iter().map(|it| it.publication.clone()).collect();
         let outcomes =
-            self.inner.publisher.publish(publications, Patience::Limited, "receive").await;
+            self.inner.publisher.publish(publications, Patience::ThroughAlarms, "receive").await;
         let (mut stored, mut left, mut problem) = (Vec::new(), Vec::new(), None);
         for (copy, outcome) in copies.into_iter().zip(outcomes) {
             match outcome {

@@ -199,14 +199,14 @@ impl ConsumerPair {
         let consumer = self.consumer(source);
         let Some(Running { tag, pump, .. }) = consumer.running.lock().await.take() else { return };
         if let Some(channel) = consumer.channel.live_channel() {
-            let asked = consumer.channel.expect_reply(&channel);
-            let stopping = async {
-                let _ = channel.basic_cancel(tag, BasicCancelOptions::default()).await;
-                let _ = pump.await;
-            };
+            let (link, asked) =
+                (self.connection.current(), consumer.channel.expect_reply(&channel));
+            let cancel = channel.basic_cancel(tag, BasicCancelOptions::default());
             // A channel that does not answer is closed, and its messages are redelivered.
-            if self.connection.current().with_timeout(stopping, "receive").await.is_ok() {
+            if link.with_timeout(cancel, "receive").await.is_ok() {
                 asked.received();
+                // During an alarm the messages that have arrived may wait for copies that are being moved.
+                let _ = link.with_timeout(pump, "receive").await;
             }
         }
     }

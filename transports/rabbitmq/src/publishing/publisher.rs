@@ -61,6 +61,17 @@ pub(crate) enum Patience {
     ThroughAlarms,
 }
 
+/// Whether the broker accepts messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// It does.
+    Ready,
+    /// An alarm blocks publishers: what is written now is stored when the alarm ends.
+    Blocked,
+    /// It is not known: the connection is lost, or the user may not publish.
+    Unknown,
+}
+
 /// How long a batch waits for its confirms.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
@@ -175,17 +186,23 @@ impl Publisher {
     }
 
     /// Whether the broker accepts messages now. It tells a connection of an alarm only when something is published on it.
-    pub(crate) async fn accepts(&self, operation: &'static str) -> bool {
-        let connection = self.link.connection(operation).await;
-        if !connection.as_ref().is_ok_and(|it| !it.status().blocked()) {
-            return false;
+    pub(crate) async fn readiness(&self, operation: &'static str) -> Readiness {
+        let Ok(connection) = self.link.connection(operation).await else {
+            return Readiness::Unknown;
+        };
+        if connection.status().blocked() {
+            return Readiness::Blocked;
         }
         let (properties, body) = (BasicProperties::default(), Bytes::new());
         let probe = Publication { exchange: "".into(), key: NOWHERE.into(), properties, body };
         let publishing = self.publish(vec![probe], Patience::Limited, operation);
-        let outcomes = timeout(PROBED_WITHIN, publishing).await.unwrap_or_default();
-        let answered = matches!(outcomes.as_slice(), [Ok(Published::NotRouted)]);
-        answered && connection.is_ok_and(|it| !it.status().blocked())
+        let outcomes = timeout(PROBED_WITHIN, publishing).await;
+        match outcomes.as_deref() {
+            _ if connection.status().blocked() => Readiness::Blocked,
+            Ok([Ok(Published::NotRouted)]) => Readiness::Ready,
+            Ok(_) => Readiness::Unknown,
+            Err(_) => Readiness::Blocked,
+        }
     }
 
     async fn confirm_channel(

@@ -156,14 +156,17 @@ impl TransportState {
         queue: &QueueName,
         after: Duration,
     ) -> Publication {
-        match delay_topology::route(after, queue.as_str(), self.options.delay_levels()) {
-            Some(route) => Publication {
-                exchange: "".into(),
-                key: topology::delay_queue_name(route.first).into(),
-                properties: wire::delayed(direct.properties, &route.hop_keys, queue, &direct.body),
-                body: direct.body,
-            },
-            None => direct,
+        let levels = self.options.delay_levels();
+        let Some(route) = delay_topology::route(after, queue.as_str(), levels) else {
+            return direct;
+        };
+        let due = self.options.clock.now().checked_add(after).unwrap_or(Timestamp::MAX);
+        let Publication { properties, body, .. } = direct;
+        Publication {
+            exchange: "".into(),
+            key: topology::delay_queue_name(route.first).into(),
+            properties: wire::delayed(properties, &route.hop_keys, (queue, due), &body),
+            body,
         }
     }
 

@@ -29,5 +29,6 @@ mod broker {
     mod tls;
     mod topology;
     mod topology_check;
+    mod unroutable;
     mod vhost;
 }

@@ -29,10 +29,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     connection::{broker_connection::ChannelGuard, consumer_connection::ConsumerConnection},
     consuming::acknowledgements::{self, Ack},
+    dead_letters::unroutable::Origin,
     error::{for_queue, from_lapin, is_unreadable, unreadable},
     topology::UNROUTABLE,
     transport::TransportState,
-    wire::{Raw, foreign_failure, origin},
+    wire::{Raw, origin},
 };
 
 /// The highest prefetch limit, and so the limit of letters that are handed out and not removed.
@@ -158,22 +159,24 @@ impl RabbitDeadLetterFeed {
         let mut state = self.lock();
         let unstamped = Recognition::Content { session: state.session, redelivered };
         let letter = self.inner.identify(&self.queue, &raw, unstamped);
-        let origin_queue = foreign_failure::origin_queue(&raw).filter(|it| *it != self.queue);
-        let message = origin::pack(&raw, letter.message, origin_queue.as_ref(), &self.inner.vhost);
+        let origin = Origin::of(&raw);
+        let origin_queue = origin.as_ref().map(|it| &it.queue);
+        let message = origin::pack(&raw, letter.message, origin_queue, &self.inner.vhost);
         let letter = DeadLetter { message, ..letter };
-        state.letters.arrive(Waiting { tag, letter, origin: origin_queue });
+        state.letters.arrive(Waiting { tag, letter, origin });
     }
 
     /// Sends delayed messages whose queue exists after all back to it. While a node of a cluster restarts, RabbitMQ 3.10
-    /// may find no route to a queue that is there. What is left of the delay is lost: a message that missed its route
-    /// before its last delay queue is early.
+    /// may find no route to a queue that is there.
     ///
     /// Those of a queue that does not exist stay, and are handed out. An outage is an error, and all stay.
     async fn return_to_queues(&self, max: usize) -> Result<(), TransportError> {
         let (mut returned, mut outage) = (BTreeSet::new(), None);
         let returnable = self.lock().letters.returnable(max);
-        for (tag, message, queue) in returnable {
-            match self.inner.return_to(&queue, &message).await {
+        for (tag, message, origin) in returnable {
+            let unpacked = origin::unpack(&origin.queue, &message);
+            let Ok((raw, message)) = unpacked else { continue };
+            match self.inner.return_to(&origin, &raw, &message).await {
                 Ok(true) => drop(returned.insert(tag)),
                 Ok(false) => (),
                 Err(failed) => outage = Some(failed),
@@ -259,8 +262,8 @@ impl DeadLetterFeed for RabbitDeadLetterFeed {
 struct Waiting {
     tag: u64,
     letter: DeadLetter,
-    /// The queue that the message failed in or was to return to, if that is another one.
-    origin: Option<QueueName>,
+    /// Where the message failed or was to return to, if that is another queue.
+    origin: Option<Origin>,
 }
 
 /// The letters on the channel that are not acknowledged.
@@ -298,8 +301,8 @@ impl Letters {
         batch
     }
 
-    /// The tags, messages and queues of the letters that wait at the front and know where they belong.
-    fn returnable(&self, max: usize) -> Vec<(u64, Message, QueueName)> {
+    /// The tags, messages and origins of the letters that wait at the front and know where they belong.
+    fn returnable(&self, max: usize) -> Vec<(u64, Message, Origin)> {
         let first = self.waiting.iter().take(max);
         let known = |it: &Waiting| Some((it.tag, it.letter.message.clone(), it.origin.clone()?));
         first.filter_map(known).collect()

@@ -20,6 +20,7 @@ pub(super) const EXCHANGE: &str = "bezoar-exchange";
 pub(super) const ROUTING_KEY: &str = "bezoar-routing-key";
 pub(super) const VHOST: &str = "bezoar-vhost";
 pub(super) const QUEUE: &str = "bezoar-queue";
+pub(super) const DUE: &str = "bezoar-due";
 pub(super) const EXPIRATION: &str = "bezoar-expiration";
 pub(super) const USER_ID: &str = "bezoar-user-id";
 pub(super) const DEAD_ID: &str = "bezoar-dead-id";
@@ -30,6 +31,7 @@ pub(super) const REASON: &str = "bezoar-reason";
 /// Headers that are written anew each time a message is republished.
 pub(super) const RENEWED: &[&str] = &[
     QUEUE,
+    DUE,
     BINDING,
     ACQUIRED,
     FAILED,

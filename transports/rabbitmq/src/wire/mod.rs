@@ -39,7 +39,7 @@ use lapin::{BasicProperties, types::ShortString};
 pub(crate) use binding::digest_of as digest;
 pub(crate) use dead_letter::{broker_reason, dead_lettered, read_dead_letter};
 pub(crate) use message::{Substitutes, read, write};
-pub(crate) use republish::{delayed, republished, requeued};
+pub(crate) use republish::{delayed, due, republished, requeued};
 pub(crate) use timeouts::{timeouts, with_timeouts};
 
 const PERSISTENT: u8 = 2;

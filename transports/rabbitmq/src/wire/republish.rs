@@ -1,6 +1,7 @@
 //! Republishing a message: with the properties that it came with, and its current ledger.
 
-use bezoar_core::{Message, QueueName};
+use bezoar_core::{Message, QueueName, millis};
+use jiff::Timestamp;
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, ShortString},
@@ -9,10 +10,10 @@ use lapin::{
 use super::{
     PERSISTENT, Raw, binding,
     header_names::{
-        COPIES, EXCHANGE, EXPIRATION, HEADERS, ID, QUEUE, RENEWED, ROUTING_KEY, TIME, USER_ID,
+        COPIES, DUE, EXCHANGE, EXPIRATION, HEADERS, ID, QUEUE, RENEWED, ROUTING_KEY, TIME, USER_ID,
         is_broker_header,
     },
-    header_table::{Table, table_of, text},
+    header_table::{Table, number, table_of, text},
     ledger,
 };
 
@@ -39,19 +40,26 @@ pub(crate) fn requeued(raw: &Raw, message: &Message) -> BasicProperties {
 }
 
 /// The same for the route through the delay queues. The broker removes the `BCC` header and remembers its keys. The name
-/// of the queue tells where the message belongs, should that queue be deleted meanwhile.
+/// of the queue and the time tell where and when the message belongs, should it lose its way.
 pub(crate) fn delayed(
     properties: BasicProperties,
     hop_keys: &[String],
-    queue: &QueueName,
+    (queue, due): (&QueueName, Timestamp),
     body: &[u8],
 ) -> BasicProperties {
     let mut headers = table_of(&properties);
     headers.insert(QUEUE.into(), text(queue.as_str()));
+    headers.insert(DUE.into(), AMQPValue::LongLongInt(due.as_millisecond()));
     binding::write(&mut headers, properties.message_id().as_ref(), body);
     let hop_keys: Vec<_> = hop_keys.iter().map(|turn| text(turn)).collect();
     headers.insert("BCC".into(), AMQPValue::FieldArray(hop_keys.into()));
     properties.with_headers(headers.into())
+}
+
+/// When the delay of a message ends, if it is delayed.
+pub(crate) fn due(raw: &Raw) -> Option<Timestamp> {
+    let headers = raw.properties.headers().as_ref()?.inner();
+    number(headers, DUE).map(millis)
 }
 
 /// A valid expiration. Anything else would make the broker close the channel, every time.

@@ -112,6 +112,19 @@ impl Management {
         self.get(&path, operation).await
     }
 
+    /// The definition of the policy that applies to an exchange; null if there is none.
+    pub(crate) async fn policy_of_exchange(
+        &self,
+        name: &str,
+        operation: &'static str,
+    ) -> Result<Value, TransportError> {
+        let seen = self.exchange(name, operation).await?.unwrap_or_default();
+        let Some(policy) = seen["policy"].as_str() else { return Ok(Value::Null) };
+        let path = format!("api/policies/{}/{}", encoded(&self.vhost), encoded(policy));
+        let policy = self.get(&path, operation).await?.unwrap_or_default();
+        Ok(policy["definition"].clone())
+    }
+
     /// The bindings from an exchange to queues and to other exchanges.
     pub(crate) async fn bindings_from(
         &self,

@@ -45,6 +45,22 @@ pub(crate) fn no_delay_topology() -> Finding {
     finding(Severity::Error, problem.to_owned(), "provision the queue")
 }
 
+/// The delay exchanges have no alternate exchange, neither by argument nor by policy.
+pub(crate) fn no_alternate() -> Finding {
+    let problem = "the delay exchanges have no alternate exchange: retries of a deleted queue stay in their delay queue, \
+                   and hold up those of other queues";
+    finding(Severity::Warning, problem, ALTERNATE_REMEDY)
+}
+
+/// The same, if it is not known whether a policy sets one.
+pub(crate) fn unknown_alternate() -> Finding {
+    let problem = "the delay exchanges have no alternate exchange by argument; whether a policy sets one could not be \
+                   checked";
+    finding(Severity::Note, problem, format!("set management_url, or {ALTERNATE_REMEDY}"))
+}
+
+const ALTERNATE_REMEDY: &str = "set alternate-exchange to bezoar.unroutable, by a policy";
+
 /// What a queue is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueRole {

@@ -11,7 +11,7 @@ use crate::{
     check::overdue::overdue,
     check::{VALIDATE, answers},
     management::Management,
-    topology::{Queue, Topology},
+    topology::{ALTERNATE, Exchange, Queue, Topology, UNROUTABLE},
 };
 
 impl RabbitTransport {
@@ -48,18 +48,40 @@ impl RabbitTransport {
         Ok(Some(Finding::new(Severity::Error, found.problem, found.remedy)))
     }
 
+    /// A delay exchange without its argument: a policy may make up for it.
+    async fn check_delay_exchange(
+        &self,
+        exchange: &Exchange,
+    ) -> Result<Option<Finding>, TransportError> {
+        let found = self.check_exchange(exchange).await?;
+        if !found.as_ref().is_some_and(|it| it.problem.contains(ALTERNATE)) {
+            return Ok(found);
+        }
+        let Some(management) = &self.inner.management else {
+            return Ok(Some(findings::unknown_alternate()));
+        };
+        let alternate = management.policy_of_exchange(&exchange.name, VALIDATE).await;
+        match inspect(alternate, "policies of the delay exchanges")? {
+            Inspected::Seen(policy) if policy[ALTERNATE] == UNROUTABLE => Ok(None),
+            Inspected::Seen(_) => Ok(Some(findings::no_alternate())),
+            Inspected::Denied(note) => Ok(Some(note)),
+        }
+    }
+
     /// A delay topology that was never created is one finding, not one for each of its parts.
     async fn check_delay_topology(
         &self,
         delays: &Topology,
     ) -> Result<Vec<Finding>, TransportError> {
-        let exchanges = delays.exchanges.iter().map(|exchange| self.check_exchange(exchange));
+        let exchanges = delays.exchanges.iter().map(|exchange| self.check_delay_exchange(exchange));
         let queues = delays.queues.iter().map(|queue| self.check_delay_queue(queue));
         let exchanges = answers(exchanges.collect()).await.into_iter();
         let found: Vec<Option<Finding>> = exchanges
             .chain(answers(queues.collect()).await)
             .collect::<Result<_, TransportError>>()?;
-        let findings: Vec<Finding> = found.into_iter().flatten().collect();
+        let mut findings: Vec<Finding> = found.into_iter().flatten().collect();
+        // What is wrong with one delay exchange is wrong with all of them.
+        findings.dedup();
         let parts = delays.exchanges.len() + delays.queues.len();
         let missing = findings.iter().filter(|it| findings::is_missing(it)).count();
         Ok(if missing == parts { vec![findings::no_delay_topology()] } else { findings })

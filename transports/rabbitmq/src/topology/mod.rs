@@ -27,6 +27,8 @@ use delay_topology::DelayQueue;
 /// The exchange and the queue of delayed messages that cannot come back, because their work queue was deleted. Without
 /// them such messages would stay in their delay queue, and hold up everything behind them.
 pub const UNROUTABLE: &str = "bezoar.unroutable";
+/// The argument, or the key of a policy, of an exchange for what another one does not route.
+pub(crate) const ALTERNATE: &str = "alternate-exchange";
 /// A quarantine queue has the name of its work queue and this suffix.
 const QUARANTINE_SUFFIX: &str = ".quarantine";
 /// The broker drops a message that exceeds its delivery limit. Set out of reach: the ledger counts deliveries.
@@ -150,7 +152,7 @@ fn direct(name: String) -> Exchange {
 /// The exchange that expired messages of a level go to.
 fn level(level: u32) -> Exchange {
     let mut exchange = direct(level_exchange(level));
-    insert(&mut exchange.arguments, "alternate-exchange", UNROUTABLE);
+    insert(&mut exchange.arguments, ALTERNATE, UNROUTABLE);
     exchange
 }
 

@@ -315,6 +315,31 @@ async fn a_handler_timeout_beyond_the_consumer_timeout_is_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn delay_exchanges_may_have_their_alternate_exchange_by_a_policy() {
+    let vhost = Vhost::new().await;
+    let (_connection, channel) = vhost.channel().await;
+    let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    for level in 0..7 {
+        let (name, none) = (format!("bezoar.delay.{level}"), FieldTable::default());
+        channel.exchange_declare(name.into(), ExchangeKind::Direct, durable, none).await.unwrap();
+    }
+    let options = vhost.options(QueueType::Quorum);
+    let place = Place::with(options.clone()).await;
+    let about = async |place: &Place| {
+        let findings = place.transport.validate(&place.queue).await.unwrap();
+        let about = findings.into_iter().filter(|it| it.problem.contains("alternate"));
+        about.map(|it| it.severity).collect::<Vec<_>>()
+    };
+    assert_eq!(about(&place).await, [Severity::Warning]);
+    let blind = place.seen_with(Options { management_url: None, ..options });
+    assert_eq!(about(&blind).await, [Severity::Note]);
+    let definition = r#"{"alternate-exchange": "bezoar.unroutable"}"#;
+    vhost.policy_for("exchanges", r"^bezoar\\.delay", definition).await;
+    assert_eq!(about(&place).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn without_permission_a_note_says_what_was_not_checked() {
     let checked = CheckedQueue::new(QueueType::Quorum).await;
     let user = checked.vhost.user().await;

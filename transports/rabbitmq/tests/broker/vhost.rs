@@ -47,8 +47,13 @@ impl Vhost {
     }
 
     pub(crate) async fn policy(&self, pattern: &str, definition: &str) {
+        self.policy_for("queues", pattern, definition).await;
+    }
+
+    /// A policy for queues or exchanges.
+    pub(crate) async fn policy_for(&self, what: &str, pattern: &str, definition: &str) {
         let body = format!(
-            r#"{{"pattern": "{pattern}", "definition": {definition}, "apply-to": "queues"}}"#
+            r#"{{"pattern": "{pattern}", "definition": {definition}, "apply-to": "{what}"}}"#
         );
         put(&format!("policies/{}/p", self.name), &body).await;
     }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bezoar_core::{Finding, QueueName, Severity, TransportError};
+use futures_util::future::join_all;
 use lapin::{
     BasicProperties, Channel,
     options::{BasicConsumeOptions, BasicPublishOptions, BasicQosOptions},
@@ -19,11 +20,13 @@ use crate::{
     check::{VALIDATE, findings::finding},
     connection::broker_connection::BrokerConnection,
     error::is_access_refused,
-    topology::{self, dead_letter_route::DeadLetterRoute},
+    topology::{self, Exchange, Topology, UNROUTABLE, dead_letter_route::DeadLetterRoute},
 };
 
 /// No number: a message with this expiration is refused.
 const INVALID_EXPIRATION: &str = "never";
+/// A routing key without a binding.
+const NO_BINDING: &str = "bezoar.delay.nowhere";
 /// After this long without an answer, an alarm is assumed to block publishers; it is a finding of its own.
 const ALARM_AFTER: Duration = Duration::from_secs(2);
 
@@ -41,6 +44,8 @@ impl RabbitTransport {
                 findings.push(self.lacks("read", &format!("queue {name:?}"), &name));
             }
         }
+        findings.extend(self.check_binding(queue).await?);
+        findings.extend(self.check_dead_letter_queue(queue).await?);
         let link = BrokerConnection::new(self.inner.options.clone(), "checking permissions");
         if lacks_write(&link, "").await? {
             findings.push(self.lacks("write", "the default exchange", "amq.default"));
@@ -66,6 +71,57 @@ impl RabbitTransport {
             let _ = requests.with_timeout(close, VALIDATE).await;
         }
         Ok(refused.is_err_and(|source| is_access_refused(&source)))
+    }
+
+    /// The permissions to bind `queue` to the delay exchanges: retries do, to make sure that they come back. Asks to
+    /// remove a binding that does not exist, which needs the same permissions and does nothing.
+    async fn check_binding(&self, queue: &QueueName) -> Result<Option<Finding>, TransportError> {
+        let requests = &self.inner.requests;
+        let channel = requests.request_channel(VALIDATE).await?;
+        let exchanges = Topology::of_delays(&self.inner.options).exchanges;
+        let exchanges: Vec<_> = exchanges.iter().filter(|it| it.name != UNROUTABLE).collect();
+        let unbind = |exchange: &&Exchange| {
+            let (queue, exchange) = (queue.as_str().into(), exchange.name.as_str().into());
+            channel.queue_unbind(queue, exchange, NO_BINDING.into(), FieldTable::default())
+        };
+        let unbound = join_all(exchanges.iter().map(unbind));
+        let unbound = requests.with_timeout(unbound, VALIDATE).await?;
+        requests.reuse(channel);
+        // After a refusal all later requests fail with the same error.
+        let mut refused =
+            exchanges.iter().zip(unbound).filter_map(|(it, done)| Some((it, done.err()?)));
+        Ok(match refused.next() {
+            Some((exchange, source)) if is_access_refused(&source) => {
+                let name = exchange.name.as_str();
+                Some(match source.to_string().contains("exchange '") {
+                    true => self.lacks("read", &format!("exchange {name:?}"), name),
+                    false => {
+                        let name = queue.as_str();
+                        self.lacks("write", &format!("queue {name:?}"), name)
+                    }
+                })
+            }
+            _ => None,
+        })
+    }
+
+    /// The permission to take in dead letters, or to replay and discard them on the broker. Not everybody needs it.
+    async fn check_dead_letter_queue(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Option<Finding>, TransportError> {
+        let Ok(DeadLetterRoute { queue: dead, .. }) =
+            DeadLetterRoute::of(queue, &self.inner.options)
+        else {
+            return Ok(None);
+        };
+        let lacks = self.lacks_read(&dead).await?.then(|| {
+            let Finding { problem, remedy, .. } =
+                self.lacks("read", &format!("queue {dead:?}"), &dead);
+            let problem = format!("{problem}: its dead letters can only be counted");
+            finding(Severity::Warning, problem, remedy)
+        });
+        Ok(lacks)
     }
 
     fn lacks(&self, permission: &str, what: &str, name: &str) -> Finding {

@@ -67,10 +67,16 @@ async fn the_check_finds_every_missing_permission() {
     let expected = [
         "read queue \"orders\"",
         "read queue \"orders.quarantine\"",
+        "write queue \"orders\"",
+        "read queue \"orders.dead\": its dead letters can only be counted",
         "write the default exchange",
         "write exchange \"bezoar.dead\"",
     ];
     assert_eq!(found, expected);
+    let [configure, write, read] = CONSUME;
+    let unread = read.replace(r"delay\\..*", r"delay\\.[0-4]");
+    let found = missing_permissions(&place(&vhost, [configure, write, &unread]).await).await;
+    assert_eq!(found, ["read exchange \"bezoar.delay.5\""]);
     // Asking neither took the message nor left one.
     let worker = consumer.worker().await;
     let held = one(&*worker).await;

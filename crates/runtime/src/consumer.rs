@@ -28,7 +28,7 @@ const FINAL_SETTLEMENTS: Duration = Duration::from_secs(5);
 const GATHER: Duration = Duration::from_millis(2);
 
 pub(crate) struct Consumer {
-    process: Process,
+    process: Arc<Process>,
     keeper: Arc<LeaseKeeper>,
     leases: Leases,
     /// How long one receive waits.
@@ -67,12 +67,12 @@ impl Consumer {
         // the consumer polls.
         let longest = if capabilities.wakes { Some(LOOK) } else { capabilities.server_wait };
         let wait = longest.unwrap_or_default().min(LOOK);
-        let process = Process {
+        let process = Arc::new(Process {
             worker: worker.clone(),
             shutdown: shutdown.clone(),
             started: of.started,
             longest_delay: capabilities.scheduled.unwrap_or_default(),
-        };
+        });
         Self {
             process,
             leases,

@@ -27,10 +27,10 @@ use crate::{
 const NOT_READY: Duration = Duration::from_secs(1);
 
 /// How to settle a delivery, and the decision behind it if a retry strategy was called.
-type Outcome = (Settlement, Option<Decision>);
+type Outcome = (Settlement, Option<Box<Decision>>);
 
 /// Everything that is needed to handle a delivery.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) worker: Arc<Worker>,
     pub(crate) shutdown: Shutdown,
@@ -42,7 +42,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Handles a delivery and returns how to settle it; `None` if its lease was lost.
-    pub(crate) async fn run(self, held: Held) -> Option<Settled> {
+    pub(crate) async fn run(&self, held: Held) -> Option<Settled> {
         if held.is_lost() {
             self.tell(&held.message, &Event::LeaseLost);
             return None;
@@ -185,8 +185,12 @@ impl Process {
         &self,
         work: impl Future<Output = Result<(), HandlerError>>,
     ) -> Option<Result<(), HandlerError>> {
-        let work = AssertUnwindSafe(work).catch_unwind();
-        let ended = timeout(self.worker.timeout, work).await.ok()?;
+        let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+        // Many handlers finish at their first poll, so that they need no timer.
+        let ended = match poll!(work.as_mut()) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => timeout(self.worker.timeout, work).await.ok()?,
+        };
         Some(
             ended
                 .unwrap_or_else(|panic| Err(HandlerError::Failed(FailureError(panicked(&*panic))))),
@@ -195,7 +199,7 @@ impl Process {
 
     fn decide(&self, context: &Context, failure: &Failure, tries: Vec<FailedTry>) -> Outcome {
         let decision = self.ask_policy(&context.message, failure);
-        (decision.settlement(tries), Some(decision))
+        (decision.settlement(tries), Some(Box::new(decision)))
     }
 
     /// What the policy decides. A policy that panics must not lose the message. A policy must not ask for a longer

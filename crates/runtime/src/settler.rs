@@ -31,8 +31,8 @@ const BATCH_LIMIT: usize = 256;
 pub(crate) struct Settled {
     pub(crate) held: Held,
     pub(crate) settlement: Settlement,
-    /// The decision of the retry strategy, if it was called.
-    decision: Option<Decision>,
+    /// The decision of the retry strategy, if it was called. Boxed: most messages have none, and this value is moved often.
+    decision: Option<Box<Decision>>,
     kept: Kept,
     _until_stored: Option<UntilStored>,
 }
@@ -63,7 +63,7 @@ impl Settled {
     }
 
     /// Adds the decision behind the settlement.
-    pub(crate) fn decided(self, decision: Option<Decision>) -> Self {
+    pub(crate) fn decided(self, decision: Option<Box<Decision>>) -> Self {
         Self { decision, ..self }
     }
 
@@ -238,7 +238,7 @@ impl Settler {
     }
 
     fn tell(&self, settled: &Settled, result: &Done) {
-        let decision = settled.decision.as_ref();
+        let decision = settled.decision.as_deref();
         let event = match (result, &settled.settlement) {
             (Err(error), _) if error.kind == ErrorKind::LeaseLost => Event::LeaseLost,
             (Err(error), _) => Event::NotSettled(error),

@@ -161,7 +161,8 @@ impl ConsumerPair {
         deliveries: Vec<lapin::message::Delivery>,
     ) {
         let now = self.inner.options.clock.now();
-        let (mut fresh, mut counted, mut moving) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fresh = Vec::with_capacity(deliveries.len());
+        let (mut counted, mut moving) = (Vec::new(), Vec::new());
         for delivery in deliveries {
             let (tag, flagged) = (delivery.delivery_tag, delivery.redelivered);
             let raw = Box::new(Raw::delivered(delivery, self.queue.clone()));

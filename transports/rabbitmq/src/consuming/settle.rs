@@ -99,30 +99,52 @@ async fn settle_from(
         parts.iter().map(|it| leases.take(&it.delivery.receipt)).collect()
     };
     let Some(taken) = channel.live_leases_of_epoch(epoch, take) else { return };
-    let mut held = Vec::new();
+    let (mut completed, mut others) = (Vec::with_capacity(parts.len()), Vec::new());
     for (BatchItem { at, delivery, settlement }, taken) in parts.into_iter().zip(taken) {
-        if let Some((tag, raw)) = taken {
-            results[at] = Ok(());
-            let settlement = delay_suspects(source, settlement);
-            let step = step(pair, &raw, delivery.message, settlement);
-            held.push(HeldDelivery { at, tag, raw, step });
+        let Some((tag, raw)) = taken else { continue };
+        results[at] = Ok(());
+        if settlement == Settlement::Complete {
+            completed.push(HeldDelivery { at, tag, raw, step: SettleStep::Ack });
+            continue;
         }
+        let settlement = delay_suspects(source, settlement);
+        let step = step(pair, &raw, delivery.message, settlement);
+        others.push(HeldDelivery { at, tag, raw, step });
     }
+    if !completed.is_empty() {
+        let answer = channel.ack(epoch, tags(&completed)).await;
+        record(answer, &completed, results);
+    }
+    if !others.is_empty() {
+        // Boxed: it is large and rare, and the future of a batch of completed messages is moved when it is spawned.
+        Box::pin(settle_others(pair, source, epoch, others, results)).await;
+    }
+}
+
+/// Settles deliveries that need more than an acknowledgement.
+async fn settle_others(
+    pair: &Arc<ConsumerPair>,
+    source: Source,
+    epoch: i64,
+    mut held: Vec<HeldDelivery>,
+    results: &mut [SettleResult],
+) {
+    let channel = &pair.consumer(source).channel;
     store_copies(pair, &mut held, results).await;
     let (stored, failed): (Vec<_>, Vec<_>) =
         held.into_iter().partition(|it| results[it.at].is_ok());
     keep_or_return(pair, source, epoch, failed, results);
     let is_reject = |it: &HeldDelivery| matches!(it.step, SettleStep::Reject);
-    let (rejected, done): (Vec<_>, Vec<_>) = stored.into_iter().partition(is_reject);
-    let answers = [
-        (channel.reject(epoch, &tags(&rejected)).await, rejected),
-        (channel.ack(epoch, tags(&done)).await, done),
-    ];
-    for (answer, of) in answers {
-        if let Err(failed) = answer {
-            // The original may be redelivered even though its copy is stored.
-            of.iter().for_each(|it| results[it.at] = Err(unknown(&failed)));
-        }
+    let (rejected, copied): (Vec<_>, Vec<_>) = stored.into_iter().partition(is_reject);
+    record(channel.reject(epoch, &tags(&rejected)).await, &rejected, results);
+    record(channel.ack(epoch, tags(&copied)).await, &copied, results);
+}
+
+/// Records an answer that the broker may not have received: the originals may be redelivered, even if their copies are
+/// stored.
+fn record(answer: SettleResult, of: &[HeldDelivery], results: &mut [SettleResult]) {
+    if let Err(failed) = answer {
+        of.iter().for_each(|it| results[it.at] = Err(unknown(&failed)));
     }
 }
 
@@ -150,9 +172,6 @@ fn step(
     mut message: Arc<Message>,
     settlement: Settlement,
 ) -> SettleStep {
-    if settlement == Settlement::Complete {
-        return SettleStep::Ack;
-    }
     settlement.record(&mut Arc::make_mut(&mut message).ledger);
     match settlement {
         Settlement::Complete => SettleStep::Ack,

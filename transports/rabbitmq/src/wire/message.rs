@@ -110,10 +110,11 @@ pub(crate) fn read(raw: &Raw, substitutes: Substitutes) -> Message {
     let properties = &raw.properties;
     let none = Table::new();
     let headers = properties.headers().as_ref().map_or(&none, FieldTable::inner);
-    let id = string(headers, ID)
-        .or_else(|| properties.message_id().as_ref().map(ToString::to_string))
-        .and_then(|id| MessageId::new(id).ok())
-        .unwrap_or_else(|| assigned_id(raw, substitutes.random));
+    let id = match string(headers, ID) {
+        Some(assigned) => MessageId::new(assigned).ok(),
+        None => properties.message_id().as_ref().and_then(|id| MessageId::new(id.as_str()).ok()),
+    };
+    let id = id.unwrap_or_else(|| assigned_id(raw, substitutes.random));
     let message_type =
         properties.kind().as_ref().and_then(|kind| MessageType::new(kind.as_str()).ok());
     let message_type =

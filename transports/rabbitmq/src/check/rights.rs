@@ -10,8 +10,8 @@ use bezoar_core::{Finding, QueueName, Severity, TransportError};
 use futures_util::future::join_all;
 use lapin::{
     BasicProperties, Channel,
-    options::{BasicConsumeOptions, BasicPublishOptions, BasicQosOptions},
-    types::{AMQPValue, FieldTable},
+    options::{BasicPublishOptions, BasicQosOptions},
+    types::FieldTable,
 };
 use tokio::time::timeout;
 
@@ -62,15 +62,8 @@ impl RabbitTransport {
     }
 
     async fn lacks_read(&self, queue: &str) -> Result<bool, TransportError> {
-        let requests = &self.inner.requests;
-        let channel = requests.request_channel(VALIDATE).await?;
-        let refused = requests.with_timeout(try_to_read(&channel, queue), VALIDATE).await?;
-        if refused.is_ok() {
-            // Another AMQP broker has accepted what RabbitMQ refuses.
-            let close = channel.close(200, "checked".into());
-            let _ = requests.with_timeout(close, VALIDATE).await;
-        }
-        Ok(refused.is_err_and(|source| is_access_refused(&source)))
+        let refused = self.inner.refused_consumer(queue, VALIDATE).await?;
+        Ok(refused.is_some_and(|source| is_access_refused(&source)))
     }
 
     /// The permissions to bind `queue` to the delay exchanges: retries do, to make sure that they come back. Asks to
@@ -142,16 +135,6 @@ async fn lacks_write(link: &BrokerConnection, exchange: &str) -> Result<bool, Tr
     let channel = link.channel(VALIDATE).await?;
     let refused = timeout(ALARM_AFTER, try_to_write(&channel, exchange)).await;
     Ok(refused.is_ok_and(|refused| refused.is_err_and(|source| is_access_refused(&source))))
-}
-
-/// The priority of a consumer is a number: without the permission this is refused as such, with it as invalid.
-async fn try_to_read(channel: &Channel, queue: &str) -> lapin::Result<()> {
-    let mut arguments = FieldTable::default();
-    arguments.insert("x-priority".into(), AMQPValue::LongString("none".into()));
-    channel.basic_qos(1, BasicQosOptions::default()).await?;
-    let options = BasicConsumeOptions::default();
-    channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
-    Ok(())
 }
 
 /// The second request reports what became of the first, which has no answer.

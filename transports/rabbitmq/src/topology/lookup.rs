@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use bezoar_core::TransportError;
 use lapin::{
     ExchangeKind,
-    options::{ExchangeDeclareOptions, QueueDeclareOptions},
-    types::FieldTable,
+    options::{BasicConsumeOptions, BasicQosOptions, ExchangeDeclareOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldTable},
 };
 
 use crate::{
@@ -49,6 +49,29 @@ impl TransportState {
         let answer = self.requests.with_timeout(declare, operation).await?;
         self.requests.reuse(channel);
         exists(answer.map(|_| ()), operation)
+    }
+
+    /// How the broker refuses a consumer of `queue` whose priority is not a number: as forbidden if the user may not read
+    /// the queue, otherwise as invalid. Nothing is consumed. `None` if another AMQP broker accepts it.
+    pub(crate) async fn refused_consumer(
+        &self,
+        queue: &str,
+        operation: &'static str,
+    ) -> Result<Option<lapin::Error>, TransportError> {
+        let channel = self.requests.request_channel(operation).await?;
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-priority".into(), AMQPValue::LongString("none".into()));
+        let consuming = async {
+            channel.basic_qos(1, BasicQosOptions::default()).await?;
+            let options = BasicConsumeOptions::default();
+            channel.basic_consume(queue.into(), "".into(), options, arguments).await
+        };
+        let answer = self.requests.with_timeout(consuming, operation).await?;
+        if answer.is_ok() {
+            let close = channel.close(200, "asked".into());
+            let _ = self.requests.with_timeout(close, operation).await;
+        }
+        Ok(answer.err())
     }
 }
 

@@ -10,7 +10,10 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use super::support::{Place, foreign_channel, options};
+use super::{
+    support::{Place, foreign_channel, options},
+    vhost::Vhost,
+};
 
 async fn declare(name: &str, arguments: &[(&str, AMQPValue)]) {
     let (_connection, channel) = foreign_channel().await;
@@ -64,6 +67,27 @@ async fn a_stream_is_refused_whatever_its_arguments() {
             assert!(told.contains("is a stream"), "{told}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_stream_is_refused_to_a_user_who_may_only_read() {
+    let vhost = Vhost::new().await;
+    let place = Place::with(vhost.options(QueueType::Quorum)).await;
+    let (_connection, channel) = vhost.channel().await;
+    let name = place.queue.as_str();
+    channel.queue_delete(name.into(), QueueDeleteOptions::default()).await.unwrap();
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), text("stream"));
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    channel.queue_declare(name.into(), durable, arguments).await.unwrap();
+    let user = vhost.user().await;
+    vhost.restrict(&user, ".*").await;
+    let options = vhost.options_of(&user, QueueType::Quorum);
+    let reader = place.seen_with(Options { management_url: None, ..options });
+    let refused = reader.transport.subscribe(&reader.queue, SubscribeOptions::default()).await;
+    let told = refused.expect_err("it is a stream").source().unwrap().to_string();
+    assert!(told.contains("is a stream"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

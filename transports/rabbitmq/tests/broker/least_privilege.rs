@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{Finding, QueueAdmin, QueueName, Settlement};
+use bezoar_core::{ErrorKind, Finding, QueueAdmin, QueueName, Settlement};
 use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
 
 use super::{
@@ -20,6 +20,9 @@ const CONSUME: [&str; 3] = [
     r"^(amq\\.default|bezoar\\.dead|orders)$",
     r"^(orders(\\.quarantine|\\.dead)?|bezoar\\.delay\\..*|bezoar\\.unroutable)$",
 ];
+
+const COMPLETE: [&str; 3] = ["", "", r"^orders(\\.quarantine)?$"];
+const COUNT: [&str; 3] = ["", "", ""];
 
 async fn place(vhost: &Vhost, permissions: [&str; 3]) -> Place {
     let user = vhost.user().await;
@@ -42,6 +45,28 @@ async fn the_permissions_of_the_guide_are_enough() {
     settle(&*worker, one(&*worker).await, dead_letter()).await;
     assert_eq!(consumer.replay_all().await, 1);
     settle(&*worker, one(&*worker).await, Settlement::Complete).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn messages_that_succeed_need_only_the_permission_to_read_and_counting_needs_none() {
+    let vhost = Vhost::new().await;
+    let administrator = place(&vhost, PROVISION).await;
+    administrator.transport.provision(&administrator.queue).await.unwrap();
+    let sender = place(&vhost, CONSUME).await;
+    sender.send(message("first")).await.unwrap();
+    sender.send(message("second")).await.unwrap();
+    let counter = place(&vhost, COUNT).await;
+    let depth = counter.transport.depth(&counter.queue).await.unwrap();
+    assert_eq!((depth.ready, depth.dead), (Some(2), Some(0)));
+
+    let worker = place(&vhost, COMPLETE).await.worker().await;
+    settle(&*worker, one(&*worker).await, Settlement::Complete).await;
+    let held = one(&*worker).await;
+    let refused = worker.settle(vec![(held.copy(), retry(Duration::ZERO))]).await.pop().unwrap();
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::NotAuthorized);
+    settle(&*worker, held, Settlement::Complete).await; // nothing was lost
+    assert!(is_empty(&*worker).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

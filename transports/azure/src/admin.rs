@@ -30,7 +30,7 @@ impl QueueAdmin for AzureTransport {
             (&self.inner.service.bodies, &self.inner.options.claim_check)
             && self.inner.options.create_if_missing
         {
-            let created = bodies.container.create().await;
+            let created = bodies.own_container().create().await;
             created.map_err(|fault| fault.repeatable(queue, "provision"))?;
         }
         Ok(())

@@ -51,6 +51,15 @@ impl Fault {
         Self { kind, text: text.into() }
     }
 
+    /// Whether the request certainly changed nothing.
+    pub(crate) fn changed_nothing(&self) -> bool {
+        match self.kind {
+            // 503 is too weak a promise: whatever depends on it is gone for good.
+            FaultKind::NoAnswer | FaultKind::Throttled(_) => false,
+            _ => true,
+        }
+    }
+
     /// The error for a request that changes nothing, or that can be repeated without harm.
     pub(crate) fn repeatable(self, queue: &QueueName, operation: &'static str) -> TransportError {
         let kind = match self.kind {
@@ -154,14 +163,13 @@ impl FaultContext {
             (409, "QueueBeingDeleted") => {
                 (FaultKind::Unavailable, "the queue is being deleted; wait 30 seconds".to_owned())
             }
-            (429 | 503, _) => {
+            (429, _) | (503, "ServerBusy") => {
                 let wait = answer.retry_after.map(Duration::from_secs);
                 (FaultKind::Throttled(wait), "the account is busy".to_owned())
             }
             (401 | 403, _) => (FaultKind::NotAuthorized, self.why_not_authorized(answer)),
-            // A gateway in between may have passed the request on.
-            (408 | 500 | 502 | 504, _) => (FaultKind::NoAnswer, "the server failed".to_owned()),
-            (500..=599, _) => (FaultKind::Unavailable, "the server failed".to_owned()),
+            // Not Azure's own refusal: a proxy in between may have passed the request on.
+            (408 | 500..=599, _) => (FaultKind::NoAnswer, "the server failed".to_owned()),
             _ => (FaultKind::Other, "unexpected".to_owned()),
         };
         Fault::new(kind, format!("{remedy} (HTTP {} {})", answer.status, answer.code))
@@ -247,14 +255,16 @@ mod tests {
         check(401, "NoAuthenticationInformation", FaultKind::NotAuthorized);
         check(500, "InternalError", FaultKind::NoAnswer);
         check(500, "OperationTimedOut", FaultKind::NoAnswer);
-        check(507, "", FaultKind::Unavailable);
+        check(503, "", FaultKind::NoAnswer);
+        check(507, "", FaultKind::NoAnswer);
         check(400, "InvalidXmlDocument", FaultKind::Other);
         check(302, "", FaultKind::Other);
     }
 
     #[test]
     fn a_wait_that_the_server_names_is_passed_on() {
-        let busy = Answer { status: 503, retry_after: Some(7), ..Answer::default() };
+        let code = "ServerBusy".to_owned();
+        let busy = Answer { status: 503, code, retry_after: Some(7), ..Answer::default() };
         let wait = Some(Duration::from_secs(7));
         assert_eq!(context().answered(&busy).kind, FaultKind::Throttled(wait));
     }

@@ -6,7 +6,7 @@
 //! | where | what |
 //! | --- | --- |
 //! | `options.rs`, `connection/` | the account and its credential, limits, the requests, the names of queues |
-//! | `claim_check.rs` | large bodies in Blob Storage |
+//! | `claim_check.rs`, `orphans.rs` | large bodies in Blob Storage; those that no message needs any more |
 //! | `consuming/` | fetching, leases, settling |
 //! | `dead_letters/` | the dead-letter feed over a poison queue |
 //! | `wire/` | messages and poison records as texts, and back (pure) |
@@ -44,6 +44,7 @@ mod dead_letters;
 mod error;
 mod in_parallel;
 mod options;
+mod orphans;
 mod transport;
 mod unreadable;
 mod wire;

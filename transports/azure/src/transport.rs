@@ -13,7 +13,7 @@ use crate::{
     InvalidOptions, LONGEST_DELAY, Options,
     connection::{queue_client::Queue, queue_name, service::Service},
     consuming::subscription::AzureSubscription,
-    error::{FaultKind, TRANSPORT, error},
+    error::{Fault, FaultKind, TRANSPORT, error},
     in_parallel::in_parallel,
     wire::{LIMIT_BYTES, blob_reference::BlobReference, envelope, poison_record, stored_text},
 };
@@ -23,6 +23,7 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take until a request that returned shows in the counts.
 const LAG: Duration = Duration::from_millis(100);
 const CLAIM_CHECK: &str = "turn on the claim check (`claim_check`), which stores large bodies in Blob Storage, or raise its `max_bytes`";
+const FOREIGN: &str = "the letter goes back as another program wrote it, which cannot use the claim check; shorten its body";
 
 /// Queues on Azure Storage Queue. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -61,26 +62,11 @@ impl AzureTransport {
         let text = envelope::write(&outgoing.message);
         self.inner.put(queue, text, outgoing, "send").await
     }
-
-    /// Deletes bodies in Blob Storage that no message refers to, because a process died between storing or deleting a
-    /// message and its body. Returns how many were deleted.
-    ///
-    /// Azure cannot tell whether a message still exists. Every body that was stored longer ago than `age` is deleted,
-    /// unless it belongs to a dead letter: choose an age that no message ever waits for.
-    ///
-    /// # Errors
-    ///
-    /// The first error of Blob Storage. What was deleted before is gone.
-    pub async fn remove_orphans(&self, age: Duration) -> Result<u64, TransportError> {
-        let no_blobs = || error(ErrorKind::Unsupported("bodies in Blob Storage"), "remove_orphans");
-        let bodies = self.inner.service.bodies.as_ref().ok_or_else(no_blobs)?;
-        bodies.remove_orphans(age).await.map_err(|fault| fault.of_account("remove_orphans"))
-    }
 }
 
-fn too_large(message: &Message, actual_bytes: usize) -> TransportError {
+fn too_large(message: &Message, actual_bytes: usize, operation: &'static str) -> TransportError {
     let (id, limit_bytes) = (message.id.clone(), LIMIT_BYTES);
-    error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, "send")
+    error(ErrorKind::TooLarge { id, actual_bytes, limit_bytes }, operation)
 }
 
 fn with_remedy(refused: TransportError) -> TransportError {
@@ -162,11 +148,31 @@ impl TransportState {
         message: &Message,
     ) -> Result<(), TransportError> {
         let to = self.queue(queue, "replay")?;
-        let text = match poison_record::as_it_came(message) {
-            Some(text) => Ok(text),
-            None => envelope::write(message).or_else(|size| without_envelope(message, size)),
+        let invalid = |invalid| error(ErrorKind::Invalid(invalid), "replay");
+        let message = poison_record::with_body(message).map_err(invalid)?;
+        let text = match poison_record::as_it_came(&message) {
+            Some(text) if text.len() > LIMIT_BYTES => {
+                return Err(too_large(&message, text.len(), "replay").with_source(FOREIGN));
+            }
+            Some(text) => {
+                self.keep_body(queue, &text).await?;
+                Ok(text)
+            }
+            None => envelope::write(&message).or_else(|size| without_envelope(&message, size)),
         };
-        self.put(&to, text, &message.clone().into(), "replay").await
+        self.put(&to, text, &message.into(), "replay").await
+    }
+
+    /// Marks the body of an envelope that only a newer program can read, so that it is no orphan while it waits.
+    async fn keep_body(&self, queue: &QueueName, text: &str) -> Result<(), TransportError> {
+        let poison = self.poison_queue(queue, "replay")?;
+        match &self.service.bodies {
+            Some(bodies) => {
+                let kept = bodies.keep(text, &poison.name).await;
+                kept.map_err(|fault| fault.repeatable(queue, "replay"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Stores a message with this text. If it does not fit, the body goes to Blob Storage, where that is allowed.
@@ -182,7 +188,7 @@ impl TransportState {
             Err(size) => self.put_body(queue, &outgoing.message, size, operation).await?,
         };
         let stored = queue.put(&text, outgoing.delay, self.options.time_to_live).await;
-        let is_refused = stored.as_ref().is_err_and(|fault| fault.kind != FaultKind::NoAnswer);
+        let is_refused = stored.as_ref().is_err_and(Fault::changed_nothing);
         if let (true, Some(bodies), Some(blob)) = (is_refused, &self.service.bodies, blob) {
             bodies.forget(&blob).await;
         }
@@ -197,11 +203,11 @@ impl TransportState {
         size: usize,
         operation: &'static str,
     ) -> Result<(String, Option<BlobReference>), TransportError> {
-        let refused = |size| with_remedy(too_large(message, size));
+        let refused = |size| with_remedy(too_large(message, size, operation));
         let is_on = self.options.claim_check.is_some();
         let bodies = self.service.bodies.as_ref().filter(|_| is_on).ok_or_else(|| refused(size))?;
         let body = message.body.reveal();
-        let blob = BlobReference::new(body);
+        let blob = bodies.refer_to(body);
         let text = envelope::write_reference(message, &blob).map_err(refused)?;
         let stored = bodies.store(&blob, body).await;
         stored.map_err(|fault| fault.repeatable(&queue.name, operation))?;

@@ -23,11 +23,12 @@ mod tests {
     use bezoar_core::millis;
 
     use super::*;
+    use crate::connection::queue_client::PopReceipt;
 
     #[test]
     fn a_newer_envelope_is_left_alone_a_few_times() {
         let judged = |content: &Content, dequeue_count| {
-            let (id, pop_receipt, text) = (String::new(), String::new(), String::new());
+            let (id, pop_receipt, text) = (String::new(), PopReceipt::default(), String::new());
             let fetched = Fetched { id, pop_receipt, text, dequeue_count, inserted_at: millis(0) };
             judge(content, &fetched, 5).map(|reason| reason.to_string())
         };

@@ -1,9 +1,8 @@
 //! The requests on one blob container: the few that a claim check needs, on the official crate's pipeline.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use azure_core::http::{Context, Method, Pipeline, RawResponse, Request, Url};
-use bezoar_core::Clock;
 use bytes::Bytes;
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use serde::Deserialize;
@@ -13,17 +12,36 @@ use crate::{
     error::{Fault, FaultKind},
 };
 
+/// The account's Blob Storage.
+#[derive(Clone)]
+pub(crate) struct BlobStorage {
+    /// The endpoint, with the shared access signature if there is one.
+    url: Url,
+    pipeline: Arc<Pipeline>,
+    requests: Requests,
+}
+
 pub(crate) struct BlobContainer {
     /// The URL of the container, with the shared access signature if there is one.
     url: Url,
-    pipeline: Pipeline,
-    requests: Requests,
-    clock: Arc<dyn Clock>,
+    storage: BlobStorage,
 }
 
-impl fmt::Debug for BlobContainer {
+/// A blob in a list.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ListedBlob {
+    pub(crate) name: String,
+    /// When it was stored or marked; `None` if that cannot be read.
+    pub(crate) changed_at: Option<Timestamp>,
+    /// The version of the blob and its mark.
+    pub(crate) etag: String,
+    /// The poison queue whose letter it belongs to.
+    pub(crate) dead_in: Option<String>,
+}
+
+impl fmt::Debug for BlobStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlobContainer").finish_non_exhaustive()
+        f.write_str("BlobStorage(..)")
     }
 }
 
@@ -55,6 +73,8 @@ struct Blob {
 struct Properties {
     #[serde(rename = "Last-Modified")]
     last_modified: String,
+    #[serde(rename = "Etag")]
+    etag: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -63,16 +83,19 @@ struct Metadata {
     dead: Option<String>,
 }
 
-impl BlobContainer {
-    pub(crate) fn new(
-        url: Url,
-        pipeline: Pipeline,
-        requests: Requests,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { url, pipeline, requests, clock }
+impl BlobStorage {
+    pub(crate) fn new(url: Url, pipeline: Pipeline, requests: Requests) -> Self {
+        Self { url, pipeline: Arc::new(pipeline), requests }
     }
 
+    pub(crate) fn container(&self, name: &str) -> BlobContainer {
+        let mut url = self.url.clone();
+        url.path_segments_mut().expect("an http URL has a path").pop_if_empty().push(name);
+        BlobContainer { url, storage: self.clone() }
+    }
+}
+
+impl BlobContainer {
     /// Creates the container unless it exists.
     pub(crate) async fn create(&self) -> Result<(), Fault> {
         let request = Request::new(self.with_query(&[("restype", "container")]), Method::Put);
@@ -99,28 +122,30 @@ impl BlobContainer {
         self.send(Request::new(self.blob(name), Method::Delete)).await.map(drop)
     }
 
-    /// Marks a blob that belongs to a dead letter.
-    pub(crate) async fn mark_dead(&self, name: &str) -> Result<(), Fault> {
+    /// Deletes a blob unless it was changed or marked since it was listed; tells whether it was deleted.
+    pub(crate) async fn delete_unchanged(&self, blob: &ListedBlob) -> Result<bool, Fault> {
+        let mut request = Request::new(self.blob(&blob.name), Method::Delete);
+        request.insert_header("if-match", format!("\"{}\"", blob.etag.trim_matches('"')));
+        match self.send(request).await {
+            // 412: it was changed. 404: somebody else deleted it.
+            Err(Fault { kind: FaultKind::StaleReceipt | FaultKind::BlobNotFound, .. }) => Ok(false),
+            deleted => deleted.map(|_| true),
+        }
+    }
+
+    /// Marks a blob that belongs to a dead letter in this poison queue.
+    pub(crate) async fn mark_dead(&self, name: &str, poison_queue: &str) -> Result<(), Fault> {
         let mut url = self.blob(name);
         url.query_pairs_mut().append_pair("comp", "metadata");
         let mut request = Request::new(url, Method::Put);
-        request.insert_header("x-ms-meta-dead", "1");
+        request.insert_header("x-ms-meta-dead", poison_queue.to_owned());
         self.send(request).await.map(drop)
     }
 
-    /// The names of the blobs that were stored longer ago than `age` and are not marked.
-    pub(crate) async fn live_older_than(&self, age: Duration) -> Result<Vec<String>, Fault> {
-        let before = self.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN);
-        let (mut names, mut marker) = (Vec::new(), String::new());
-        loop {
-            let page = self.page(&marker).await?;
-            let old = page.blobs.blob.into_iter().filter(|it| it.is_orphan(before));
-            names.extend(old.map(|it| it.name));
-            marker = page.next_marker;
-            if marker.is_empty() {
-                return Ok(names);
-            }
-        }
+    /// A page of the blobs, and the marker of the next page, which is empty after the last.
+    pub(crate) async fn list(&self, marker: &str) -> Result<(Vec<ListedBlob>, String), Fault> {
+        let page = self.page(marker).await?;
+        Ok((page.blobs.blob.into_iter().map(ListedBlob::from).collect(), page.next_marker))
     }
 
     async fn page(&self, marker: &str) -> Result<Listing, Fault> {
@@ -149,15 +174,16 @@ impl BlobContainer {
     async fn send(&self, mut request: Request) -> Result<RawResponse, Fault> {
         request.insert_header("x-ms-version", API_VERSION);
         let context = Context::new();
-        self.requests.run(self.pipeline.send(&context, &mut request, None)).await
+        let storage = &self.storage;
+        storage.requests.run(storage.pipeline.send(&context, &mut request, None)).await
     }
 }
 
-impl Blob {
-    fn is_orphan(&self, before: Timestamp) -> bool {
-        let stored =
-            DateTimeParser::new().parse_timestamp(self.properties.last_modified.as_bytes());
-        let is_dead = self.metadata.as_ref().is_some_and(|it| it.dead.is_some());
-        !is_dead && stored.is_ok_and(|stored| stored < before)
+impl From<Blob> for ListedBlob {
+    fn from(blob: Blob) -> Self {
+        let Properties { last_modified, etag } = blob.properties;
+        let changed_at = DateTimeParser::new().parse_timestamp(last_modified.as_bytes()).ok();
+        let dead_in = blob.metadata.unwrap_or_default().dead;
+        Self { name: blob.name, changed_at, etag, dead_in }
     }
 }

@@ -31,13 +31,29 @@ pub(crate) struct Queue {
     requests: Requests,
 }
 
+/// What the next update or deletion of a message must present. It is as good as a key, so `Debug` does not show it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct PopReceipt(String);
+
+impl From<&str> for PopReceipt {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for PopReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PopReceipt(..)")
+    }
+}
+
 /// A message as Azure hands it out. `Debug` is not derived, because the text is a payload.
 #[derive(Clone)]
 pub(crate) struct Fetched {
     /// Azure's own id, which the message keeps until it is deleted.
     pub(crate) id: String,
-    /// What the next update or deletion must present. Each update changes it.
-    pub(crate) pop_receipt: String,
+    /// The pop receipt. Each update changes it.
+    pub(crate) pop_receipt: PopReceipt,
     pub(crate) text: String,
     /// How often it was handed out, including this time.
     pub(crate) dequeue_count: u32,
@@ -104,24 +120,24 @@ impl Queue {
     pub(crate) async fn update(
         &self,
         id: &str,
-        pop_receipt: &str,
+        pop_receipt: &PopReceipt,
         text: Option<&str>,
         after: Duration,
-    ) -> Result<String, Fault> {
+    ) -> Result<PopReceipt, Fault> {
         let options = QueueClientUpdateMessageOptions {
             queue_message: text.map(|text| RequestContent::from(xml::message(text))),
             ..QueueClientUpdateMessageOptions::default()
         };
         let seconds = whole_seconds(after);
-        let request = self.client.update_message(id, pop_receipt, seconds, Some(options));
+        let request = self.client.update_message(id, &pop_receipt.0, seconds, Some(options));
         let answer = self.requests.run(request).await?;
         let receipt = answer.headers().get_optional_str(&POP_RECEIPT);
         let missing = || Fault::new(FaultKind::NoAnswer, "the answer has no pop receipt");
-        receipt.map(ToOwned::to_owned).ok_or_else(missing)
+        receipt.map(PopReceipt::from).ok_or_else(missing)
     }
 
-    pub(crate) async fn delete(&self, id: &str, pop_receipt: &str) -> Result<(), Fault> {
-        self.requests.run(self.client.delete_message(id, pop_receipt, None)).await.map(drop)
+    pub(crate) async fn delete(&self, id: &str, pop_receipt: &PopReceipt) -> Result<(), Fault> {
+        self.requests.run(self.client.delete_message(id, &pop_receipt.0, None)).await.map(drop)
     }
 
     /// Creates the queue unless it exists.
@@ -151,7 +167,7 @@ fn whole_seconds(duration: Duration) -> i32 {
 fn fetched(message: ReceivedMessage) -> Option<Fetched> {
     Some(Fetched {
         id: message.message_id?,
-        pop_receipt: message.pop_receipt?,
+        pop_receipt: PopReceipt(message.pop_receipt?),
         text: message.message_text.unwrap_or_default(),
         dequeue_count: u32::try_from(message.dequeue_count.unwrap_or(1)).unwrap_or(u32::MAX).max(1),
         inserted_at: millis(message.insertion_time.map_or(0, |it| it.unix_timestamp() * 1_000)),
@@ -173,5 +189,10 @@ mod tests {
             assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
         }
         assert_eq!(whole_seconds(Duration::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn debug_shows_no_pop_receipt() {
+        assert_eq!(format!("{:?}", PopReceipt::from("CANARY")), "PopReceipt(..)");
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     Options,
     claim_check::Bodies,
     connection::{
-        account::Credential, blob_container::BlobContainer, queue_client::Queue,
+        account::Credential, blob_container::BlobStorage, queue_client::Queue,
         shared_key::SharedKeyPolicy,
     },
     error::{Fault, FaultContext, FaultKind},
@@ -119,11 +119,10 @@ fn bodies_at(
     }
     let (name, version) = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
     let pipeline = Pipeline::new(name, version, client_options, Vec::new(), policies, None);
+    let url = signed(endpoint, &options.account.credential);
+    let storage = BlobStorage::new(url, pipeline, requests.clone());
     let container = options.claim_check.clone().unwrap_or_default().container;
-    let mut url = signed(endpoint, &options.account.credential);
-    url.path_segments_mut().expect("an http URL has a path").pop_if_empty().push(&container);
-    let container = BlobContainer::new(url, pipeline, requests.clone(), options.clock.clone());
-    Bodies { container: Arc::new(container), create_if_missing: options.create_if_missing }
+    Bodies::new(storage, container, options.create_if_missing)
 }
 
 fn http_client(options: &Options) -> Result<reqwest::Client, Invalid> {

@@ -13,7 +13,7 @@ use std::{
 use bezoar_core::Receipt;
 
 use super::fetcher::Arrived;
-use crate::connection::queue_client::Fetched;
+use crate::connection::queue_client::{Fetched, PopReceipt};
 
 /// How long an expired lease is remembered. It can still be settled if nobody else took the message.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
@@ -29,7 +29,7 @@ pub(crate) struct Lease {
 #[derive(Debug)]
 pub(crate) struct Held {
     /// The latest pop receipt; `None` once the lease is lost or settled.
-    pub(crate) pop_receipt: Option<String>,
+    pub(crate) pop_receipt: Option<PopReceipt>,
     /// When the lease expires, by the steady clock.
     pub(crate) until: Duration,
     /// A deletion was sent and not answered: if the message is gone, it was that.
@@ -97,9 +97,16 @@ mod tests {
     use super::*;
 
     fn arrived(until: Duration) -> Arrived {
-        let (id, pop_receipt, text) = ("a".to_owned(), "r".to_owned(), String::new());
+        let (id, pop_receipt, text) = ("a".to_owned(), "CANARY".into(), String::new());
         let fetched = Fetched { id, pop_receipt, text, dequeue_count: 1, inserted_at: millis(0) };
         Arrived { fetched, body: None, until }
+    }
+
+    #[test]
+    fn debug_shows_no_pop_receipt() {
+        let leases = Leases::default();
+        leases.open(arrived(Duration::ZERO), Duration::ZERO);
+        assert!(!format!("{leases:?}").contains("CANARY"), "{leases:?}");
     }
 
     #[test]

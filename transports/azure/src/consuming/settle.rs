@@ -6,7 +6,7 @@ use bezoar_core::{ErrorKind, Ledger, Reason, Settlement, TransportError};
 
 use super::leases::{Held, Lease};
 use crate::{
-    connection::queue_client::{Queue, within_limit},
+    connection::queue_client::{PopReceipt, Queue, within_limit},
     error::{Fault, FaultKind, error},
     transport::TransportState,
     wire::{blob_reference, poison_record::Poisoned, stored_text},
@@ -131,7 +131,7 @@ impl Settler {
             let (fetched, queue) = (&lease.fetched, &self.queue.name);
             let at = self.state.options.clock.now();
             if let Some(bodies) = &self.state.service.bodies {
-                let kept = bodies.keep(&fetched.text).await;
+                let kept = bodies.keep(&fetched.text, &self.poison.name).await;
                 kept.map_err(|fault| fault.repeatable(queue, "settle"))?;
             }
             let poisoned = Poisoned { fetched, queue, ledger, reason, at };
@@ -155,8 +155,8 @@ impl Settler {
     }
 }
 
-fn latest<'a>(held: &'a Held, operation: &'static str) -> Result<&'a str, TransportError> {
-    held.pop_receipt.as_deref().ok_or_else(|| error(ErrorKind::LeaseLost, operation))
+fn latest<'a>(held: &'a Held, operation: &'static str) -> Result<&'a PopReceipt, TransportError> {
+    held.pop_receipt.as_ref().ok_or_else(|| error(ErrorKind::LeaseLost, operation))
 }
 
 fn is_lost<T>(result: &Result<T, TransportError>) -> bool {

@@ -12,7 +12,10 @@ use bezoar_core::{
 };
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -22,7 +25,7 @@ use super::{
 };
 use crate::{
     claim_check::NoBody,
-    connection::queue_client::Queue,
+    connection::queue_client::{MOST_PER_FETCH, Queue},
     error::error,
     in_parallel::in_parallel,
     transport::TransportState,
@@ -37,7 +40,12 @@ pub(crate) struct AzureSubscription {
     leases: Arc<Leases>,
     max_bytes: usize,
     tasks: TaskTracker,
+    /// Room for messages that are settled without a handler: those that cannot be read.
+    background: Arc<Semaphore>,
 }
+
+/// How many messages that cannot be read are settled at a time: two fetches.
+const MOST_IN_BACKGROUND: u32 = 2 * MOST_PER_FETCH;
 
 impl AzureSubscription {
     pub(crate) fn new(
@@ -49,7 +57,8 @@ impl AzureSubscription {
         let fetcher = Fetcher::new(&state, queue.clone(), options.lease);
         let settler = Arc::new(Settler { state, queue, poison, lease: options.lease });
         let (leases, tasks) = (Arc::default(), TaskTracker::new());
-        Self { fetcher, settler, leases, max_bytes: options.max_bytes, tasks }
+        let background = Arc::new(Semaphore::new(MOST_IN_BACKGROUND as usize));
+        Self { fetcher, settler, leases, max_bytes: options.max_bytes, tasks, background }
     }
 
     /// The delivery of a message; `None` if it cannot be read. An error if its body cannot be read now.
@@ -116,11 +125,21 @@ impl AzureSubscription {
         self.settle_in_background(arrived, ledger, Settlement::Release { after });
     }
 
+    /// If there is no room, which [`room`](Self::room) makes unlikely, the message returns when its lease expires.
     fn settle_in_background(&self, arrived: Arrived, ledger: Ledger, settlement: Settlement) {
+        let Ok(room) = self.background.clone().try_acquire_owned() else { return };
         let (settler, lease) = (self.settler.clone(), Lease::new(arrived));
         self.tasks.spawn(async move {
             let _ = settler.settle(&lease, ledger, &settlement).await;
+            drop(room);
         });
+    }
+
+    /// Waits until a whole fetch of messages that cannot be read could be settled. Nothing is fetched before, because
+    /// it would use up its lease.
+    async fn room(&self, deadline: Instant) -> bool {
+        let room = self.background.acquire_many(MOST_PER_FETCH);
+        timeout_at(deadline, room).await.is_ok()
     }
 
     /// A time of the steady clock as a time of day.
@@ -191,6 +210,9 @@ impl Subscription for AzureSubscription {
     ) -> Result<Vec<Delivery>, TransportError> {
         let deadline = Instant::now() + wait.min(MAX_DELAY);
         loop {
+            if !self.room(deadline).await {
+                return Ok(Vec::new());
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             let arrived = self.fetcher.next(max.get(), self.max_bytes, left).await;
             let queue = &self.settler.queue.name;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{
     claim_check::NoBody,
-    connection::queue_client::{Fetched, Queue},
+    connection::queue_client::{Fetched, PopReceipt, Queue},
     consuming::fetcher::{Arrived, Fetcher},
     error::FaultKind,
     in_parallel::in_parallel,
@@ -55,15 +55,15 @@ struct FeedState {
 #[derive(Debug, Clone)]
 struct Copy {
     id: String,
-    pop_receipt: String,
+    pop_receipt: PopReceipt,
     /// The body in Blob Storage.
     blob: Option<BlobReference>,
 }
 
-impl From<Fetched> for Copy {
-    fn from(fetched: Fetched) -> Self {
+impl From<&Fetched> for Copy {
+    fn from(fetched: &Fetched) -> Self {
         let blob = blob_reference::find(&fetched.text);
-        Self { id: fetched.id, pop_receipt: fetched.pop_receipt, blob }
+        Self { id: fetched.id.clone(), pop_receipt: fetched.pop_receipt.clone(), blob }
     }
 }
 
@@ -104,19 +104,24 @@ impl FeedState {
         let Arrived { fetched, body, .. } = arrived;
         let mut letter =
             poison_record::read(&self.queue, &fetched, self.state.options.foreign_text);
+        let mut copy = Copy::from(&fetched);
         match body {
             Some(Ok(body)) => letter.message.body = body.into(),
             Some(Err(NoBody::Unavailable(fault))) => {
                 return Err(fault.repeatable(&self.queue, "dead_letter_feed"));
             }
             Some(Err(NoBody::NoRoom)) => {
-                self.surplus().push(fetched.into());
+                self.surplus().push(copy);
                 return Ok(None);
             }
-            // The letter is all that is left of the message.
-            None | Some(Err(NoBody::Gone(_))) => (),
+            // The letter is all that is left of the message. What is stored in its place is not ours to delete.
+            Some(Err(NoBody::Gone(reason))) => {
+                copy.blob = None;
+                letter.message = poison_record::without_body(letter.message, &reason);
+            }
+            None => (),
         }
-        let (mut held, copy) = (self.held(), Copy::from(fetched));
+        let mut held = self.held();
         let copies = held.entry(letter.id).or_default();
         let is_new = copies.is_empty();
         match copies.iter_mut().find(|it| it.id == copy.id) {
@@ -162,7 +167,7 @@ impl FeedState {
 
     /// Makes everything that was not removed visible to other feeds. If that fails, it becomes visible by itself.
     async fn release(&self) {
-        let waiting = self.fetcher.take_back().await.into_iter().map(|it| Copy::from(it.fetched));
+        let waiting = self.fetcher.take_back().await.into_iter().map(|it| Copy::from(&it.fetched));
         let held = std::mem::take(&mut *self.held()).into_values().flatten();
         self.make_visible(held.chain(waiting).collect()).await;
         self.release_surplus().await;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::{LIMIT_BYTES, blob_reference::BlobReference, json, ledger, with_member};
 
 /// The version of the envelope that this program writes, and the highest that it reads.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// The largest body: 60 KiB as base64, which leaves 4 KiB for everything else.
 pub(crate) const LARGEST_BODY_BYTES: usize = 45 * 1024;
 /// What a new message leaves free, so that its counts, and the reason if it is dead-lettered, can be added.

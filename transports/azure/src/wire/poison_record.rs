@@ -7,8 +7,8 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bezoar_core::{
-    Code, DeadLetter, DeadLetterId, Detail, FailedTry, FailureKind, Ledger, Message, MessageId,
-    QueueName, Reason, Recognition, millis,
+    Code, DeadLetter, DeadLetterId, Detail, FailedTry, FailureKind, Invalid, Ledger, Message,
+    MessageId, QueueName, Reason, Recognition, millis,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,13 @@ use sha2::{Digest, Sha256};
 use super::{LIMIT_BYTES, json, ledger, stored_text, stored_text::Content, with_member};
 use crate::{ErrorTexts, ForeignText, connection::queue_client::Fetched};
 
-/// Marks a letter that another program set aside. Its value says how the body was written in the text, so that a replay
-/// sends what that program's consumer expects.
-pub(crate) const TEXT_HEADER: &str = "bezoar-azure-text";
+/// Marks a letter that is sent back as it came: one that another program set aside, or an envelope that this program
+/// cannot read. Its value says how the body was written in the text, so that the consumer gets what it expects.
+const TEXT_HEADER: &str = "bezoar-azure-text";
+/// The value of [`TEXT_HEADER`] for an envelope that this program cannot read. The body is its whole text.
+const UNREADABLE: &str = "envelope";
+/// Marks a letter whose body in Blob Storage is gone. Its value is the code of the reason.
+const BODY_HEADER: &str = "bezoar-azure-body";
 /// A reason's text is cut to this length where room is scarce.
 const SHORT_REASON_BYTES: usize = 200;
 
@@ -182,7 +186,9 @@ pub(crate) fn read(queue: &QueueName, fetched: &Fetched, foreign: ForeignText) -
         letter.reason = Reason::new(Code::new(ours.code).unwrap_or(Code::UNKNOWN), ours.reason);
         let ledger = serde_json::from_str::<Ledgered<'_>>(raw.get()).ok().and_then(|it| it.ledger);
         letter.message.ledger = ledger.map(|it| ledger::read(it.get())).unwrap_or_default();
-        letter.message.headers.remove(TEXT_HEADER);
+        if !is_unreadable(&letter.message) {
+            letter.message.headers.remove(TEXT_HEADER);
+        }
     }
     letter
 }
@@ -229,14 +235,16 @@ fn found(
     let id = if MessageId::new(&id).is_ok() { id } else { fetched.id.clone() };
     let original = Fetched { text: text.to_owned(), id, dequeue_count: 1, ..fetched.clone() };
     let message = match stored_text::read(&original, foreign) {
-        Content::Message(message) => *message,
-        Content::Damaged | Content::Newer(_) => stored_text::as_plain(&original),
+        Content::Message(message) if stored_text::is_envelope(text) => *message,
+        Content::Message(message) => as_written(*message, text),
+        Content::Damaged | Content::Newer(_) => {
+            stored_text::as_plain(&original).with_header(TEXT_HEADER, UNREADABLE)
+        }
     };
-    let is_foreign = !stored_text::is_envelope(text);
     DeadLetter {
         id: letter_id(queue, &fetched.id),
         queue: queue.clone(),
-        message: if is_foreign { as_written(message, text) } else { message },
+        message,
         reason: Reason::new(Reason::REJECTED, "set aside by another program"),
         at: fetched.inserted_at,
         recognition: Recognition::Id,
@@ -248,7 +256,29 @@ fn as_written(message: Message, text: &str) -> Message {
     message.with_header(TEXT_HEADER, if plain { "plain" } else { "base64" })
 }
 
-/// The text with which a letter that another program set aside is sent back; `None` for all others.
+fn is_unreadable(message: &Message) -> bool {
+    message.headers.get(TEXT_HEADER).is_some_and(|it| it.reveal() == UNREADABLE)
+}
+
+/// The message of a letter whose body is gone, for this reason.
+pub(crate) fn without_body(message: Message, reason: &Reason) -> Message {
+    message.with_header(BODY_HEADER, reason.code().as_str())
+}
+
+/// The message of a letter as it is replayed. It must have a body, from Blob Storage or from an edit.
+pub(crate) fn with_body(message: &Message) -> Result<Message, Invalid> {
+    let mut message = message.clone();
+    match message.headers.remove(BODY_HEADER) {
+        Some(_) if message.body.is_empty() => {
+            let problem =
+                "is missing in Blob Storage; edit the letter to give it a body, then replay it";
+            Err(Invalid::new("body", problem))
+        }
+        _ => Ok(message),
+    }
+}
+
+/// The text with which a letter that goes back as it came is sent; `None` for all others.
 pub(crate) fn as_it_came(message: &Message) -> Option<String> {
     let written = message.headers.get(TEXT_HEADER)?;
     let base64 = written.reveal().as_str() == "base64";
@@ -269,7 +299,7 @@ pub(crate) fn as_text(message: &Message) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::envelope;
+    use crate::{connection::queue_client::PopReceipt, wire::envelope};
     use bezoar_core::{Failure, MessageType};
 
     fn queue() -> QueueName {
@@ -277,7 +307,7 @@ mod tests {
     }
 
     fn fetched(text: String) -> Fetched {
-        let (id, pop_receipt) = ("8f2c".to_owned(), String::new());
+        let (id, pop_receipt) = ("8f2c".to_owned(), PopReceipt::default());
         Fetched { id, pop_receipt, text, dequeue_count: 3, inserted_at: millis(5_000) }
     }
 

@@ -158,10 +158,11 @@ mod tests {
     use bezoar_core::{FailedTry, Failure, millis};
 
     use super::*;
+    use crate::connection::queue_client::PopReceipt;
 
     fn fetched(text: &str, dequeue_count: u32) -> Fetched {
         let (id, inserted_at) = ("8f2c".to_owned(), millis(5_000));
-        let (pop_receipt, text) = (String::new(), text.to_owned());
+        let (pop_receipt, text) = (PopReceipt::default(), text.to_owned());
         Fetched { id, pop_receipt, text, dequeue_count, inserted_at }
     }
 

@@ -4,9 +4,12 @@ use std::{num::NonZeroU32, time::Duration};
 
 use bezoar_core::{ErrorKind, QueueAdmin, Settlement};
 
-use super::support::{
-    Outside, PATIENCE, dead, dead_letter, message, one, open, options, queue, retry, send, settle,
-    subscribe, text,
+use super::{
+    faulty_proxy::{Fault, FaultyProxy},
+    support::{
+        Outside, PATIENCE, dead, dead_letter, message, one, open, options, options_at, queue,
+        retry, send, settle, subscribe, text,
+    },
 };
 
 const LIMIT: usize = 64 * 1024;
@@ -119,4 +122,73 @@ async fn an_empty_text_is_an_empty_body() {
     let held = one(&*subscription).await;
     assert!(held.message.body.is_empty());
     settle(&*subscription, held, Settlement::Complete).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_letter_that_cannot_be_read_goes_back_unchanged() {
+    for written in [
+        r#"{"bezoar":2,"shape":["unknown"]}"#,
+        r#"{"bezoar":2,"blob":{"name":"0123456789abcdef0123456789abcdef","size":3,"sha256":"00"}}"#,
+        r#"{"bezoar":1,"id":"m","type":"t","time":0,"bo"#,
+    ] {
+        let (queue, mut options) = (queue("unchanged").await, options());
+        options.limits.max_dequeue_count = 1;
+        let transport = open(options);
+        let outside = Outside::queue(queue.as_str());
+        outside.put(written).await;
+        let subscription = subscribe(&transport, &queue, 1).await;
+        while outside.count().await > 0 {
+            let wait = Duration::from_secs(1);
+            assert!(subscription.receive(NonZeroU32::MIN, wait).await.unwrap().is_empty());
+        }
+        subscription.close().await.unwrap();
+        let feed = transport.dead_letter_feed(&queue).await.unwrap().unwrap();
+        let letter = feed.next(NonZeroU32::MIN, PATIENCE).await.unwrap().remove(0);
+        assert_eq!(text(&letter.message), written);
+        feed.replay(&[letter.message]).await.remove(0).unwrap();
+        assert_eq!(outside.texts().await, [written]);
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_flood_of_unreadable_messages_is_set_aside_a_few_at_a_time() {
+    let (queue, proxy) = (queue("flood").await, FaultyProxy::start().await);
+    let outside = Outside::queue(queue.as_str());
+    for number in 0..200 {
+        outside.put(&format!(r#"{{"bezoar":1,"number":{number}}}"#)).await;
+    }
+    let transport = open(options_at(&proxy.connection_string()));
+    proxy.hit("-poison/messages", 1_000, Fault::Hold);
+    let subscription = subscribe(&transport, &queue, 30).await;
+    let many = NonZeroU32::new(32).unwrap();
+    let some = subscription.receive(many, Duration::from_secs(4)).await.unwrap();
+    assert!(some.is_empty(), "none can be read");
+    assert!((1..=64).contains(&proxy.hits()), "{} at a time", proxy.hits());
+    proxy.release();
+    while outside.count().await > 0 {
+        assert!(subscription.receive(many, PATIENCE).await.unwrap().is_empty());
+    }
+    subscription.close().await.unwrap();
+    assert_eq!(Outside::queue(&format!("{queue}-poison")).count().await, 200);
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn an_edited_letter_of_another_program_is_refused_if_it_is_too_large() {
+    for written in ["plain", "aGVsbG8="] {
+        let (queue, transport) = (queue("edited").await, open(options()));
+        Outside::queue(&format!("{queue}-poison")).put(written).await;
+        let feed = transport.dead_letter_feed(&queue).await.unwrap().unwrap();
+        let letter = feed.next(NonZeroU32::MIN, PATIENCE).await.unwrap().remove(0);
+        let edited = letter.message.with_body("x".repeat(LIMIT + 1));
+        let refused = feed.replay(&[edited]).await.remove(0).unwrap_err();
+        let ErrorKind::TooLarge { actual_bytes, limit_bytes, .. } = refused.kind else {
+            panic!("{refused}");
+        };
+        assert!(actual_bytes > limit_bytes, "{refused}");
+        assert_eq!(limit_bytes, LIMIT);
+        assert_eq!(transport.depth(&queue).await.unwrap().total, Some(0));
+    }
 }

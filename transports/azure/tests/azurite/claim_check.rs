@@ -6,9 +6,12 @@ use bezoar_azure::{ClaimCheck, Options};
 use bezoar_core::{ErrorKind, QueueAdmin, QueueName, Settlement, SubscribeOptions, Transport};
 use test_support::azurite::Azurite;
 
-use super::support::{
-    Outside, PATIENCE, dead, dead_letter, message, one, open, options, options_at, queue, retry,
-    sas, sas_connection_string, send, settle, subscribe,
+use super::{
+    faulty_proxy::{Fault, FaultyProxy},
+    support::{
+        Outside, PATIENCE, dead, dead_letter, message, one, open, options, options_at, queue,
+        retry, sas, sas_connection_string, send, settle, subscribe,
+    },
 };
 
 const LARGE: usize = 200_000;
@@ -54,6 +57,13 @@ impl Container {
         let request = self.http.delete(self.url(&format!("/{blob}"), ""));
         assert!(request.send().await.unwrap().status().is_success());
     }
+}
+
+/// The account, with Blob Storage behind this port.
+fn account_with_blobs_at(port: u16) -> String {
+    let reachable = format!("BlobEndpoint=http://127.0.0.1:{}", Azurite::shared().blob_port());
+    let there = format!("BlobEndpoint=http://127.0.0.1:{port}");
+    Azurite::shared().connection_string().replace(&reachable, &there)
 }
 
 fn large() -> Vec<u8> {
@@ -133,9 +143,7 @@ async fn an_outage_of_blob_storage_uses_up_nothing() {
     let (queue, container) = (queue("blob-outage").await, Container::new());
     let transport = open(container.options(options()));
     send(&transport, &queue, message("large", large())).await.unwrap();
-    let reachable = format!("BlobEndpoint=http://127.0.0.1:{}", Azurite::shared().blob_port());
-    let account = Azurite::shared().connection_string();
-    let mut cut_off = options_at(&account.replace(&reachable, "BlobEndpoint=http://127.0.0.1:9"));
+    let mut cut_off = options_at(&account_with_blobs_at(9));
     cut_off.limits.longest_poll = Duration::from_secs(1);
     let cut_off = open(container.options(cut_off));
     let refused = send(&cut_off, &queue, message("m", large())).await.unwrap_err();
@@ -161,10 +169,8 @@ async fn a_silent_blob_storage_holds_up_no_other_message() {
     send(&transport, &queue, message("small", "small")).await.unwrap();
     // It accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let reachable = format!("BlobEndpoint=http://127.0.0.1:{}", Azurite::shared().blob_port());
-    let account = Azurite::shared().connection_string();
-    let silent = format!("BlobEndpoint=http://{}", silent.local_addr().unwrap());
-    let cut_off = open(container.options(options_at(&account.replace(&reachable, &silent))));
+    let account = account_with_blobs_at(silent.local_addr().unwrap().port());
+    let cut_off = open(container.options(options_at(&account)));
     let subscription = subscribe(&cut_off, &queue, 4).await;
     let both = NonZeroU32::new(2).unwrap();
     let some = subscription.receive(both, PATIENCE).await.unwrap();
@@ -226,4 +232,103 @@ async fn bodies_that_do_not_fit_into_memory_are_left_to_later() {
     }
     ids.sort();
     assert_eq!(ids, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_body_is_found_whatever_container_the_receiver_uses() {
+    let (queue, container, other) = (queue("container").await, Container::new(), Container::new());
+    let sender = open(container.options(options()));
+    for receiver in [open(other.options(options())), open(options())] {
+        send(&sender, &queue, message("large", large())).await.unwrap();
+        let subscription = subscribe(&receiver, &queue, 30).await;
+        let held = one(&*subscription).await;
+        assert!(held.message.body == large().into());
+        settle(&*subscription, held, Settlement::Complete).await.unwrap();
+        assert_eq!(container.blobs().await.len(), 0, "deleted where it was");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_body_is_kept_unless_azure_certainly_refused_its_message() {
+    for (code, kind) in [
+        ("", ErrorKind::OutcomeUnknown),
+        ("ServerBusy", ErrorKind::Throttled { retry_after: None }),
+    ] {
+        let (queue, container) = (queue("kept").await, Container::new());
+        let proxy = FaultyProxy::start().await;
+        let transport = open(container.options(options_at(&proxy.connection_string())));
+        proxy.hit("POST", 1, Fault::ReplaceAnswer(503, code));
+        let error = send(&transport, &queue, message("large", large())).await.unwrap_err();
+        assert_eq!(error.kind, kind, "{code}");
+        let held = one(&*subscribe(&transport, &queue, 30).await).await;
+        assert!(held.message.body == large().into(), "{code}: it was stored after all");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_letter_whose_body_is_gone_is_not_replayed_until_it_has_one() {
+    let (queue, container) = (queue("gone").await, Container::new());
+    let transport = open(container.options(options()));
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    let subscription = subscribe(&transport, &queue, 30).await;
+    settle(&*subscription, one(&*subscription).await, dead_letter("no room")).await.unwrap();
+    container.delete(&container.blobs().await.remove(0)).await;
+    let feed = transport.dead_letter_feed(&queue).await.unwrap().unwrap();
+    let letter = feed.next(NonZeroU32::MIN, PATIENCE).await.unwrap().remove(0);
+    assert_eq!(letter.message.id.as_str(), "large", "the rest of it is shown");
+    let replayed = feed.replay(std::slice::from_ref(&letter.message)).await.remove(0);
+    let refused = replayed.unwrap_err();
+    assert!(matches!(refused.kind, ErrorKind::Invalid(_)), "{refused}");
+    assert!(refused.to_string().contains("missing in Blob Storage"), "{refused}");
+    let depth = transport.depth(&queue).await.unwrap();
+    assert_eq!((depth.total, depth.dead), (Some(0), Some(1)), "it stays dead");
+    feed.replay(&[letter.message.with_body("written again")]).await.remove(0).unwrap();
+    let held = one(&*subscription).await;
+    assert_eq!(held.message.body, "written again".into());
+    assert!(held.message.headers.is_empty(), "without a header of ours");
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_body_that_is_dead_lettered_meanwhile_is_no_orphan() {
+    let (queue, container) = (queue("race").await, Container::new());
+    let transport = open(container.options(options()));
+    send(&transport, &queue, message("large", large())).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await; // Azure keeps whole seconds
+    let proxy = FaultyProxy::start_in_front_of(Azurite::shared().blob_port()).await;
+    let cleaner = open(container.options(options_at(&account_with_blobs_at(proxy.port))));
+    proxy.hit("DELETE", 1, Fault::Hold);
+    let cleaning = tokio::spawn(async move { cleaner.remove_orphans(Duration::ZERO).await });
+    proxy.until_hit(1).await;
+    let subscription = subscribe(&transport, &queue, 30).await;
+    settle(&*subscription, one(&*subscription).await, dead_letter("no room")).await.unwrap();
+    proxy.release();
+    assert_eq!(cleaning.await.unwrap().unwrap(), 0);
+    assert!(dead(&transport, &queue).await[0].message.body == large().into());
+}
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn bodies_of_letters_that_are_gone_are_orphans() {
+    let (queue, container) = (queue("purged").await, Container::new());
+    let transport = open(container.options(options()));
+    let subscription = subscribe(&transport, &queue, 30).await;
+    let poison = Outside::queue(&format!("{queue}-poison"));
+    for is_deleted in [false, true] {
+        send(&transport, &queue, message("large", large())).await.unwrap();
+        settle(&*subscription, one(&*subscription).await, dead_letter("no room")).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await; // Azure keeps whole seconds
+        assert_eq!(transport.remove_orphans(Duration::ZERO).await.unwrap(), 0, "it has a letter");
+        match is_deleted {
+            true => poison.delete_queue().await,
+            false => poison.remove_one().await,
+        }
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(transport.remove_orphans(hour).await.unwrap(), 0, "too new");
+        assert_eq!(transport.remove_orphans(Duration::ZERO).await.unwrap(), 1);
+        assert_eq!(container.blobs().await.len(), 0);
+    }
 }

@@ -1,4 +1,4 @@
-//! A proxy in front of Azurite that answers some requests itself, or loses their answers.
+//! A proxy in front of Azurite that answers some requests itself, loses their answers, or holds them back.
 
 use std::sync::{
     Arc, Mutex,
@@ -9,6 +9,7 @@ use test_support::azurite::Azurite;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinHandle,
 };
 
@@ -19,13 +20,24 @@ pub(crate) enum Fault {
     Answer(u16, &'static str, String),
     /// Passes the request on, and closes the connection instead of answering.
     LoseAnswer,
+    /// Passes the request on, and answers with this status and Azure's error code.
+    ReplaceAnswer(u16, &'static str),
+    /// Passes the request on when [`FaultyProxy::release`] is called.
+    Hold,
 }
 
 pub(crate) struct FaultyProxy {
     pub(crate) port: u16,
-    rule: Arc<Mutex<Option<Rule>>>,
-    hits: Arc<AtomicU32>,
+    shared: Arc<Shared>,
     task: JoinHandle<()>,
+}
+
+struct Shared {
+    /// The port of Azurite's service.
+    to: u16,
+    rule: Mutex<Option<Rule>>,
+    hits: AtomicU32,
+    released: watch::Sender<bool>,
 }
 
 /// Which requests are hit: those whose first line contains the text, and how many of them.
@@ -36,17 +48,24 @@ struct Rule {
 }
 
 impl FaultyProxy {
+    /// A proxy in front of the queue service.
     pub(crate) async fn start() -> Self {
+        Self::start_in_front_of(Azurite::shared().queue_port()).await
+    }
+
+    pub(crate) async fn start_in_front_of(to: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (rule, hits) = (Arc::<Mutex<Option<Rule>>>::default(), Arc::<AtomicU32>::default());
-        let (its_rule, its_hits) = (rule.clone(), hits.clone());
+        let (rule, hits, released) =
+            (Mutex::default(), AtomicU32::new(0), watch::Sender::new(false));
+        let shared = Arc::new(Shared { to, rule, hits, released });
+        let its = shared.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serve(client, its_rule.clone(), its_hits.clone()));
+                tokio::spawn(serve(client, its.clone()));
             }
         });
-        Self { port, rule, hits, task }
+        Self { port, shared, task }
     }
 
     pub(crate) fn connection_string(&self) -> String {
@@ -55,12 +74,24 @@ impl FaultyProxy {
 
     /// Hits the next `count` requests whose first line contains `requests`, such as `DELETE`.
     pub(crate) fn hit(&self, requests: &'static str, count: u32, fault: Fault) {
-        *self.rule.lock().unwrap() = Some(Rule { requests, left: count, fault });
+        *self.shared.rule.lock().unwrap() = Some(Rule { requests, left: count, fault });
     }
 
     /// How many requests were hit.
     pub(crate) fn hits(&self) -> u32 {
-        self.hits.load(Ordering::SeqCst)
+        self.shared.hits.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many requests were hit.
+    pub(crate) async fn until_hit(&self, count: u32) {
+        while self.hits() < count {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Passes on what was held back, and holds back nothing more.
+    pub(crate) fn release(&self) {
+        self.shared.released.send_replace(true);
     }
 }
 
@@ -71,19 +102,31 @@ impl Drop for FaultyProxy {
 }
 
 /// Serves one request; the client connects again for the next.
-async fn serve(mut client: TcpStream, rule: Arc<Mutex<Option<Rule>>>, hits: Arc<AtomicU32>) {
+async fn serve(mut client: TcpStream, shared: Arc<Shared>) {
     let Some(request) = read_request(&mut client).await else { return };
-    let fault = fault(&request, &rule);
-    hits.fetch_add(fault.is_some().into(), Ordering::SeqCst);
+    let fault = fault(&request, &shared.rule);
+    shared.hits.fetch_add(fault.is_some().into(), Ordering::SeqCst);
+    let forwarded = forward(&request, shared.to);
     let answer = match fault {
-        Some(Fault::Answer(status, code, headers)) => {
-            let head = format!("HTTP/1.1 {status} Fault\r\nx-ms-error-code: {code}\r\n{headers}");
-            format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n").into_bytes()
+        Some(Fault::Answer(status, code, headers)) => answer(status, code, &headers),
+        Some(Fault::LoseAnswer) => return drop(forwarded.await),
+        Some(Fault::ReplaceAnswer(status, code)) => {
+            forwarded.await;
+            answer(status, code, "")
         }
-        Some(Fault::LoseAnswer) => return drop(forward(&request).await),
-        None => forward(&request).await.unwrap_or_default(),
+        Some(Fault::Hold) => {
+            let _ = shared.released.subscribe().wait_for(|released| *released).await;
+            forwarded.await.unwrap_or_default()
+        }
+        None => forwarded.await.unwrap_or_default(),
     };
     let _ = client.write_all(&answer).await;
+}
+
+fn answer(status: u16, code: &str, headers: &str) -> Vec<u8> {
+    let code = if code.is_empty() { String::new() } else { format!("x-ms-error-code: {code}\r\n") };
+    let head = format!("HTTP/1.1 {status} Fault\r\n{code}{headers}");
+    format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n").into_bytes()
 }
 
 fn fault(request: &[u8], rule: &Mutex<Option<Rule>>) -> Option<Fault> {
@@ -115,8 +158,7 @@ async fn read_request(client: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-async fn forward(request: &[u8]) -> Option<Vec<u8>> {
-    let port = Azurite::shared().queue_port();
+async fn forward(request: &[u8], port: u16) -> Option<Vec<u8>> {
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let end = request.windows(4).position(|it| it == b"\r\n\r\n")?;
     let (head, rest) = request.split_at(end);

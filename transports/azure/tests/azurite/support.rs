@@ -140,6 +140,14 @@ impl Outside {
         properties.approximate_messages_count().unwrap().unwrap()
     }
 
+    /// Receives a message and deletes it.
+    pub(crate) async fn remove_one(&self) {
+        let received = self.0.receive_messages(None).await.unwrap().into_model().unwrap();
+        let message = received.items.unwrap().remove(0);
+        let (id, pop_receipt) = (message.message_id.unwrap(), message.pop_receipt.unwrap());
+        self.0.delete_message(&id, &pop_receipt, None).await.unwrap();
+    }
+
     pub(crate) async fn delete_queue(&self) {
         self.0.delete(None).await.unwrap();
     }

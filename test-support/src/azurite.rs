@@ -49,6 +49,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 pub struct Azurite {
     server: Child,
     ports: Ports,
+    scheme: &'static str,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,9 +66,7 @@ impl Azurite {
     ///
     /// If the variable is not set, or Azurite does not start.
     pub fn under_test() -> Result<Self> {
-        let folder = env::var_os(FOLDER_VARIABLE);
-        let folder = folder.with_context(|| format!("{FOLDER_VARIABLE} is not set"))?;
-        Self::start(&PathBuf::from(folder))
+        Self::start(&folder_under_test()?)
     }
 
     /// The Azurite under test that all tests of this process share.
@@ -86,8 +85,22 @@ impl Azurite {
     ///
     /// If it does not start; the error ends with what it printed.
     pub fn start(folder: &Path) -> Result<Self> {
+        Self::start_with(folder, None)
+    }
+
+    /// Starts the Azurite under test with TLS, so that it accepts tokens of Entra ID. It checks everything about a token
+    /// but its signature. `certificates` is a folder that [`certificates::create`](crate::certificates::create) filled.
+    ///
+    /// # Errors
+    ///
+    /// As [`under_test`](Self::under_test).
+    pub fn accepting_tokens(certificates: &Path) -> Result<Self> {
+        Self::start_with(&folder_under_test()?, Some(certificates))
+    }
+
+    fn start_with(folder: &Path, certificates: Option<&Path>) -> Result<Self> {
         for tries_left in (0..START_TRIES).rev() {
-            match Self::start_once(folder) {
+            match Self::start_once(folder, certificates) {
                 Err(_) if tries_left > 0 => (),
                 started => return started,
             }
@@ -95,7 +108,7 @@ impl Azurite {
         bail!("Azurite could not be started")
     }
 
-    fn start_once(folder: &Path) -> Result<Self> {
+    fn start_once(folder: &Path, certificates: Option<&Path>) -> Result<Self> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("bezoar-azurite-{}-{number}", std::process::id());
         let data = env::temp_dir().join(name);
@@ -109,9 +122,14 @@ impl Azurite {
         command.arg("--location").arg(&data);
         command.args(["--blobPort", &blob.to_string(), "--queuePort", &queue.to_string()]);
         command.args(["--tablePort", &table.to_string()]);
+        if let Some(certificates) = certificates {
+            command.args(["--oauth", "basic", "--cert"]).arg(certificates.join("server.pem"));
+            command.arg("--key").arg(certificates.join("server.key"));
+        }
         command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output).process_group(0);
         let server = command.spawn().context("cannot start sh")?;
-        let azurite = Self { server, ports };
+        let scheme = if certificates.is_some() { "https" } else { "http" };
+        let azurite = Self { server, ports, scheme };
         azurite.await_ready(&data)?;
         Ok(azurite)
     }
@@ -119,7 +137,7 @@ impl Azurite {
     fn await_ready(&self, data: &Path) -> Result<()> {
         let started = Instant::now();
         let Ports { blob, queue, table } = self.ports;
-        while ![blob, queue, table].into_iter().all(answers) {
+        while ![blob, queue, table].into_iter().all(|port| self.answers(port)) {
             let output = fs::read_to_string(data.join("output.txt")).unwrap_or_default();
             // The shell does not end with the server, so that it can remove the data.
             if started.elapsed() > READY_WITHIN || output.contains("Error") {
@@ -128,6 +146,21 @@ impl Azurite {
             sleep(POLL_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Behind TLS, a port that accepts connections has to do.
+    fn answers(&self, port: u16) -> bool {
+        match self.scheme {
+            "https" => TcpStream::connect(("127.0.0.1", port)).is_ok(),
+            _ => answers(port),
+        }
+    }
+
+    /// A connection string that names only the endpoints.
+    pub fn endpoints(&self) -> String {
+        let endpoint = |port: u16| format!("{}://127.0.0.1:{port}/{ACCOUNT}", self.scheme);
+        let Ports { blob, queue, .. } = self.ports;
+        format!("QueueEndpoint={};BlobEndpoint={}", endpoint(queue), endpoint(blob))
     }
 
     /// The connection string with the account key.
@@ -174,6 +207,11 @@ impl Drop for Azurite {
         drop(self.server.stdin.take());
         let _ = self.server.wait();
     }
+}
+
+fn folder_under_test() -> Result<PathBuf> {
+    let folder = env::var_os(FOLDER_VARIABLE);
+    folder.map(PathBuf::from).with_context(|| format!("{FOLDER_VARIABLE} is not set"))
 }
 
 /// Whether an HTTP server answers.

@@ -12,8 +12,9 @@ use serde::Serialize;
 use crate::drivers::{self, invalid};
 
 /// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, with the feature `rabbitmq` `amqp://…`, or with the feature
-/// `azure` `azurequeue:CONNECTION_STRING`. Without a connection string, `AZURE_STORAGE_CONNECTION_STRING` is used. A broker or
-/// an account is first contacted when it is needed.
+/// `azure` `azurequeue:CONNECTION_STRING`. Without a connection string, `AZURE_STORAGE_CONNECTION_STRING` is used. In place of
+/// a key, it can name a credential of Entra ID: `azurequeue:AccountName=lab;Credential=managed-identity`. A broker or an
+/// account is first contacted when it is needed.
 ///
 /// # Errors
 ///

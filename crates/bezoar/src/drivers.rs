@@ -140,6 +140,22 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "azure")]
+    #[test]
+    fn an_account_of_azure_is_opened_with_a_key_or_a_token() {
+        let problem = |url: &str| azure(url).err().map(|it| it.to_string()).unwrap_or_default();
+        assert_eq!(problem("azurequeue:UseDevelopmentStorage=true"), "");
+        assert_eq!(problem("azurequeue:AccountName=lab;Credential=managed-identity"), "");
+        let unknown = problem("azurequeue:AccountName=lab;Credential=CANARY");
+        assert!(unknown.contains("credential is unknown; use managed-identity"), "{unknown}");
+        let missing = problem("azurequeue:AccountName=lab;Credential=client-secret;ClientId=c");
+        assert!(missing.contains("needs TenantId"), "{missing}");
+        assert!(
+            missing.contains("ClientSecret (or the variable AZURE_CLIENT_SECRET)"),
+            "{missing}"
+        );
+    }
+
     #[test]
     fn no_scheme_is_in_the_list_twice() {
         let mut schemes: Vec<_> = DRIVERS.iter().flat_map(|driver| driver.schemes).collect();

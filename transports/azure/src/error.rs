@@ -109,6 +109,8 @@ impl From<FaultKind> for ErrorKind {
 pub(crate) struct FaultContext {
     /// When the shared access signature expires.
     pub(crate) sas_expiry: Option<Timestamp>,
+    /// What to check if there is no token.
+    pub(crate) no_token: &'static str,
     pub(crate) clock: std::sync::Arc<dyn Clock>,
 }
 
@@ -133,14 +135,35 @@ impl FaultContext {
                 Fault::new(FaultKind::Unavailable, format!("cannot connect{}", cause(failed)))
             }
             AzureKind::Io => Fault::new(FaultKind::NoAnswer, format!("no answer{}", cause(failed))),
-            AzureKind::Credential => {
-                Fault::new(FaultKind::NotAuthorized, "the credential could not get a token")
-            }
+            AzureKind::Credential => self.without_token(failed),
             AzureKind::DataConversion => {
                 let text = "the answer is not what Azure Storage sends; check the endpoint";
                 Fault::new(FaultKind::Other, text)
             }
             AzureKind::Other => Fault::new(FaultKind::Other, "unexpected"),
+        }
+    }
+
+    /// Why there is no token. The texts of the official crate may repeat what an identity provider or a program printed.
+    fn without_token(&self, failed: &azure_core::Error) -> Fault {
+        let first: &(dyn Error + 'static) = failed;
+        let inner = successors(first.source(), |&error| error.source())
+            .find_map(|error| error.downcast_ref::<azure_core::Error>());
+        let remedy = self.no_token;
+        match inner.map(azure_core::Error::kind) {
+            Some(AzureKind::HttpResponse { status, error_code, .. }) => {
+                let status = u16::from(*status);
+                let code =
+                    error_code.iter().map(|code| format!(" AADSTS{code}")).collect::<String>();
+                let is_busy = status == 429 || status >= 500;
+                let kind = if is_busy { FaultKind::Unavailable } else { FaultKind::NotAuthorized };
+                Fault::new(kind, format!("no token; {remedy} (HTTP {status}{code})"))
+            }
+            Some(AzureKind::Connection | AzureKind::Io) => {
+                let text = format!("no token: cannot reach the identity provider{}", cause(failed));
+                Fault::new(FaultKind::Unavailable, text)
+            }
+            _ => Fault::new(FaultKind::NotAuthorized, format!("no token; {remedy}")),
         }
     }
 
@@ -226,7 +249,8 @@ mod tests {
     use super::*;
 
     fn context() -> FaultContext {
-        FaultContext { sas_expiry: None, clock: Arc::new(ManualClock::default()) }
+        let clock = Arc::new(ManualClock::default());
+        FaultContext { sas_expiry: None, no_token: "check the credential", clock }
     }
 
     #[track_caller]

@@ -50,7 +50,7 @@ mod unreadable;
 mod wire;
 
 pub use claim_check::ClaimCheck;
-pub use connection::account::Account;
+pub use connection::{account::Account, identity::Identity};
 pub use error::LONGEST_DELAY;
 pub use options::{ErrorTexts, ForeignText, InvalidOptions, Limits, Options};
 pub use transport::AzureTransport;

@@ -15,4 +15,5 @@ mod azurite {
     mod poison_queues;
     mod secrecy;
     mod support;
+    mod tokens;
 }

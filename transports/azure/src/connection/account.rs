@@ -8,6 +8,8 @@ use bezoar_core::Invalid;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
+use super::identity::Identity;
+
 /// A storage account. `Debug` shows the endpoint, never a key or signature.
 #[derive(Clone)]
 pub struct Account {
@@ -23,8 +25,10 @@ pub(crate) enum Credential {
     SharedKey { account: String, key: SecretSlice<u8> },
     /// The query of a shared access signature.
     Sas(SecretString),
-    /// Tokens of Entra ID.
+    /// Tokens of Entra ID, from a credential of the caller.
     Token(Arc<dyn TokenCredential>),
+    /// Tokens of Entra ID for an identity.
+    Identity(Identity),
 }
 
 impl Account {
@@ -32,25 +36,45 @@ impl Account {
     /// `SharedAccessSignature`, and `QueueEndpoint` or `EndpointSuffix`. `UseDevelopmentStorage=true` is an emulator
     /// on its usual port.
     ///
+    /// With `Credential=` `managed-identity`, `workload-identity`, `client-secret` or `azure-cli` in place of a key, Entra
+    /// ID is asked for tokens; see [`Identity`]. `TenantId`, `ClientId`, `ClientSecret` and `TokenFile` may be left to
+    /// the environment variables `AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` and
+    /// `AZURE_FEDERATED_TOKEN_FILE`.
+    ///
     /// # Errors
     ///
     /// [`Invalid`] names what is missing or wrong. It never repeats a value.
     pub fn from_connection_string(text: &str) -> Result<Self, Invalid> {
+        Self::parse(text, |variable| std::env::var(variable).ok())
+    }
+
+    fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Invalid> {
         let settings = Settings::parse(text)?;
         if settings.get("usedevelopmentstorage").is_some_and(|it| it.eq_ignore_ascii_case("true")) {
             return Self::emulator(settings.get("developmentstorageproxyuri"));
         }
-        let credential = settings.credential()?;
+        let credential = settings.credential(variable)?;
         let endpoint = settings.endpoint("queue", "queueendpoint")?;
         let blob_endpoint = match settings.endpoint("blob", "blobendpoint") {
             Err(invalid) if settings.get("blobendpoint").is_some() => return Err(invalid),
             endpoint => endpoint.ok(),
         };
-        Ok(Self { endpoint, blob_endpoint, credential })
+        match credential {
+            Credential::Identity(_) => Self::with_tokens(endpoint, blob_endpoint, credential),
+            _ => Ok(Self { endpoint, blob_endpoint, credential }),
+        }
     }
 
-    /// The account whose queues are at `endpoint`, with a credential that gets tokens of Entra ID: a managed identity,
-    /// a workload identity, a client secret or the Azure CLI.
+    /// The account whose queues are at `endpoint`, with tokens of Entra ID for an identity.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if `endpoint` is not an `https` URL. A token must not be sent unencrypted.
+    pub fn with_identity(endpoint: &str, identity: Identity) -> Result<Self, Invalid> {
+        Self::with_tokens(parse_endpoint(endpoint)?, None, Credential::Identity(identity))
+    }
+
+    /// The account whose queues are at `endpoint`, with a credential of the caller that gets tokens of Entra ID.
     ///
     /// # Errors
     ///
@@ -59,16 +83,19 @@ impl Account {
         endpoint: &str,
         credential: Arc<dyn TokenCredential>,
     ) -> Result<Self, Invalid> {
-        let endpoint = parse_endpoint(endpoint)?;
-        if endpoint.scheme() != "https" {
+        Self::with_tokens(parse_endpoint(endpoint)?, None, Credential::Token(credential))
+    }
+
+    fn with_tokens(
+        endpoint: Url,
+        blob_endpoint: Option<Url>,
+        credential: Credential,
+    ) -> Result<Self, Invalid> {
+        let blob_endpoint = blob_endpoint.or_else(|| beside(&endpoint));
+        if [Some(&endpoint), blob_endpoint.as_ref()].into_iter().flatten().any(is_plain) {
             return Err(Invalid::new("endpoint", "must begin with https:// if a token is used"));
         }
-        let host = endpoint.host_str().unwrap_or_default().replacen(".queue.", ".blob.", 1);
-        let mut blob_endpoint = endpoint.clone();
-        let has_blobs =
-            endpoint.host_str() != Some(&host) && blob_endpoint.set_host(Some(&host)).is_ok();
-        let blob_endpoint = has_blobs.then_some(blob_endpoint);
-        Ok(Self { endpoint, blob_endpoint, credential: Credential::Token(credential) })
+        Ok(Self { endpoint, blob_endpoint, credential })
     }
 
     fn emulator(proxy: Option<&str>) -> Result<Self, Invalid> {
@@ -106,7 +133,7 @@ impl fmt::Debug for Account {
         let credential = match &self.credential {
             Credential::SharedKey { .. } => "account key",
             Credential::Sas(_) => "shared access signature",
-            Credential::Token(_) => "token",
+            Credential::Token(_) | Credential::Identity(_) => "token",
         };
         write!(f, "Account({}, {credential})", self.endpoint)
     }
@@ -133,12 +160,27 @@ impl<'a> Settings<'a> {
         self.0.get(name).copied().filter(|value| !value.is_empty())
     }
 
-    fn credential(&self) -> Result<Credential, Invalid> {
-        match (self.get("accountname"), self.get("accountkey"), self.get("sharedaccesssignature")) {
+    fn credential(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Credential, Invalid> {
+        let secrets = ["accountkey", "sharedaccesssignature"].map(|name| self.get(name));
+        match (self.get("credential"), secrets) {
+            (Some(kind), [None, None]) => {
+                let find = |name: &str, or: &str| {
+                    let found = self.get(&name.to_ascii_lowercase()).map(ToOwned::to_owned);
+                    found.or_else(|| variable(or).filter(|it| !it.is_empty()))
+                };
+                Identity::of_kind(kind, find).map(Credential::Identity)
+            }
+            (Some(_), _) => Err(invalid("has both Credential and a key or signature; use one")),
+            (None, [key, sas]) => self.secret(key, sas),
+        }
+    }
+
+    fn secret(&self, key: Option<&str>, sas: Option<&str>) -> Result<Credential, Invalid> {
+        match (self.get("accountname"), key, sas) {
             (Some(account), Some(key), _) => shared_key(account, key),
             (_, None, Some(sas)) => Ok(Credential::Sas(sas.trim_start_matches('?').into())),
             (None, Some(_), _) => Err(invalid("has no AccountName")),
-            _ => Err(invalid("has neither AccountKey nor SharedAccessSignature")),
+            _ => Err(invalid("has no AccountKey, SharedAccessSignature or Credential")),
         }
     }
 
@@ -169,6 +211,18 @@ fn parse_endpoint(text: &str) -> Result<Url, Invalid> {
     let plain = url.query().is_none() && url.username().is_empty() && url.password().is_none();
     let http = matches!(url.scheme(), "http" | "https") && url.has_host();
     if plain && http { Ok(url) } else { Err(refused()) }
+}
+
+/// The endpoint of the blobs beside queues in Azure.
+fn beside(queues: &Url) -> Option<Url> {
+    let host = queues.host_str().filter(|host| host.contains(".queue."))?;
+    let mut blobs = queues.clone();
+    blobs.set_host(Some(&host.replacen(".queue.", ".blob.", 1))).ok()?;
+    Some(blobs)
+}
+
+fn is_plain(endpoint: &Url) -> bool {
+    endpoint.scheme() != "https"
 }
 
 fn invalid(problem: &str) -> Invalid {
@@ -209,7 +263,10 @@ mod tests {
         for (text, problem) in [
             ("", "name=value"),
             ("CANARY", "name=value"),
-            ("AccountName=CANARY", "neither AccountKey nor SharedAccessSignature"),
+            ("AccountName=CANARY", "no AccountKey, SharedAccessSignature or Credential"),
+            ("AccountName=a;Credential=CANARY", "use managed-identity"),
+            ("AccountName=a;AccountKey=CANARY;Credential=azure-cli", "use one"),
+            ("QueueEndpoint=http://CANARY/;Credential=azure-cli", "must begin with https://"),
             ("AccountKey=CANARY", "has no AccountName"),
             ("AccountName=a;AccountKey=CANARY!", "not base64"),
             ("SharedAccessSignature=sig=CANARY", "neither QueueEndpoint nor AccountName"),
@@ -258,6 +315,25 @@ mod tests {
         assert!(account("https://lab.queue.core.windows.net").is_ok());
         let refused = account("http://lab.queue.core.windows.net").unwrap_err().to_string();
         assert!(refused.contains("https://"), "{refused}");
+    }
+
+    #[test]
+    fn a_connection_string_can_name_an_identity() {
+        let variable = |name: &str| (name == "AZURE_CLIENT_ID").then(|| "client".to_owned());
+        let account = Account::parse("AccountName=lab;Credential=managed-identity", variable);
+        let account = account.unwrap();
+        assert_eq!(account.endpoint.as_str(), "https://lab.queue.core.windows.net/");
+        let blobs = account.blob_endpoint.unwrap();
+        assert_eq!(blobs.as_str(), "https://lab.blob.core.windows.net/");
+        let Credential::Identity(Identity::ManagedIdentity { client_id }) = account.credential
+        else {
+            panic!("not a managed identity");
+        };
+        assert_eq!(client_id.unwrap(), "client");
+        let endpoint = "https://lab.queue.core.windows.net";
+        let text = format!("QueueEndpoint={endpoint};Credential=azure-cli;TenantId=tenant");
+        let account = Account::parse(&text, |_| None).unwrap();
+        assert!(account.blob_endpoint.is_some(), "beside the queues");
     }
 
     #[test]

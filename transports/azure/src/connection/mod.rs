@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod blob_container;
+pub(crate) mod identity;
 pub(crate) mod queue_client;
 pub(crate) mod queue_name;
 pub(crate) mod service;

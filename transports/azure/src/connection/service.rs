@@ -2,9 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use azure_core::http::{
-    ClientOptions, Pipeline, RetryOptions, Transport, Url,
-    policies::{Policy, auth::BearerTokenAuthorizationPolicy},
+use azure_core::{
+    credentials::TokenCredential,
+    http::{
+        ClientOptions, Pipeline, RetryOptions, Transport, Url,
+        policies::{Policy, auth::BearerTokenAuthorizationPolicy},
+    },
 };
 use azure_storage_queue::{QueueServiceClient, QueueServiceClientOptions};
 use bezoar_core::{Invalid, QueueName};
@@ -43,22 +46,23 @@ impl Service {
     pub(crate) fn new(options: &Options) -> Result<Self, Invalid> {
         let account = &options.account;
         let refused = |_| Invalid::new("endpoint", "cannot be used for queues");
-        let token = match &account.credential {
-            Credential::Token(credential) => Some(credential.clone()),
-            _ => None,
-        };
         let client_options = client_options(options)?;
+        let token = token(&account.credential, &client_options)?;
         let queue_options = QueueServiceClientOptions {
             client_options: client_options.clone(),
             version: API_VERSION.to_owned(),
         };
         let endpoint = signed(&account.endpoint, &account.credential);
-        let client = QueueServiceClient::new(endpoint, token, Some(queue_options));
-        let context =
-            FaultContext { sas_expiry: account.sas_expiry(), clock: options.clock.clone() };
+        let client = QueueServiceClient::new(endpoint, token.clone(), Some(queue_options));
+        let context = FaultContext {
+            sas_expiry: account.sas_expiry(),
+            no_token: no_token(&account.credential),
+            clock: options.clock.clone(),
+        };
         let requests = Requests { timeout: options.request_timeout, context };
         let bodies = account.blob_endpoint.as_ref();
-        let bodies = bodies.map(|endpoint| bodies_at(endpoint, options, client_options, &requests));
+        let bodies =
+            bodies.map(|endpoint| bodies_at(endpoint, options, client_options, token, &requests));
         Ok(Self { client: Arc::new(client.map_err(refused)?), requests, bodies })
     }
 
@@ -78,6 +82,26 @@ impl Service {
             Ok(items.filter_map(|it| it.name).collect())
         };
         self.requests.run(listing).await
+    }
+}
+
+/// What gets tokens, for the credentials that need them.
+fn token(
+    credential: &Credential,
+    client_options: &ClientOptions,
+) -> Result<Option<Arc<dyn TokenCredential>>, Invalid> {
+    match credential {
+        Credential::Token(credential) => Ok(Some(credential.clone())),
+        Credential::Identity(identity) => identity.credential(client_options.clone()).map(Some),
+        Credential::SharedKey { .. } | Credential::Sas(_) => Ok(None),
+    }
+}
+
+/// What to check if there is no token.
+fn no_token(credential: &Credential) -> &'static str {
+    match credential {
+        Credential::Identity(identity) => identity.remedy(),
+        _ => "check the credential",
     }
 }
 
@@ -109,13 +133,13 @@ fn bodies_at(
     endpoint: &Url,
     options: &Options,
     client_options: ClientOptions,
+    token: Option<Arc<dyn TokenCredential>>,
     requests: &Requests,
 ) -> Bodies {
     let mut policies: Vec<Arc<dyn Policy>> = Vec::new();
-    if let Credential::Token(credential) = &options.account.credential {
+    if let Some(credential) = token {
         let scope = "https://storage.azure.com/.default";
-        let policy = BearerTokenAuthorizationPolicy::new(credential.clone(), [scope]);
-        policies.push(Arc::new(policy));
+        policies.push(Arc::new(BearerTokenAuthorizationPolicy::new(credential, [scope])));
     }
     let (name, version) = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
     let pipeline = Pipeline::new(name, version, client_options, Vec::new(), policies, None);

@@ -46,6 +46,15 @@ impl QueueAdmin for AzureTransport {
                 findings.push(Finding::new(severity, problem, PROVISION));
             }
         }
+        if let (Some(bodies), Some(claim_check)) =
+            (&self.inner.service.bodies, &self.inner.options.claim_check)
+        {
+            let found = bodies.own_container().exists().await;
+            if !found.map_err(|fault| fault.repeatable(queue, "validate"))? {
+                let problem = format!("blob container {:?} does not exist", claim_check.container);
+                findings.push(Finding::new(Severity::Error, problem, PROVISION));
+            }
+        }
         Ok(findings)
     }
 

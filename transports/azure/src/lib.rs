@@ -10,6 +10,7 @@
 //! | `consuming/` | fetching, leases, settling |
 //! | `dead_letters/` | the dead-letter feed over a poison queue |
 //! | `wire/` | messages and poison records as texts, and back (pure) |
+//! | `uninterrupted.rs` | requests that end although nobody waits for them any more |
 //! | `unreadable.rs` | what happens to an envelope that cannot be read |
 //! | `transport.rs`, `admin.rs` | the two contracts, implemented with the above |
 //! | `error.rs` | Azure's errors as ours |
@@ -46,6 +47,7 @@ mod in_parallel;
 mod options;
 mod orphans;
 mod transport;
+mod uninterrupted;
 mod unreadable;
 mod wire;
 

@@ -123,11 +123,29 @@ impl Options {
             problems
                 .push(Invalid::new("claim_check", "needs BlobEndpoint in the connection string"));
         }
-        for (queue, poison) in &self.poison_queues {
-            problems
-                .extend([queue, poison].map(queue_name::check).into_iter().filter_map(Result::err));
-        }
+        problems.extend(self.poison_queue_problems());
         if problems.is_empty() { Ok(()) } else { Err(InvalidOptions(problems)) }
+    }
+}
+
+impl Options {
+    /// A poison queue belongs to one queue: a replay sends its letters back there.
+    fn poison_queue_problems(&self) -> Vec<Invalid> {
+        let mut problems = Vec::new();
+        let mut owners = BTreeMap::new();
+        for (queue, poison) in &self.poison_queues {
+            let names = [queue, poison].map(queue_name::check);
+            problems.extend(names.into_iter().filter_map(Result::err));
+            if queue == poison {
+                let problem = format!("{queue:?} is its own poison queue");
+                problems.push(Invalid::new("poison_queues", problem));
+            }
+            if let Some(other) = owners.insert(poison, queue) {
+                let problem = format!("{poison:?} is the poison queue of {other:?} and {queue:?}");
+                problems.push(Invalid::new("poison_queues", problem));
+            }
+        }
+        problems
     }
 }
 
@@ -180,7 +198,9 @@ impl Limits {
             })
             .collect();
         problems.extend(outside("visibility_timeout", LEASES, self.visibility_timeout));
-        problems.extend(outside("first_poll", Duration::from_millis(1)..=HOUR, self.first_poll));
+        let pauses = Duration::from_millis(1)..=HOUR;
+        problems.extend(outside("first_poll", pauses.clone(), self.first_poll));
+        problems.extend(outside("longest_poll", pauses, self.longest_poll));
         if self.batch_concurrency > self.prefetch {
             let problem =
                 format!("is {}, more than prefetch {}", self.batch_concurrency, self.prefetch);
@@ -257,6 +277,8 @@ mod tests {
         options.time_to_live = Some(Duration::ZERO);
         let queue = QueueName::new("Not Valid").unwrap();
         options.poison_queues.insert(queue.clone(), queue);
+        let [a, b, shared] = ["aaa", "bbb", "shared"].map(|it| QueueName::new(it).unwrap());
+        options.poison_queues.extend([(a, shared.clone()), (b, shared)]);
         let refused = options.check().unwrap_err().to_string();
         for field in [
             "prefetch is 33, it must be 1 to 32",
@@ -265,7 +287,10 @@ mod tests {
             "first_poll is longer than longest_poll",
             "dead_letter_lease",
             "time_to_live",
+            "longest_poll is 0 s, it must be 0.001 s to 3600 s",
             "queue name",
+            "\"Not Valid\" is its own poison queue",
+            "\"shared\" is the poison queue of \"aaa\" and \"bbb\"",
         ] {
             assert!(refused.contains(field), "{field}: {refused}");
         }

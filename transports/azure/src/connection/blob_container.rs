@@ -105,6 +105,14 @@ impl BlobContainer {
         }
     }
 
+    pub(crate) async fn exists(&self) -> Result<bool, Fault> {
+        let request = Request::new(self.with_query(&[("restype", "container")]), Method::Get);
+        match self.send(request).await {
+            Err(Fault { kind: FaultKind::ContainerNotFound, .. }) => Ok(false),
+            answered => answered.map(|_| true),
+        }
+    }
+
     pub(crate) async fn put(&self, name: &str, body: Bytes) -> Result<(), Fault> {
         let mut request = Request::new(self.blob(name), Method::Put);
         request.insert_header("x-ms-blob-type", "BlockBlob");

@@ -5,15 +5,19 @@
 pub(crate) fn message(text: &str) -> Vec<u8> {
     let mut xml = String::with_capacity(text.len() + 80);
     xml.push_str("<?xml version=\"1.0\" encoding=\"utf-8\"?><QueueMessage><MessageText>");
-    for character in text.chars() {
-        match character {
-            '&' => xml.push_str("&amp;"),
-            '<' => xml.push_str("&lt;"),
-            '>' => xml.push_str("&gt;"),
-            '\r' => xml.push_str("&#xD;"),
-            other => xml.push(other),
-        }
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '<', '>', '\r']) {
+        let (plain, special) = rest.split_at(at);
+        xml.push_str(plain);
+        xml.push_str(match special.as_bytes()[0] {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            _ => "&#xD;",
+        });
+        rest = &special[1..];
     }
+    xml.push_str(rest);
     xml.push_str("</MessageText></QueueMessage>");
     xml.into_bytes()
 }

@@ -1,16 +1,18 @@
 //! Leases messages of one queue.
 //!
-//! Each fetch runs in a task of its own. If the caller's future is dropped, the fetch goes on, and its messages wait for
-//! the next call: a request that was cut off might already have leased messages, which nobody would see until their
-//! leases expire.
+//! If the caller's future is dropped, the fetch is kept, and the next call goes on with it: a request that was cut off
+//! might already have leased messages, which nobody would see until their leases expire.
+//!
+//! After a fetch without an answer the next one leases a single message, and each message that arrives doubles that: one that
+//! the server cannot put into an answer, or a batch that takes too long, does not hold up the others.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bezoar_core::{ByteLimit, Clock, MAX_DELAY, Pauses};
 use bytes::Bytes;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     sync::Mutex,
-    task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
 };
 
@@ -19,19 +21,10 @@ use crate::{
     claim_check::{Bodies, NoBody},
     connection::queue_client::{Fetched, Queue},
     error::{Fault, FaultKind},
+    in_parallel::in_parallel,
     transport::TransportState,
-    wire::blob_reference,
+    wire::blob_reference::{self, BlobReference},
 };
-
-fn no_blob_endpoint() -> NoBody {
-    let problem = "its body is in Blob Storage, and the account has no blob endpoint";
-    NoBody::Unavailable(Fault::new(FaultKind::Other, problem))
-}
-
-fn late() -> NoBody {
-    let problem = "Blob Storage did not answer in time";
-    NoBody::Unavailable(Fault::new(FaultKind::NoAnswer, problem))
-}
 
 /// A leased message.
 pub(crate) struct Arrived {
@@ -66,18 +59,20 @@ pub(crate) struct Fetcher {
     state: Mutex<FetchState>,
 }
 
-#[derive(Debug, Default)]
 struct FetchState {
-    running: Option<JoinHandle<Result<Vec<Arrived>, Fault>>>,
+    running: Option<BoxFuture<'static, Result<Vec<Arrived>, Fault>>>,
     /// Leased, and not handed out.
     arrived: VecDeque<Arrived>,
+    /// How many messages the next fetch may lease.
+    most: u32,
 }
 
 impl Fetcher {
     pub(crate) fn new(state: &TransportState, queue: Arc<Queue>, lease: Duration) -> Self {
         let (limits, clock) = (state.options.limits, state.options.clock.clone());
         let bodies = state.service.bodies.clone();
-        Self { queue, lease, limits, clock, bodies, state: Mutex::default() }
+        let state = FetchState { running: None, arrived: VecDeque::new(), most: limits.prefetch };
+        Self { queue, lease, limits, clock, bodies, state: Mutex::new(state) }
     }
 
     /// Leases up to `max` messages and about `max_bytes`. Polls an empty queue until `wait` has passed.
@@ -102,12 +97,12 @@ impl Fetcher {
     async fn fetch(&self, max: u32, max_bytes: usize) -> Result<Vec<Arrived>, Fault> {
         let mut state = self.state.lock().await;
         if state.arrived.is_empty() {
-            let running =
-                state.running.get_or_insert_with(|| tokio::spawn(self.request(max, max_bytes)));
-            let ended = running.await;
+            let max = max.min(state.most);
+            let running = state.running.get_or_insert_with(|| self.request(max, max_bytes).boxed());
+            let arrived = running.await;
             state.running = None;
-            let panicked = |_| Err(Fault::new(FaultKind::Other, "the fetch panicked"));
-            state.arrived.extend(ended.unwrap_or_else(panicked)?);
+            state.answered(&arrived, self.limits.prefetch);
+            state.arrived.extend(arrived?);
         }
         Ok(self.hand_out(&mut state, max, max_bytes))
     }
@@ -119,26 +114,29 @@ impl Fetcher {
         max_bytes: usize,
     ) -> impl Future<Output = Result<Vec<Arrived>, Fault>> + use<> {
         let (queue, clock, lease) = (self.queue.clone(), self.clock.clone(), self.lease);
-        let (max, bodies) = (max.min(self.limits.prefetch), self.bodies.clone());
-        async move {
+        let (bodies, most) = (self.bodies.clone(), self.limits.publish_concurrency);
+        let fetched = async move {
             let until = clock.steady() + lease;
             // Of the whole batch: a slow Blob Storage must not use up the leases of messages that do not need it.
             let bodies_until = Instant::now() + lease / 4;
-            let (mut limit, mut arrived) = (ByteLimit::new(max_bytes), Vec::new());
-            for fetched in queue.lease(max, lease).await? {
-                let body = match (&bodies, blob_reference::find(&fetched.text)) {
-                    (_, None) => None,
-                    (None, Some(_)) => Some(Err(no_blob_endpoint())),
-                    (Some(_), Some(blob)) if !limit.admits(blob.size) => Some(Err(NoBody::NoRoom)),
-                    (Some(bodies), Some(blob)) => {
-                        let body = timeout_at(bodies_until, bodies.fetch(&blob)).await;
-                        Some(body.unwrap_or_else(|_| Err(late())))
-                    }
-                };
-                arrived.push(Arrived { fetched, body, until });
-            }
-            Ok(arrived)
-        }
+            let mut limit = ByteLimit::new(max_bytes);
+            let arrivals = queue.lease(max, lease).await?.into_iter().map(|fetched| {
+                let blob = blob_reference::find(&fetched.text);
+                let has_room = blob.as_ref().is_none_or(|blob| limit.admits(blob.size));
+                let bodies = bodies.as_ref();
+                async move {
+                    let body = match blob {
+                        None => None,
+                        Some(_) if !has_room => Some(Err(NoBody::NoRoom)),
+                        Some(blob) => Some(body(bodies, &blob, bodies_until).await),
+                    };
+                    Arrived { fetched, body, until }
+                }
+            });
+            Ok(in_parallel(arrivals.collect(), most).await)
+        };
+        let panicked = |_| Err(Fault::new(FaultKind::Other, "the fetch panicked"));
+        AssertUnwindSafe(fetched).catch_unwind().map(move |ended| ended.unwrap_or_else(panicked))
     }
 
     /// A message that has waited for more than half of its lease is left to expire.
@@ -155,10 +153,46 @@ impl Fetcher {
     pub(crate) async fn take_back(&self) -> Vec<Arrived> {
         let mut state = self.state.lock().await;
         if let Some(running) = &mut state.running {
-            let ended = running.await;
+            let arrived = running.await;
             state.running = None;
-            state.arrived.extend(ended.ok().and_then(Result::ok).unwrap_or_default());
+            state.arrived.extend(arrived.unwrap_or_default());
         }
         state.arrived.drain(..).collect()
     }
+}
+
+impl fmt::Debug for FetchState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchState").field("arrived", &self.arrived).finish_non_exhaustive()
+    }
+}
+
+impl FetchState {
+    fn answered(&mut self, arrived: &Result<Vec<Arrived>, Fault>, prefetch: u32) {
+        match arrived {
+            Ok(some) if some.is_empty() => (),
+            Ok(_) => self.most = self.most.saturating_mul(2).min(prefetch),
+            Err(Fault { kind: FaultKind::NoAnswer, .. }) => self.most = 1,
+            Err(_) => (),
+        }
+    }
+}
+
+async fn body(
+    bodies: Option<&Bodies>,
+    blob: &BlobReference,
+    until: Instant,
+) -> Result<Bytes, NoBody> {
+    let Some(bodies) = bodies else { return Err(no_blob_endpoint()) };
+    timeout_at(until, bodies.fetch(blob)).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn no_blob_endpoint() -> NoBody {
+    let problem = "its body is in Blob Storage, and the account has no blob endpoint";
+    NoBody::Unavailable(Fault::new(FaultKind::Other, problem))
+}
+
+fn late() -> NoBody {
+    let problem = "Blob Storage did not answer in time";
+    NoBody::Unavailable(Fault::new(FaultKind::NoAnswer, problem))
 }

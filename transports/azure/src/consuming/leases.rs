@@ -18,6 +18,9 @@ use crate::connection::queue_client::{Fetched, PopReceipt};
 /// How long an expired lease is remembered. It can still be settled if nobody else took the message.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
 
+/// So many leases are never too many.
+const FEW: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Lease {
     /// The message as it was fetched. Its pop receipt is the first one, not the latest.
@@ -53,6 +56,8 @@ pub(crate) struct Leases(Mutex<LeaseTable>);
 #[derive(Debug, Default)]
 struct LeaseTable {
     last: i64,
+    /// How many leases there may be until expired ones are looked for again.
+    most: usize,
     open: HashMap<i64, (Duration, Arc<Lease>)>,
 }
 
@@ -60,7 +65,10 @@ impl Leases {
     /// Adds a lease, and forgets those that expired long ago. Returns the receipt of its delivery.
     pub(crate) fn open(&self, arrived: Arrived, now: Duration) -> Receipt {
         let mut table = self.lock();
-        table.open.retain(|_, (until, _)| *until + REMEMBERED > now);
+        if table.open.len() >= table.most {
+            table.open.retain(|_, (until, _)| *until + REMEMBERED > now);
+            table.most = (table.open.len() * 2).max(FEW);
+        }
         table.last += 1;
         let (number, until) = (table.last, arrived.until);
         table.open.insert(number, (until, Arc::new(Lease::new(arrived))));
@@ -110,11 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_forgotten_long_after_they_expired() {
+    fn leases_are_forgotten_some_time_after_they_expired() {
         let (leases, second) = (Leases::default(), Duration::from_secs(1));
         let [lost, renewed] = [(); 2].map(|()| leases.open(arrived(second), Duration::ZERO));
         leases.renewed(&renewed, second * 10);
-        leases.open(arrived(REMEMBERED), second * 2 + REMEMBERED);
+        for _ in 0..=FEW {
+            leases.open(arrived(REMEMBERED), second * 2 + REMEMBERED);
+        }
         assert!(leases.find(&lost).is_none());
         assert!(leases.find(&renewed).is_some());
         leases.close(&renewed);

@@ -1,7 +1,7 @@
 //! An open queue.
 //!
-//! Renewals and settlements run in tasks of their own: if the caller's future is dropped, they still end, and the lease
-//! still learns its new pop receipt. `close` waits for them.
+//! If the caller's future is dropped, renewals and settlements still end, and the lease still learns its new pop receipt.
+//! `close` waits for them.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -10,7 +10,6 @@ use bezoar_core::{
     Delivery, ErrorKind, Ledger, MAX_DELAY, Message, Reason, Receipt, Settlement, SubscribeOptions,
     Subscription, TransportError,
 };
-use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio::{
     sync::Semaphore,
@@ -29,6 +28,7 @@ use crate::{
     error::error,
     in_parallel::in_parallel,
     transport::TransportState,
+    uninterrupted::Uninterrupted,
     unreadable,
     wire::stored_text::{self, Content},
 };
@@ -142,6 +142,11 @@ impl AzureSubscription {
         timeout_at(deadline, room).await.is_ok()
     }
 
+    /// How many requests of one call run at a time.
+    fn concurrency(&self) -> u32 {
+        self.settler.state.options.limits.publish_concurrency
+    }
+
     /// A time of the steady clock as a time of day.
     fn timestamp(&self, steady: Duration) -> Timestamp {
         let clock = &self.settler.state.options.clock;
@@ -153,7 +158,7 @@ impl AzureSubscription {
         &self,
         delivery: Delivery,
         settlement: Settlement,
-    ) -> impl Future<Output = Result<(), TransportError>> + use<> {
+    ) -> Uninterrupted<Result<(), TransportError>> {
         let (settler, leases) = (self.settler.clone(), self.leases.clone());
         let settled = async move {
             let receipt = &delivery.receipt;
@@ -166,14 +171,14 @@ impl AzureSubscription {
             }
             settled
         };
-        self.in_task(settled, "settle")
+        Uninterrupted::new(&self.tasks, settled)
     }
 
     fn renew(
         &self,
         receipt: Receipt,
         by: Duration,
-    ) -> impl Future<Output = Result<Duration, TransportError>> + use<> {
+    ) -> Uninterrupted<Result<Duration, TransportError>> {
         let (settler, leases) = (self.settler.clone(), self.leases.clone());
         let renewed = async move {
             let lease =
@@ -182,22 +187,7 @@ impl AzureSubscription {
             leases.renewed(&receipt, until);
             Ok(until)
         };
-        self.in_task(renewed, "extend")
-    }
-
-    fn in_task<T: Send + 'static, W>(
-        &self,
-        work: W,
-        operation: &'static str,
-    ) -> impl Future<Output = Result<T, TransportError>> + use<T, W>
-    where
-        W: Future<Output = Result<T, TransportError>> + Send + 'static,
-    {
-        let tasks = self.tasks.clone();
-        async move {
-            let panicked = |_| Err(error(ErrorKind::OutcomeUnknown, operation));
-            tasks.spawn(work).await.unwrap_or_else(panicked)
-        }
+        Uninterrupted::new(&self.tasks, renewed)
     }
 }
 
@@ -228,8 +218,7 @@ impl Subscription for AzureSubscription {
 
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
         let settle = |(delivery, settlement)| self.settle_one(delivery, settlement);
-        let most = self.settler.state.options.limits.publish_concurrency;
-        in_parallel(batch.into_iter().map(settle).collect(), most).await
+        in_parallel(batch.into_iter().map(settle).collect(), self.concurrency()).await
     }
 
     async fn extend(
@@ -242,7 +231,7 @@ impl Subscription for AzureSubscription {
             delivery.lease_until = Some(self.timestamp(until));
             Ok(())
         });
-        join_all(renewals).await
+        in_parallel(renewals.collect(), self.concurrency()).await
     }
 
     async fn close(self: Box<Self>) -> Result<(), TransportError> {

@@ -46,20 +46,24 @@ pub(super) struct Envelope<'a> {
 
 /// The text of a message. If it does not fit, the size that it would have.
 pub(crate) fn write(message: &Message) -> Result<String, usize> {
-    with_ledger(&without_ledger(message, None), message)
+    with_ledger(without_ledger(message, None), message)
 }
 
 /// The same, with a reference in place of the body.
 pub(crate) fn write_reference(message: &Message, blob: &BlobReference) -> Result<String, usize> {
-    with_ledger(&without_ledger(message, Some(blob)), message)
+    with_ledger(without_ledger(message, Some(blob)), message)
 }
 
-fn with_ledger(plain: &str, message: &Message) -> Result<String, usize> {
+fn with_ledger(plain: String, message: &Message) -> Result<String, usize> {
     let limit = LIMIT_BYTES - RESERVE_BYTES;
+    if message.ledger == Ledger::default() && plain.len() <= limit {
+        return Ok(plain);
+    }
     let mut shortened = message.ledger.clone();
-    let ledger_fits = |it: &Ledger| with_member(plain, "ledger", &ledger::write(it)).len() <= limit;
+    let ledger_fits =
+        |it: &Ledger| with_member(&plain, "ledger", &ledger::write(it)).len() <= limit;
     shortened.fit(ledger_fits);
-    let text = with_member(plain, "ledger", &ledger::write(&shortened));
+    let text = with_member(&plain, "ledger", &ledger::write(&shortened));
     if text.len() <= limit { Ok(text) } else { Err(text.len() + RESERVE_BYTES) }
 }
 

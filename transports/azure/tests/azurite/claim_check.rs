@@ -332,3 +332,15 @@ async fn bodies_of_letters_that_are_gone_are_orphans() {
         assert_eq!(container.blobs().await.len(), 0);
     }
 }
+
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_missing_container_is_a_finding() {
+    let (queue, container) = (queue("validate").await, Container::new());
+    let transport = open(container.options(options()));
+    let findings = transport.validate(&queue).await.unwrap();
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].problem.contains(&container.name), "{findings:?}");
+    transport.provision(&queue).await.unwrap();
+    assert_eq!(transport.validate(&queue).await.unwrap(), []);
+}

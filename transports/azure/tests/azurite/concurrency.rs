@@ -10,9 +10,9 @@ use std::{
 
 use bezoar_azure::Limits;
 use bezoar_core::{Failure, Transport};
-use bezoar_runtime::{Host, Router, Shutdown, Worker};
+use bezoar_runtime::{Host, Polling, Router, Shutdown, Worker};
 
-use super::support::{Outside, message, open, options, queue};
+use super::support::{Outside, message, open, options, queue, subscribe};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
@@ -55,4 +55,40 @@ fn worker(queue: &str, limits: Limits, running: Arc<AtomicU32>, peak: Arc<Atomic
         .concurrency(limits.batch_concurrency)
         .lease(limits.visibility_timeout)
         .max_deliveries(limits.max_dequeue_count)
+}
+
+/// Another consumer died. Its messages are handled once their leases have expired and the empty queue is polled again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn expired_leases_are_picked_up_within_the_longest_poll() {
+    let (queue, mut options) = (queue("expired").await, options());
+    options.limits.visibility_timeout = Duration::from_secs(6);
+    options.limits.first_poll = Duration::from_secs(1);
+    let (limits, transport) = (options.limits, open(options));
+    let batch: Vec<_> = (0..5).map(|it| message(&format!("m-{it}"), "body").into()).collect();
+    for sent in transport.send(&(&queue).into(), &batch).await {
+        sent.unwrap();
+    }
+    let leased = std::time::Instant::now();
+    let dead = subscribe(&transport, &queue, 6).await;
+    let held = dead.receive(std::num::NonZeroU32::new(16).unwrap(), Duration::ZERO).await.unwrap();
+    assert_eq!(held.len(), 5);
+    std::mem::forget(dead); // nothing is given back
+    let (handled, mut all) = tokio::sync::watch::channel(0);
+    let handler = move || {
+        handled.send_modify(|count| *count += 1);
+        async { Ok::<(), Failure>(()) }
+    };
+    let worker = Worker::new(queue.as_str(), Router::new().on("lab.result", handler)).unwrap();
+    let polling = Polling { first: limits.first_poll, longest: limits.longest_poll };
+    let worker = worker.fetch_loops(limits.fetch_loops).lease(limits.visibility_timeout);
+    let stop = Shutdown::default();
+    let host = Host::new().worker(Arc::new(transport), worker.polling(polling));
+    let host = tokio::spawn(host.run(stop.clone()));
+    let most = limits.visibility_timeout + limits.longest_poll + Duration::from_secs(1);
+    let left = most.saturating_sub(leased.elapsed());
+    tokio::time::timeout(left, all.wait_for(|count| *count == 5)).await.unwrap().unwrap();
+    assert!(leased.elapsed() >= limits.visibility_timeout, "the leases were kept");
+    stop.drain();
+    host.await.unwrap().unwrap();
 }

@@ -46,13 +46,15 @@ mod error;
 mod in_parallel;
 mod options;
 mod orphans;
+mod provisioning;
 mod transport;
 mod uninterrupted;
 mod unreadable;
 mod wire;
 
 pub use claim_check::ClaimCheck;
-pub use connection::{account::Account, identity::Identity};
+pub use connection::{account::Account, identity::Identity, queue_name::check as check_queue_name};
 pub use error::LONGEST_DELAY;
 pub use options::{ErrorTexts, ForeignText, InvalidOptions, Limits, Options};
+pub use provisioning::NeededNames;
 pub use transport::AzureTransport;

@@ -5,8 +5,12 @@ use bezoar_core::{Invalid, QueueName};
 const RULE: &str = "is not a valid name on Azure: use 3 to 63 lowercase letters, digits and hyphens, begin and end \
                     with a letter or digit, and never put two hyphens in a row";
 
-/// Checks that Azure accepts the name.
-pub(crate) fn check(name: &QueueName) -> Result<(), Invalid> {
+/// Checks that Azure accepts the name of a queue.
+///
+/// # Errors
+///
+/// [`Invalid`] states Azure's rule.
+pub fn check(name: &QueueName) -> Result<(), Invalid> {
     let text = name.as_str();
     let length = (3..=63).contains(&text.len());
     let alphabet = |it: &u8| it.is_ascii_lowercase() || it.is_ascii_digit() || *it == b'-';

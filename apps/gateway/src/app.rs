@@ -314,7 +314,8 @@ impl App {
             return Ok((self.bezoar.admin().depth(queue).await?, None));
         };
         let looking = timeout(BROKER_PATIENCE, broker.depth(queue));
-        let late = |_| Err(TransportError::new(ErrorKind::Unavailable, "rabbitmq", "depth"));
+        let transport = broker.capabilities().transport;
+        let late = |_| Err(TransportError::new(ErrorKind::Unavailable, transport, "depth"));
         let (there, problem) = match looking.await.unwrap_or_else(late) {
             Ok(depth) => (depth, None),
             Err(error) => (Depth::default(), Some(error)),
@@ -324,9 +325,10 @@ impl App {
             Err(error) if matches!(error.kind, ErrorKind::QueueNotFound(_)) => Depth::default(),
             Err(error) => return Err(error),
         };
-        let dead = match (there.dead, here.dead) {
-            (None, None) => None,
-            (there, here) => Some(there.unwrap_or_default() + here.unwrap_or_default()),
+        // None in the catalogue says nothing while it is unknown how many are on the broker.
+        let dead = match (there.dead, here.dead.unwrap_or_default()) {
+            (None, 0) => None,
+            (there, here) => Some(there.unwrap_or_default() + here),
         };
         let mut depth = there;
         (depth.dead, depth.oldest_dead) = (dead, here.oldest_dead.or(there.oldest_dead));
@@ -376,6 +378,7 @@ impl QueueStatus {
         json!({
             "queue": self.queue.as_str(),
             "transport": self.transport,
+            "total": self.depth.total,
             "ready": self.depth.ready,
             "delayed": self.depth.delayed,
             "in_flight": self.depth.leased,

@@ -46,20 +46,24 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     }
     match steps.run("install Azurite", || Ok(azurite(root)))? {
         Ok(modules) => steps.check("tests with Azurite", || {
-            let modules = modules.display().to_string();
-            let python = python::AZURE.interpreter(root)?.display().to_string();
-            let environment = [
-                ("BEZOAR_TEST_AZURITE", modules.clone()),
-                ("BEZOAR_TEST_AZURE_NODE", modules),
-                ("BEZOAR_TEST_AZURE_PYTHON", python),
-            ];
-            AZURE.run(root, filters, &environment)
+            AZURE.run(root, filters, &azure_environment(root, &modules)?)
         }),
         Err(reason) => {
             steps.ignore("tests with Azurite", format!("not available: {reason:#}"));
         }
     }
     steps.outcome()
+}
+
+/// The environment variables by which tests find Azurite and Microsoft's clients.
+fn azure_environment(root: &Path, modules: &Path) -> Result<Vec<(&'static str, String)>> {
+    let modules = modules.display().to_string();
+    let python = python::AZURE.interpreter(root)?.display().to_string();
+    Ok(vec![
+        ("BEZOAR_TEST_AZURITE", modules.clone()),
+        ("BEZOAR_TEST_AZURE_NODE", modules),
+        ("BEZOAR_TEST_AZURE_PYTHON", python),
+    ])
 }
 
 /// The suites that need RabbitMQ, for one version after the other.
@@ -95,7 +99,9 @@ pub(crate) fn soak(root: &Path, filters: &[String]) -> Result<()> {
     steps.run("install", install::run)?;
     steps.check("soak", || {
         let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
-        SOAK.run(root, filters, &broker.environment())
+        let mut environment = broker.environment();
+        environment.extend(azure_environment(root, &azurite(root)?)?);
+        SOAK.run(root, filters, &environment)
     });
     steps.check("soak that kills RabbitMQ 4.0", || {
         SOAK_FAULTS.run(root, filters, &[Installation::four(root)?.variable()])

@@ -25,8 +25,8 @@ pub(crate) struct ProvisionArguments {
     /// Only this queue, such as hospital/blood
     #[arg(value_name = "TRANSPORT/QUEUE")]
     queue: Option<QueueName>,
-    /// Print what to create instead of creating it: commands for rabbitmqadmin, a definitions file, or a definitions file
-    /// with policies instead of arguments
+    /// Print what to create instead of creating it: commands for rabbitmqadmin or az; for RabbitMQ also a definitions file,
+    /// or one with policies instead of arguments
     #[arg(long, value_name = "FORM", num_args = 0..=1, default_missing_value = "commands")]
     print: Option<PrintForm>,
     #[command(flatten)]

@@ -13,6 +13,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct QueueStatus {
     pub(crate) queue: String,
+    /// All messages together, if the broker counts no other way.
+    #[serde(default)]
+    total: Option<u64>,
     pub(crate) ready: Option<u64>,
     pub(crate) delayed: Option<u64>,
     pub(crate) in_flight: Option<u64>,
@@ -63,6 +66,14 @@ pub(crate) async fn fetch(client: &ApiClient) -> Result<ApiReply, ClientError> {
 }
 
 impl QueueStatus {
+    /// How many messages are ready: `12`, `≤120` if only the total is known, or `?`.
+    pub(crate) fn ready(&self) -> String {
+        match (self.ready, self.total) {
+            (None, Some(total)) => format!("≤{}", humanize::count(total)),
+            (ready, _) => humanize::count_or_unknown(ready),
+        }
+    }
+
     /// The age of the oldest ready message.
     pub(crate) fn oldest_ready(&self) -> String {
         humanize::oldest(self.ready, self.oldest_ready_seconds)

@@ -94,7 +94,7 @@ fn table(all: &[QueueStatus]) -> Table {
     for status in all {
         table.push([
             status.queue.as_str().into(),
-            humanize::count_or_unknown(status.ready).into(),
+            status.ready().into(),
             humanize::count_or_unknown(status.delayed).into(),
             humanize::count_or_unknown(status.in_flight).into(),
             dead(status),

@@ -8,10 +8,17 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use crate::{app::App, config::Config};
+use crate::{
+    app::App,
+    broker::Broker,
+    config::{Config, Name},
+    route::describe,
+};
 
 /// How often queue metrics are updated.
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
+/// How often bodies without a message are looked for.
+const REMOVE_ORPHANS_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How many dead letters are regrouped at a time, and the pause in between, in which other writes proceed.
 const REGROUP: (u32, Duration) = (500, Duration::from_millis(5));
 
@@ -32,7 +39,31 @@ pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
         let shutdown = app.shutdown.clone();
         running.spawn(async move { retention.run(catalogue, clock, shutdown).await });
     }
+    for transport in &config.transports {
+        let age = transport.settings.of_kind().orphans_after();
+        let broker = app.brokers.get(transport.name.as_str());
+        if let (Some(age), Some(broker)) = (age, broker) {
+            running.spawn(remove_orphans(transport.name.clone(), broker.clone(), age));
+        }
+    }
     running
+}
+
+/// Removes bodies that no message needs, once at the start and then every hour.
+async fn remove_orphans(transport: Name, broker: Broker, age: Duration) {
+    let mut ticks = interval(REMOVE_ORPHANS_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match broker.remove_orphans(age).await {
+            Ok(0) => (),
+            Ok(bodies) => tracing::info!(%transport, bodies, "removed bodies without a message"),
+            Err(error) => {
+                let cause = describe(&error);
+                tracing::warn!(%transport, cause, "cannot remove bodies without a message, retrying");
+            }
+        }
+    }
 }
 
 /// Keeps queue metrics current for OTLP collectors, even if nobody scrapes `/metrics`.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Result, anyhow, bail};
-use bezoar::{Finding, QueueAdmin, QueueName, TransportError};
+use bezoar::{Finding, QueueName, TransportError};
 use futures_util::future::join_all;
 
 pub use crate::broker::PlanForm;
@@ -96,8 +96,8 @@ async fn check_one(name: Name, queues: Vec<BrokerQueue>) -> Vec<Checked> {
         }));
     }
     for BrokerQueue { queue, broker, .. } in letters {
-        let opened = broker.dead_letter_feed(&queue).await;
-        let outcome = opened.map(|_| Vec::new()).map_err(|failed| describe(&failed));
+        let found = broker.validate_dead_letters(&queue).await;
+        let outcome = found.map_err(|failed| describe(&failed));
         checked.push(Checked { subject: CheckedSubject::Queue(queue), outcome });
     }
     checked

@@ -58,13 +58,9 @@ impl Intakes {
     /// Starts and stops tasks, so that exactly the queues that are configured for it are taken in.
     pub(crate) fn follow(&self, app: &App, config: &Config) {
         let mut wanted = BTreeMap::new();
-        for queue in config.all_queues() {
+        for (queue, outcomes) in taken_in(config) {
             let Some(broker) = app.broker(&queue) else { continue };
-            if config.watch(&queue) == Watch::Take {
-                let routed = config.routes.iter().any(|route| route.from == queue);
-                let outcomes = if routed { Outcomes::Reported } else { Outcomes::Unheard };
-                wanted.insert(queue, (outcomes, broker.clone()));
-            }
+            wanted.insert(queue, (outcomes, broker.clone()));
         }
         for (queue, broker) in collectors(app, config) {
             wanted.insert(queue, (Outcomes::Unheard, broker));
@@ -87,6 +83,18 @@ impl Intakes {
             let _ = tokio::time::timeout(GRACE, running.stopped()).await;
         }
     }
+}
+
+/// The queues of brokers whose dead letters are taken in, and who reports what becomes of replayed ones.
+fn taken_in(config: &Config) -> BTreeMap<QueueName, Outcomes> {
+    let queues = config.all_queues().into_iter();
+    let taken =
+        queues.filter(|queue| config.broker(queue).is_some() && config.watch(queue) == Watch::Take);
+    let outcomes = |queue: &QueueName| match config.routes.iter().any(|it| it.from == *queue) {
+        true => Outcomes::Reported,
+        false => Outcomes::Unheard,
+    };
+    taken.map(|queue| (queue.clone(), outcomes(&queue))).collect()
 }
 
 /// The queues in which each broker with a route collects dead letters of its own.

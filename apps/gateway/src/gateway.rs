@@ -247,12 +247,12 @@ impl Gateway {
             .immediate_retries(config.immediate_retries)
             .max_deliveries(config.max_deliveries)
             .timeout(endpoint.longest() + MARGIN)
-            .concurrency(config.concurrency)
             .lease(config.lease)
             .correlation_ids(self.app.correlation.ids())
             .layer(TraceLayer::new(name))
             .layer(MeasureLayer::new(metrics.clone()))
             .observer(metrics.observer());
+        let worker = self.consume(worker, config);
         let worker = match self.app.error_texts {
             ErrorTexts::Hidden => worker,
             ErrorTexts::ShownForDevelopment => worker.show_error_texts_for_development(),
@@ -263,6 +263,14 @@ impl Gateway {
         self.change(|live| live.routes.insert(name.to_owned(), Arc::new(route)));
         tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
         Ok(())
+    }
+
+    /// Sets how the messages of a route are fetched, and how many at a time.
+    fn consume(&self, worker: Worker, config: &config::RouteConfig) -> Worker {
+        match lock(&self.config).broker(&config.from) {
+            Some((broker, _)) => broker.settings.of_kind().consume(worker, config.concurrency),
+            None => worker.concurrency(config.concurrency),
+        }
     }
 
     /// The source of a route's messages. Outcomes of messages that were replayed to a broker are reported to the catalogue.

@@ -111,6 +111,10 @@ fn the_canary_appears_in_no_configuration_problem() {
             "[transports.h]\nurl = \"amqp://u:{CANARY}@127.0.0.1:1\"\nmanagement_url = \
              \"http://u:{CANARY}@127.0.0.1:1\"\n[[queue]]\nname = \"h/q\"\n[server]\nlisten = \"nowhere\""
         ),
+        format!("[transports.lab]\nurl = \"azurequeue:\"\nconnection_string = \"{CANARY}\""),
+        format!(
+            "[transports.lab]\nurl = \"azurequeue:\"\naccount = \"https://h/?sig={CANARY}\"\nsas = \"{CANARY}\""
+        ),
         format!("[[token]]\nsecret = \"{CANARY}"),
     ] {
         std::fs::write(folder.path().join("bezoar.toml"), &text).unwrap();

@@ -77,15 +77,19 @@ impl From<InvalidId> for Problem {
     }
 }
 
+/// The transport of the embedded store.
+const STORE: &str = "sqlite";
+
 impl From<TransportError> for Problem {
     fn from(error: TransportError) -> Self {
         let text = match std::error::Error::source(&error) {
             Some(source) => format!("{}: {source}", error.kind),
             None => error.kind.to_string(),
         };
-        let (second, on_broker) = (Duration::from_secs(1), error.transport == "rabbitmq");
+        let (second, on_broker) = (Duration::from_secs(1), error.transport != STORE);
         match &error.kind {
             ErrorKind::TooLarge { limit_bytes, .. } => {
+                let text = format!("{}: {text}", error.transport);
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
                     .with("limit_bytes", *limit_bytes)
             }

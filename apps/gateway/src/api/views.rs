@@ -40,6 +40,9 @@ pub(super) fn entry(entry: &DeadLetterSummary) -> Value {
     })
 }
 
+/// How the headers begin that the transport on Azure Storage Queue adds to dead letters.
+const OF_AZURE: &str = "bezoar-azure-";
+
 /// A dead letter without its sensitive content.
 pub(super) fn record(record: &DeadLetterRecord) -> Value {
     let message = &record.message;
@@ -54,7 +57,8 @@ pub(super) fn record(record: &DeadLetterRecord) -> Value {
     all["last_failure_at"] = message.ledger.last_failure_at().map(|at| at.to_string()).into();
     all["history"] = message.ledger.history().iter().map(failed_try).collect();
     all["origin"] = Origin::of(message).map(origin).into();
-    let of_sender = |(name, _): &(&String, _)| !Origin::is_header(message, name);
+    let of_sender =
+        |(name, _): &(&String, _)| !Origin::is_header(message, name) && !name.starts_with(OF_AZURE);
     all["headers"] = message.headers.iter().filter(of_sender).map(header).collect();
     all["lineage"] = record.versions.iter().map(|id| id.to_string()).collect();
     all["earlier"] = record.earlier.iter().map(|id| id.to_string()).collect();

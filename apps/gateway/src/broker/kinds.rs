@@ -3,13 +3,15 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use anyhow::Result;
+use bezoar::{QueueName, Worker};
 
 use super::{
     BrokerTransport,
+    azure::{self, AzureConfig},
     rabbitmq::{self, RabbitMqConfig},
 };
 use crate::config::{
-    Config, Key, Name,
+    Config, Key, Name, QueueConfig,
     reader::{Section, SectionReader},
 };
 
@@ -18,16 +20,19 @@ use crate::config::{
 pub enum TransportSettings {
     /// RabbitMQ.
     RabbitMq(RabbitMqConfig),
+    /// Azure Storage Queue.
+    Azure(Box<AzureConfig>),
 }
 
 /// The kinds of brokers.
-pub(crate) static KINDS: &[TransportKind] = &[rabbitmq::KIND];
+pub(crate) static KINDS: &[TransportKind] = &[rabbitmq::KIND, azure::KIND];
 
 impl TransportSettings {
     /// The same, without the kind.
     pub(crate) fn of_kind(&self) -> &dyn KindSettings {
         match self {
             Self::RabbitMq(settings) => settings,
+            Self::Azure(settings) => &**settings,
         }
     }
 }
@@ -57,4 +62,40 @@ pub(crate) trait KindSettings: Debug {
 
     /// The longest delay before a retry.
     fn longest_delay(&self) -> Duration;
+
+    /// What a route from this broker has unless it says otherwise.
+    fn route_defaults(&self) -> RouteDefaults {
+        RouteDefaults::default()
+    }
+
+    /// Sets how a worker consumes a queue of this broker, with at most `concurrency` messages at a time.
+    fn consume(&self, worker: Worker, concurrency: u32) -> Worker {
+        worker.concurrency(concurrency)
+    }
+
+    /// What is wrong with a queue of this broker, by its name there and what its `[[queue]]` says.
+    fn check_queue(&self, _there: &QueueName, _said: Option<&QueueConfig>) -> Vec<QueueProblem> {
+        Vec::new()
+    }
+
+    /// Whether messages can be dead-lettered by rejecting them.
+    fn rejects(&self) -> bool {
+        true
+    }
+
+    /// The age at which bodies outside of messages are removed if no message needs them.
+    fn orphans_after(&self) -> Option<Duration> {
+        None
+    }
 }
+
+/// What a route has unless it says otherwise; `None` is the default of all routes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RouteDefaults {
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_deliveries: Option<u32>,
+}
+
+/// A key of a `[[queue]]`, and what is wrong with it, worded to follow the key.
+pub(crate) type QueueProblem = (&'static str, String);

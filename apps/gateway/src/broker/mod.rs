@@ -2,12 +2,14 @@
 //!
 //! [`BrokerTransport`] is what a kind of broker must offer, and `kinds.rs` lists the kinds by the scheme of their URLs.
 
+mod azure;
 mod kinds;
 mod rabbitmq;
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -17,8 +19,9 @@ use bezoar::{
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
 };
 
+pub use azure::{AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice};
 pub use kinds::TransportSettings;
-pub(crate) use kinds::{KINDS, KindSettings, TransportKind};
+pub(crate) use kinds::{KINDS, KindSettings, QueueProblem, RouteDefaults, TransportKind};
 pub use rabbitmq::{QueueKind, RabbitMqConfig};
 
 use crate::config::{Config, DeadLetterMode, TransportConfig};
@@ -41,8 +44,19 @@ pub(crate) trait BrokerTransport: Transport + QueueAdmin {
     /// Checks queues, and once what they share.
     async fn validate_all(&self, queues: &[QueueName]) -> Result<BrokerFindings, TransportError>;
 
+    /// Checks the dead letters of a queue of which nothing else is used. Changes nothing.
+    async fn validate_dead_letters(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Vec<Finding>, TransportError>;
+
     /// Queues of the broker's own that collect dead letters, whatever is configured.
     fn dead_letter_collectors(&self) -> Vec<QueueName>;
+
+    /// Removes bodies outside of messages that are older than `age` and that no message needs; returns how many.
+    async fn remove_orphans(&self, _age: Duration) -> Result<u64, TransportError> {
+        Ok(0)
+    }
 }
 
 /// The form in which an administrator gets what to create.
@@ -142,6 +156,19 @@ impl Broker {
         queues: &[QueueName],
     ) -> Result<BrokerFindings, TransportError> {
         self.inner.validate_all(&self.all_there(queues)?).await
+    }
+
+    /// Checks the dead letters of a queue of which nothing else is used.
+    pub(crate) async fn validate_dead_letters(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Vec<Finding>, TransportError> {
+        self.inner.validate_dead_letters(&self.there(queue)?).await
+    }
+
+    /// Removes bodies outside of messages that no message needs.
+    pub(crate) async fn remove_orphans(&self, age: Duration) -> Result<u64, TransportError> {
+        self.inner.remove_orphans(age).await
     }
 
     fn all_there(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, TransportError> {

@@ -80,4 +80,7 @@ pub use sections::{
 };
 pub use show::{show, show_text};
 
-pub use crate::broker::{QueueKind, RabbitMqConfig, TransportSettings};
+pub use crate::broker::{
+    AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice, QueueKind,
+    RabbitMqConfig, TransportSettings,
+};

@@ -54,21 +54,22 @@ impl Config {
 
     /// The broker of a queue, and its name there; `None` for a queue of the embedded store.
     pub fn broker(&self, queue: &QueueName) -> Option<(&TransportConfig, QueueName)> {
-        let (name, queue) = queue.as_str().split_once('/')?;
-        let transport = self.transports.iter().find(|it| it.name.as_str() == name)?;
-        Some((transport, QueueName::new(queue).ok()?))
+        broker_of(&self.transports, queue)
+    }
+
+    /// What a `[[queue]]` says about a queue, if there is one.
+    pub fn queue(&self, queue: &QueueName) -> Option<&QueueConfig> {
+        self.queues.iter().find(|said| said.name == *queue)
     }
 
     /// What happens to a queue's dead letters on its broker.
     pub fn watch(&self, queue: &QueueName) -> Watch {
-        let said = self.queues.iter().find(|said| said.name == *queue);
-        said.map_or(Watch::Take, |said| said.watch)
+        self.queue(queue).map_or(Watch::Take, |said| said.watch)
     }
 
     /// Whether the dead-letter queue of a broker's queue is configured by name.
     pub fn has_own_dead_letter_queue(&self, queue: &QueueName) -> bool {
-        let said = self.queues.iter().find(|said| said.name == *queue);
-        said.is_some_and(|said| said.dead_letter_queue.is_some())
+        self.queue(queue).is_some_and(|said| said.dead_letter_queue.is_some())
     }
 
     pub(super) fn read(
@@ -79,7 +80,9 @@ impl Config {
         let store = StoreConfig::read(reader, &root.table("store"));
         let transports = TransportConfig::read_all(reader, root);
         let (mut queues, queue_places) = each(reader, root, "queue", QueueConfig::read);
-        let (routes, route_places) = each(reader, root, "route", RouteConfig::read);
+        let (routes, route_places) = each(reader, root, "route", |reader, section| {
+            RouteConfig::read(reader, section, &transports)
+        });
         if !root.has("queue") && !root.has("route") {
             queues.push(default_queue(reader));
         }
@@ -106,6 +109,16 @@ impl Config {
             places,
         )
     }
+}
+
+/// The broker of a queue, and its name there.
+pub(super) fn broker_of<'t>(
+    transports: &'t [TransportConfig],
+    queue: &QueueName,
+) -> Option<(&'t TransportConfig, QueueName)> {
+    let (name, queue) = queue.as_str().split_once('/')?;
+    let transport = transports.iter().find(|it| it.name.as_str() == name)?;
+    Some((transport, QueueName::new(queue).ok()?))
 }
 
 fn default_queue(reader: &mut SectionReader<'_>) -> QueueConfig {

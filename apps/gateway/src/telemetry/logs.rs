@@ -56,10 +56,12 @@ where
 
 /// Always excluded, whatever the filter says: spans for traces only, whose fields the message's span already has; what
 /// the exporter says beyond warnings, which quotes the collector's address and replies; and of the AMQP client, which
-/// quotes whole messages.
+/// quotes whole messages, and of Microsoft's client, which quotes URLs and repeats each failed request.
 fn is_fit_for_logs(metadata: &Metadata<'_>) -> bool {
     let beyond =
         |name: &str, level: Level| metadata.target().starts_with(name) && *metadata.level() > level;
-    let chatter = beyond("opentelemetry", Level::WARN) || beyond("lapin", Level::ERROR);
+    let chatter = beyond("opentelemetry", Level::WARN)
+        || beyond("lapin", Level::ERROR)
+        || beyond("typespec_client_core", Level::ERROR);
     metadata.target() != trace::TARGET && !chatter
 }

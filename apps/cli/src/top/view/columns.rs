@@ -27,7 +27,7 @@ struct Column {
 
 const COLUMNS: &[Column] = &[
     vital("queue", Constraint::Fill(1), |_, it| it.queue.clone().into()),
-    vital("ready", Constraint::Length(9), |_, it| count(it.ready)),
+    vital("ready", Constraint::Length(9), |_, it| right(it.ready())),
     extra("delayed", Constraint::Length(9), |_, it| count(it.delayed)),
     vital("in flight", Constraint::Length(9), |_, it| count(it.in_flight)),
     vital("dead", Constraint::Length(9), |_, it| dead(it)),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use bezoar::{
-    QueueName, TransportError,
+    Finding, QueueAdmin, QueueName, TransportError,
     rabbitmq::{
         DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, UNROUTABLE,
     },
@@ -93,6 +93,13 @@ impl BrokerTransport for RabbitTransport {
     async fn validate_all(&self, queues: &[QueueName]) -> Result<BrokerFindings, TransportError> {
         let found = self.validate_all(queues).await?;
         Ok(BrokerFindings { shared: found.shared, queues: found.queues })
+    }
+
+    async fn validate_dead_letters(
+        &self,
+        queue: &QueueName,
+    ) -> Result<Vec<Finding>, TransportError> {
+        self.dead_letter_feed(queue).await.map(|_| Vec::new())
     }
 
     fn dead_letter_collectors(&self) -> Vec<QueueName> {

@@ -10,7 +10,7 @@ use bezoar::QueueName;
 use super::{ConfigKey, Contradiction};
 use crate::{
     config::{
-        Config, QueueConfig, RouteConfig, Watch,
+        Config, DeadLetterMode, QueueConfig, RouteConfig, Watch,
         human::{duration, size},
         suggest::nearest,
     },
@@ -24,6 +24,7 @@ pub(super) const RULES: &[Rule] = &[
     same_queues,
     unknown_transports,
     not_of_a_broker,
+    not_of_this_broker,
     open_to_all,
     same_secrets,
     unknown_queues,
@@ -115,6 +116,34 @@ fn not_of_a_broker(config: &Config) -> Vec<Contradiction> {
         Contradiction::error(place, problem, "remove it")
     };
     modes.chain(settings).map(error).collect()
+}
+
+/// Names and settings that the broker of a queue does not accept.
+fn not_of_this_broker(config: &Config) -> Vec<Contradiction> {
+    let mut found = Vec::new();
+    for queue in config.all_queues() {
+        let Some((transport, there)) = config.broker(&queue) else { continue };
+        let said = config.queues.iter().position(|said| said.name == queue);
+        let route = config.routes.iter().position(|route| route.from == queue);
+        let settings = transport.settings.of_kind();
+        for (key, problem) in settings.check_queue(&there, said.map(|it| &config.queues[it])) {
+            let place = match (said, route) {
+                (Some(index), _) => ConfigKey::Queue(index, key),
+                (None, Some(index)) => ConfigKey::Route(index, "from"),
+                (None, None) => continue,
+            };
+            found.push(Contradiction::error(place, problem, "correct it"));
+        }
+        let mode = route.and_then(|index| config.routes[index].dead_letter);
+        if let (Some(index), Some(DeadLetterMode::Reject), false) =
+            (route, mode, settings.rejects())
+        {
+            let problem = "is \"reject\", which the broker of this queue cannot do";
+            let place = ConfigKey::Route(index, "dead_letter");
+            found.push(Contradiction::error(place, problem, "remove it"));
+        }
+    }
+    found
 }
 
 /// The settings of a queue that only a broker's queue can have.
@@ -217,10 +246,9 @@ fn impossible_retries(config: &Config) -> Vec<Contradiction> {
     each(config, impossible, |index, route| {
         let delay = duration::rough(route.retry.largest_delay());
         let longest = duration::rough(longest(route).unwrap_or_default());
-        let problem = format!(
-            "may wait {delay} before a retry, longer than max_delay of its broker ({longest})"
-        );
-        let remedy = "lower max, max_retries or multiplier, or raise max_delay";
+        let problem =
+            format!("may wait {delay} before a retry, longer than its broker can wait ({longest})");
+        let remedy = "lower max, max_retries or multiplier; on RabbitMQ, max_delay can be raised";
         Contradiction::error(ConfigKey::Route(index, "retry"), problem, remedy)
     })
 }

@@ -7,12 +7,14 @@ use bezoar::{QueueName, RetryPolicy, UncountedPolicy, blame::BreakerOptions};
 use super::retry;
 use crate::{
     config::{
-        InvalidValue, Name, Secret,
+        InvalidValue, Name, Secret, TransportConfig,
         human::{Rate, duration},
+        model::broker_of,
         names::choice,
         path::Path,
         reader::{Section, SectionReader, Warn},
         tree::{Node, Value},
+        values::Parsed,
     },
     endpoint::{EndpointUrl, ExtraHeaders, SigningSecret},
 };
@@ -69,18 +71,23 @@ impl RouteConfig {
     pub(in crate::config) fn read(
         reader: &mut SectionReader<'_>,
         section: &Section<'_>,
+        transports: &[TransportConfig],
     ) -> Option<Self> {
         let name = reader.required(section, "name");
         let from = reader.required(section, "from");
+        let broker = from.as_ref().and_then(|from| broker_of(transports, from));
+        let defaults = broker.map(|(broker, _)| broker.settings.of_kind().route_defaults());
+        let defaults = defaults.unwrap_or_default();
         let to = reader.required(section, "to");
         let timeout = reader.or_default(section, "timeout");
-        let concurrency = reader.or_default(section, "concurrency");
+        let concurrency = or_of_broker(reader, section, "concurrency", defaults.concurrency);
         let rate = reader.optional(section, "rate");
         let retry = retry::read(reader, section).unwrap_or_default();
         let immediate_retries = reader.or(section, "immediate_retries", retry.immediate_retries());
         let max_retry_after = reader.or_default(section, "max_retry_after");
-        let lease = reader.or_default(section, "lease");
-        let max_deliveries = reader.or_default(section, "max_deliveries");
+        let lease = or_of_broker(reader, section, "lease", defaults.lease);
+        let max_deliveries =
+            or_of_broker(reader, section, "max_deliveries", defaults.max_deliveries);
         let secrets = secrets(reader, section);
         let headers = headers(reader, section);
         let (breaker, (first, longest)) = breaker(reader, &section.table("breaker"));
@@ -122,6 +129,19 @@ impl RouteConfig {
             extra.insert(name, value.reveal()).expect("was inserted once when it was read");
         }
         extra
+    }
+}
+
+/// The value of a key whose default its broker may set.
+fn or_of_broker<T: Parsed>(
+    reader: &mut SectionReader<'_>,
+    section: &Section<'_>,
+    key: &str,
+    of_broker: Option<T>,
+) -> T {
+    match of_broker {
+        Some(value) => reader.or(section, key, value),
+        None => reader.or_default(section, key),
     }
 }
 

@@ -49,6 +49,13 @@ fn secrets_of_a_configuration_that_loads_are_not_printed() {
     check(&format!("{route}to = 'http://h/CANARY?key=CANARY'\nsecret = 'whsec_CANARY'"));
     check(&format!("{route}to = 'http://h/'\nsecret = ['env:SIGNING', 'whsec_CANARY']"));
     check(&format!("{route}to = 'http://h/'\nheaders = {{ X = 'CANARY', Y = 'env:TOKEN' }}"));
+    let lab = "[transports.lab]\nurl = 'azurequeue:'\n";
+    check(&format!("{lab}connection_string = 'AccountName=lab;AccountKey=CANARYCA'"));
+    let account = "account = 'https://lab.queue.core.windows.net'";
+    check(&format!("{lab}{account}\nsas = 'sv=1&sig=CANARY'"));
+    check(&format!(
+        "{lab}{account}\ncredential = 'client-secret'\ntenant_id = 't'\nclient_id = 'c'\nclient_secret = 'CANARY'"
+    ));
     check("[telemetry]\notlp_endpoint = 'http://h/CANARY'");
 }
 
@@ -94,6 +101,22 @@ fn secrets_of_a_configuration_that_is_wrong_are_not_printed() {
     ] {
         check(&format!("[[route]]\nname = 'a'\nfrom = 'a'\n{line}\n"));
     }
+    let lab = "[transports.lab]\nurl = 'azurequeue:'\n";
+    for line in [
+        "connection_string = 'CANARY'",
+        "connection_string = 'AccountName=lab;AccountKey=CANARY!'",
+        "connection_string = 'AccountName=lab;AccountKey=CANARY'\nprefetch = 99",
+        "conection_string = 'AccountName=lab;AccountKey=CANARY'",
+        "connection_string = ['CANARY']",
+        "account = 'https://lab.queue.core.windows.net?sig=CANARY'\nsas = 'env:TOKEN'",
+        "account = 'https://user:CANARY@h/'\nsas = 'sig=CANARY'",
+        "account = 'ftp://lab'\nsas = 'sig=CANARY'",
+        "account = 'https://h'\ncredential = 'client-secret'\nclient_secret = 'CANARY;CANARY'",
+        "account = 'https://h'\ncredential = 'client-secret'\nclient_secret = 'CANARY'",
+    ] {
+        check(&format!("{lab}{line}\n"));
+    }
+    check("[transports.lab]\nurl = 'azurequeue:AccountKey=CANARY'");
     check("[store]\nurl = 'postgres://user:CANARY@h/'");
     check("[store]\nurl = 'CANARY://user:x@h/'");
 }

@@ -60,6 +60,39 @@ tls_ca = "/etc/bezoar/ca.pem"
 tls_certificate = "/etc/bezoar/bezoar.pem"
 tls_key = "/etc/bezoar/bezoar.key"
 
+[transports.lab]
+url = "azurequeue:"
+connection_string = "env:AZURE"
+create_if_missing = false
+time_to_live = "30d"
+visibility_timeout = "2m"
+max_dequeue_count = 7
+fetch_loops = 3
+batch_concurrency = 4
+prefetch = 8
+publish_concurrency = 32
+first_poll = "200ms"
+longest_poll = "2s"
+claim_check = { container = "large-bodies", max_bytes = "4MiB", orphans_after = "60d" }
+foreign_text = "base64"
+error_texts = "redact"
+dead_letter_lease = "1m"
+request_timeout = "10s"
+
+[transports.clinic]
+url = "azurequeue:"
+account = "https://clinic.queue.core.windows.net"
+credential = "client-secret"
+tenant_id = "t"
+client_id = "c"
+client_secret = "env:TOKEN"
+token_file = "/run/token"
+
+[transports.ward]
+url = "azurequeue:"
+account = "https://ward.queue.core.windows.net"
+sas = "env:SAS"
+
 [[queue]]
 name = "inbox"
 
@@ -170,7 +203,7 @@ fn everything_that_can_be_set_is_set() {
     assert_eq!(blood.dead_letter, Some(DeadLetterMode::Reject));
     let (hospital, there) = config.broker(&blood.from).unwrap();
     assert_eq!(there.as_str(), "blood");
-    let TransportSettings::RabbitMq(hospital) = &hospital.settings;
+    let TransportSettings::RabbitMq(hospital) = &hospital.settings else { panic!("{hospital:?}") };
     let url = "amqps://lab:0123456789abcdefghij@one:5671,two:5671/lab";
     assert_eq!(hospital.url.reveal(), url);
     let management = hospital.management_url.as_ref().map(Secret::reveal);
@@ -199,10 +232,14 @@ fn every_key_except_tables_is_read_and_shown() {
     for key in keys() {
         let parent = |other: &Key| other.parent().trim_end_matches("[]").trim_end_matches(".*");
         let leaf = keys().iter().all(|other| parent(other) != key.path);
-        let one =
-            |index: usize| key.path.replace("[]", &format!("[{index}]")).replace('*', "hospital");
+        let one = |index: usize| key.path.replace("[]", &format!("[{index}]"));
         let found = |path: String| shown.iter().any(|shown| shown.starts_with(&path));
-        assert!(!leaf || (0..3).any(|index| found(one(index))), "{}", key.path);
+        let names: &[&str] = match key.transport {
+            Some("RabbitMQ") => &["hospital"],
+            _ => &["lab", "clinic", "ward"],
+        };
+        let found = names.iter().any(|name| (0..3).any(|at| found(one(at).replace('*', name))));
+        assert!(!leaf || found, "{}", key.path);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whole configurations.
 
+mod azure;
 mod canary;
 mod contradictions;
 mod examples;
@@ -17,6 +18,8 @@ fn resolve(source: &SecretSource) -> Result<String, String> {
         "env:TOKEN" => Ok("0123456789abcdefghij".to_owned()),
         "env:OTHER_TOKEN" => Ok("jihgfedcba9876543210".to_owned()),
         "env:SIGNING" => Ok("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
+        "env:AZURE" => Ok("AccountName=lab;AccountKey=a2V5".to_owned()),
+        "env:SAS" => Ok("?sv=2024&sig=abc".to_owned()),
         "env:WEAK" => Ok("hunter2".to_owned()),
         "file:/run/bearer" => Ok("Bearer abc".to_owned()),
         _ => Err("is not set".to_owned()),

@@ -1,0 +1,40 @@
+//! Messages that are too large for a queue, and the claim check.
+
+use bytes::Bytes;
+
+use crate::{endpoint::Endpoint, lab::Lab, life::route};
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_message_that_is_too_large_is_refused_with_the_way_out() {
+    let endpoint = Endpoint::start().await;
+    let lab = Lab::new("", &route(endpoint.port));
+    let (_gateway, client) = lab.up();
+    let body = Bytes::from(vec![b'x'; 60_000]);
+    let headers = [("bezoar-id", "scan-7")];
+    let reply = client.post(&lab.path("messages"), &headers, body).await;
+    let problem = reply.json();
+    assert_eq!(reply.status, 413, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    for part in ["azurequeue", "scan-7", "60000 bytes", "at most 46080", "`claim_check`"] {
+        assert!(detail.contains(part), "{part} is not in: {detail}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn the_claim_check_carries_large_bodies() {
+    let endpoint = Endpoint::start().await;
+    let container = format!("bodies-{:08x}", rand::random::<u32>());
+    let claim_check =
+        format!("claim_check = {{ container = \"{container}\", max_bytes = \"1MiB\" }}");
+    let lab = Lab::new(&claim_check, &route(endpoint.port));
+    let (_gateway, client) = lab.up();
+    let large = Bytes::from(vec![b'x'; 300_000]);
+    let reply = client.post(&lab.path("messages"), &[], large.clone()).await;
+    assert_eq!(reply.status, 202, "{reply:?}");
+    endpoint.until(|all| all.iter().any(|it| it.status == 200)).await;
+    assert_eq!(endpoint.arrivals()[0].body, large);
+    let reply = client.post(&lab.path("messages"), &[], vec![b'x'; 2_000_000].into()).await;
+    assert_eq!(reply.status, 413, "{reply:?}");
+}

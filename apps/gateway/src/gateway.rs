@@ -38,8 +38,8 @@ use crate::{
     config::{self, Config, DeadLetterMode, Reload, Role},
     dead_letter_intake::Intakes,
     endpoint::{
-        ClientOptions, Endpoint, EndpointClient, EndpointOptions, Origins, PauseRequest, RateLimit,
-        RouteBreaker,
+        CallOptions, ClientOptions, Endpoint, EndpointClient, EndpointOptions, Origins,
+        PauseRequest, RateLimit, RouteBreaker,
     },
     route::{GONE, Route, RouteGate, RouteSource, paused_by, paused_setting},
     server,
@@ -312,16 +312,19 @@ impl Gateway {
                 "the endpoint's address is not allowed"
             });
         };
-        let options = EndpointOptions {
+        let call = CallOptions {
             timeout: config.timeout,
             headers: config.extra_headers(),
             secrets: config.signing_secrets(),
+            traceparent: Some(Arc::new(move |context| correlation.outgoing(context))),
+            ..CallOptions::new(config.to.clone())
+        };
+        let options = EndpointOptions {
+            call,
             breaker,
             max_retry_after: config.max_retry_after,
             rate: config.rate.map(rate),
-            traceparent: Some(Arc::new(move |context| correlation.outgoing(context))),
             on_pause: Some(Arc::new(pause)),
-            ..EndpointOptions::new(config.to.clone())
         };
         let clock: Arc<dyn Clock> = self.app.clock.clone();
         Endpoint::new(options, lock(&self.client).clone(), clock)

@@ -7,7 +7,8 @@ use http::StatusCode;
 use jiff::Timestamp;
 
 use super::{
-    CallErrorKind,
+    CallErrorKind, CallReport,
+    call_report::CallEnd,
     client::NoReply,
     problem::problem,
     reply::{End, EndpointReply},
@@ -28,8 +29,15 @@ pub(super) enum Meaning {
     Denied(Code),
 }
 
-/// Classifies a reply. `Retry-After` is relative to `now` and limited to `most`.
-pub(super) fn classify(reply: &EndpointReply, now: Timestamp, most: Duration) -> Meaning {
+/// What a call means. `Retry-After` is relative to `now` and limited to `most`.
+pub(super) fn classify(report: &CallReport, now: Timestamp, most: Duration) -> Meaning {
+    match &report.0 {
+        CallEnd::Replied(reply) => classify_reply(reply, now, most),
+        CallEnd::NoReply(no_reply) => classify_no_reply(no_reply),
+    }
+}
+
+fn classify_reply(reply: &EndpointReply, now: Timestamp, most: Duration) -> Meaning {
     let Some(kind) = failure_kind(reply.status) else {
         return match &reply.end {
             End::Broken(error) => Meaning::NotDone(CallOutcome::Failed, error.failure()),
@@ -61,8 +69,7 @@ fn not_done(kind: FailureKind, reply: &EndpointReply, now: Timestamp, most: Dura
     Meaning::NotDone(outcome, failure)
 }
 
-/// Classifies a call without a reply.
-pub(super) fn classify_no_reply(no_reply: &NoReply) -> Meaning {
+fn classify_no_reply(no_reply: &NoReply) -> Meaning {
     use CallErrorKind as Kind;
     let fresh_connection = no_reply.fresh_connection;
     let outcome = match no_reply.error.kind {
@@ -153,7 +160,7 @@ mod tests {
     }
 
     fn shown(reply: &EndpointReply) -> String {
-        match classify(reply, Timestamp::UNIX_EPOCH, MINUTE) {
+        match classify_reply(reply, Timestamp::UNIX_EPOCH, MINUTE) {
             Meaning::Done => "done".to_owned(),
             Meaning::Denied(code) => format!("denied {code}"),
             Meaning::NotDone(outcome, failure) => {
@@ -165,7 +172,7 @@ mod tests {
     }
 
     fn failure_of(reply: &EndpointReply) -> Failure {
-        match classify(reply, Timestamp::UNIX_EPOCH, MINUTE) {
+        match classify_reply(reply, Timestamp::UNIX_EPOCH, MINUTE) {
             Meaning::NotDone(_, failure) => failure,
             other => panic!("{other:?}"),
         }
@@ -313,7 +320,8 @@ mod tests {
     fn an_endpoint_that_says_when_to_come_back_asks_to_wait() {
         let asks = |status| {
             let reply = reply(status, &[(header::RETRY_AFTER, "7")], b"");
-            let Meaning::NotDone(outcome, _) = classify(&reply, Timestamp::UNIX_EPOCH, MINUTE)
+            let Meaning::NotDone(outcome, _) =
+                classify_reply(&reply, Timestamp::UNIX_EPOCH, MINUTE)
             else {
                 panic!("{status}")
             };

@@ -8,8 +8,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = EndpointClient::new(ClientOptions::default()); // one for all routes
 //! let mut options = EndpointOptions::new("https://example.org/results".parse()?);
-//! options.headers.insert("authorization", "Bearer token")?;
-//! options.secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?];
+//! options.call.headers.insert("authorization", "Bearer token")?;
+//! options.call.secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?];
 //! let endpoint = Endpoint::new(options, client, Arc::new(SystemClock));
 //! let worker = Worker::new("results", endpoint.clone())?;
 //! # Ok(()) }
@@ -48,7 +48,9 @@
 //! `bezoar-redelivered: true`.
 
 mod breaker;
+mod call;
 mod call_error;
+mod call_report;
 mod cidr;
 mod classify;
 mod client;
@@ -75,7 +77,9 @@ mod tls_trust;
 mod url;
 
 pub use breaker::{Origins, RouteBreaker};
+pub use call::{CallOptions, EndpointCaller};
 pub use call_error::{CallError, CallErrorKind};
+pub use call_report::{CallReport, Verdict};
 pub use cidr::Cidr;
 pub use client::{ClientOptions, EndpointClient};
 pub use extra_headers::ExtraHeaders;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bezoar::{Code, Context};
 
-use super::{EndpointUrl, ExtraHeaders, RateLimit, RouteBreaker, SigningSecret};
+use super::{CallOptions, EndpointUrl, RateLimit, RouteBreaker};
 
 /// Returns the `traceparent` of a delivery.
 pub type Traceparent = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
@@ -21,23 +21,15 @@ pub struct PauseRequest {
 /// How messages are delivered to an endpoint.
 #[derive(Clone)]
 pub struct EndpointOptions {
-    /// Its URL.
-    pub url: EndpointUrl,
-    /// How long a delivery may take (at most a day), from the connection to the last byte of the reply. Waiting for the rate
-    /// limit takes at most as long again; see [`Endpoint::longest`](super::Endpoint::longest).
-    pub timeout: Duration,
-    /// Headers that are added to each request.
-    pub headers: ExtraHeaders,
-    /// The secrets that sign requests; several while one replaces another.
-    pub secrets: Vec<SigningSecret>,
+    /// Where it is, and what is sent along. Waiting for the rate limit may take as long again as its timeout; see
+    /// [`Endpoint::longest`](super::Endpoint::longest).
+    pub call: CallOptions,
     /// The breaker of the route.
     pub breaker: RouteBreaker,
     /// The longest `Retry-After` that is honoured; longer ones are cut to it.
     pub max_retry_after: Duration,
     /// The rate limit; unlimited if `None`.
     pub rate: Option<RateLimit>,
-    /// Returns the `traceparent` of a delivery.
-    pub traceparent: Option<Traceparent>,
     /// Called when the route must pause.
     pub on_pause: Option<OnPause>,
 }
@@ -46,14 +38,10 @@ impl EndpointOptions {
     /// 30 s per delivery, `Retry-After` up to an hour, its own breaker, and nothing else.
     pub fn new(url: EndpointUrl) -> Self {
         Self {
-            url,
-            timeout: Duration::from_secs(30),
-            headers: ExtraHeaders::default(),
-            secrets: Vec::new(),
+            call: CallOptions::new(url),
             breaker: RouteBreaker::default(),
             max_retry_after: Duration::from_secs(60 * 60),
             rate: None,
-            traceparent: None,
             on_pause: None,
         }
     }
@@ -62,10 +50,7 @@ impl EndpointOptions {
 impl fmt::Debug for EndpointOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndpointOptions")
-            .field("url", &self.url)
-            .field("timeout", &self.timeout)
-            .field("headers", &self.headers)
-            .field("secrets", &self.secrets)
+            .field("call", &self.call)
             .field("breaker", &self.breaker)
             .field("max_retry_after", &self.max_retry_after)
             .field("rate", &self.rate)

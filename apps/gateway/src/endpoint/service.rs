@@ -12,26 +12,19 @@ use bezoar::{
     blame::{CallOutcome, Judgement},
 };
 use futures_util::future::BoxFuture;
-use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use super::{
-    EndpointClient, EndpointOptions, EndpointUrl, PauseRequest, RouteBreaker,
+    EndpointCaller, EndpointClient, EndpointOptions, PauseRequest, RouteBreaker,
     breaker::Permit,
-    classify::{Meaning, classify, classify_no_reply},
-    options::{OnPause, Traceparent},
+    call_report::OK,
+    classify::{Meaning, classify},
+    options::OnPause,
     rate_limit::Limiter,
-    request::Template,
 };
 
 /// How long a message is handed back when its route must pause: long enough for the pause to take effect.
 const UNTIL_PAUSED: Duration = Duration::from_secs(10);
-
-/// The code of a success, which is not shown anywhere.
-pub(super) const OK: Code = Code::from_static("http.2xx");
-
-/// The maximum duration of a call, whatever is configured.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Delivers messages to an endpoint by HTTP. Clones share their state.
 ///
@@ -41,32 +34,23 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Endpoint(Arc<EndpointInner>);
 
 struct EndpointInner {
-    template: Template,
-    url: EndpointUrl,
-    timeout: Duration,
+    caller: EndpointCaller,
     max_retry_after: Duration,
     breaker: RouteBreaker,
     limiter: Option<Limiter>,
-    traceparent: Option<Traceparent>,
     on_pause: Option<OnPause>,
-    client: EndpointClient,
     clock: Arc<dyn Clock>,
 }
 
 impl Endpoint {
     /// An endpoint that uses `client`; sends nothing yet.
     pub fn new(options: EndpointOptions, client: EndpointClient, clock: Arc<dyn Clock>) -> Self {
-        let template = Template::new(&options.url, options.headers, options.secrets);
         Self(Arc::new(EndpointInner {
-            template,
-            url: options.url,
-            timeout: options.timeout.min(LONGEST),
+            caller: EndpointCaller::new(options.call, client, clock.clone()),
             max_retry_after: options.max_retry_after,
             breaker: options.breaker,
             limiter: options.rate.map(Limiter::new),
-            traceparent: options.traceparent,
             on_pause: options.on_pause,
-            client,
             clock,
         }))
     }
@@ -80,7 +64,7 @@ impl Endpoint {
     /// failure is recorded.
     pub fn longest(&self) -> Duration {
         let rounds = if self.0.limiter.is_some() { 2 } else { 1 };
-        self.0.timeout * rounds
+        self.0.caller.timeout() * rounds
     }
 }
 
@@ -88,22 +72,11 @@ impl EndpointInner {
     async fn deliver(&self, context: &Context) -> Result<(), BoxError> {
         self.breaker.check()?;
         if let Some(limiter) = &self.limiter {
-            limiter.turn(self.timeout).await.map_err(Postpone)?;
+            limiter.turn(self.caller.timeout()).await.map_err(Postpone)?;
         }
         let permit = self.breaker.enter(context)?;
-        let meaning = self.exchange(context).await;
-        self.conclude(meaning, permit)
-    }
-
-    /// One request, and what its reply means.
-    async fn exchange(&self, context: &Context) -> Meaning {
-        let deadline = Instant::now() + self.timeout;
-        let traceparent = self.traceparent.as_ref().and_then(|of| of(context));
-        let request = self.template.request(context, self.clock.now(), traceparent);
-        match self.client.send(request, deadline).await {
-            Ok(reply) => classify(&reply, self.clock.now(), self.max_retry_after),
-            Err(no_reply) => classify_no_reply(&no_reply),
-        }
+        let report = self.caller.call(context).await;
+        self.conclude(classify(&report, self.clock.now(), self.max_retry_after), permit)
     }
 
     fn conclude(&self, meaning: Meaning, permit: Permit) -> Result<(), BoxError> {
@@ -161,7 +134,7 @@ impl Service<Context> for Endpoint {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
-            .field("url", &self.0.url)
+            .field("url", self.0.caller.url())
             .field("breaker", &self.0.breaker)
             .finish_non_exhaustive()
     }

@@ -188,7 +188,7 @@ async fn deliver(
     let permit = oracle.enter(context).map_err(Postpone)?;
     log.report().requests += 1;
     let (outcome, failure) = simulated.call(Nature::of(&context.message)).await;
-    let code = failure.as_ref().map_or(super::service::OK, |failure| failure.code.clone());
+    let code = failure.as_ref().map_or(super::call_report::OK, |failure| failure.code.clone());
     let judgement = oracle.leave(permit, outcome, &code, clock.now());
     failure.map_or(Ok(()), |failure| Err(refusal(judgement, failure)))
 }

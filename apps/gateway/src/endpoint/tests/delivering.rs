@@ -31,8 +31,9 @@ async fn a_message_arrives_byte_for_byte() {
 async fn headers_arrive_as_documented() {
     let (server, mut requests) = answering(|| StatusCode::OK).await;
     let mut options = options(&server.url(), LONG);
-    options.headers.insert("authorization", "Bearer t").unwrap();
-    options.traceparent = Some(Arc::new(|context| Some(format!("00-{}-01", context.message.id))));
+    options.call.headers.insert("authorization", "Bearer t").unwrap();
+    options.call.traceparent =
+        Some(Arc::new(|context| Some(format!("00-{}-01", context.message.id))));
     let mut message = message(b"{}".to_vec())
         .with_correlation_id(CorrelationId::new("c-7").unwrap())
         .with_content_type(ContentType::new("application/json").unwrap())
@@ -74,7 +75,7 @@ async fn a_receiver_can_verify_the_signature_by_each_secret() {
     let (server, mut requests) = answering(|| StatusCode::OK).await;
     let mut options = options(&server.url(), LONG);
     let (new, old) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "plain words");
-    options.secrets = vec![new.parse().unwrap(), old.parse().unwrap()];
+    options.call.secrets = vec![new.parse().unwrap(), old.parse().unwrap()];
     deliver(&endpoint_with(options), message(b"\x00\xffbody".to_vec())).await.unwrap();
 
     let (parts, body) = requests.recv().await.unwrap();

@@ -32,9 +32,10 @@ impl io::Write for Log {
 
 /// An endpoint with a canary wherever one fits.
 fn poisoned(url: &EndpointUrl) -> EndpointOptions {
-    let mut options = EndpointOptions { url: url.clone(), ..options("http://x/", SHORT) };
-    options.headers.insert("authorization", "Bearer CANARY").unwrap();
-    options.secrets = vec!["CANARY".parse().unwrap()];
+    let mut options = options("http://x/", SHORT);
+    options.call.url = url.clone();
+    options.call.headers.insert("authorization", "Bearer CANARY").unwrap();
+    options.call.secrets = vec!["CANARY".parse().unwrap()];
     options
 }
 

@@ -1,6 +1,7 @@
 //! Deliveries to real servers on this machine, well-behaved and not.
 
 mod breaking;
+mod calling;
 mod delivering;
 mod leaks;
 mod misbehaving;
@@ -45,7 +46,9 @@ fn client() -> EndpointClient {
 }
 
 fn options(url: &str, timeout: Duration) -> EndpointOptions {
-    EndpointOptions { timeout, ..EndpointOptions::new(url.parse().unwrap()) }
+    let mut options = EndpointOptions::new(url.parse().unwrap());
+    options.call.timeout = timeout;
+    options
 }
 
 fn endpoint_with(options: EndpointOptions) -> Endpoint {

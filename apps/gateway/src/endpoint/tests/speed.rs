@@ -76,7 +76,7 @@ async fn bare(url: String) -> f64 {
 async fn deliveries_a_second() {
     let url = server();
     let mut signed = options(&url, LONG);
-    signed.secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap()];
+    signed.call.secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap()];
     let bare_client = bare(url.clone()).await;
     println!("{bare_client:>9.0}/s bare client, {IN_FLIGHT} in flight, 1 KiB");
     for (name, endpoint) in

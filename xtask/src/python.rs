@@ -17,6 +17,8 @@ use crate::{
 pub(crate) const PIKA: Package = Package { name: "pika", version: "1.4.4" };
 /// Microsoft's client for Azure Storage Queue.
 pub(crate) const AZURE: Package = Package { name: "azure-storage-queue", version: "12.18.1" };
+/// Receives HL7 messages by MLLP.
+pub(crate) const HL7: Package = Package { name: "hl7", version: "0.4.5" };
 
 /// A package of PyPI.
 pub(crate) struct Package {

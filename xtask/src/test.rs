@@ -32,6 +32,10 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     for suite in suites(runner) {
         steps.check(suite.name, || suite.run(root, filters, &[]));
     }
+    steps.check("tests with another HL7 library", || {
+        let python = python::HL7.interpreter(root)?.display().to_string();
+        HL7.run(root, filters, &[("BEZOAR_TEST_HL7", python)])
+    });
     let brokers = Brokers { root, filters, pika, suite: rabbitmq_suite(runner) };
     let names = ["tests with RabbitMQ", "tests that kill RabbitMQ"];
     brokers.run(steps, names, &Installation::of_this_machine());
@@ -233,6 +237,12 @@ const AZURE: Suite = Suite {
     ],
 };
 
+/// Tests with a receiver in Python.
+const HL7: Suite = Suite {
+    name: "tests with another HL7 library",
+    arguments: &["test", "--workspace", "--no-fail-fast", "--test=hl7", "--", "--ignored"],
+};
+
 macro_rules! with_broker {
     ($($before:literal),*; $($after:literal),*) => {
         &[
@@ -291,7 +301,8 @@ mod tests {
     fn a_failing_test_never_hides_the_results_of_others() {
         for runner in [Runner::Nextest, Runner::Cargo] {
             let broker = rabbitmq_suite(runner);
-            for suite in suites(runner).iter().chain([&broker, &FAULTS, &SOAK, &SOAK_FAULTS]) {
+            for suite in suites(runner).iter().chain([&broker, &FAULTS, &SOAK, &SOAK_FAULTS, &HL7])
+            {
                 assert!(suite.arguments.contains(&"--no-fail-fast"), "{}", suite.name);
             }
         }

@@ -313,6 +313,7 @@ impl Gateway {
             });
         };
         let call = CallOptions {
+            ack: config.ack_mode(),
             timeout: config.timeout,
             headers: config.extra_headers(),
             secrets: config.signing_secrets(),

@@ -5,7 +5,9 @@ use std::{sync::LazyLock, time::Duration};
 
 use bezoar_core::MAX_DELAY;
 
-use super::{DeadLetterMode, Kind, LogFormat, LogLevel, Role, Watch, path::Path, sections::retry};
+use super::{
+    AckFormat, DeadLetterMode, Kind, LogFormat, LogLevel, Role, Watch, path::Path, sections::retry,
+};
 use crate::broker::{KINDS, TransportKind};
 
 /// A key of the configuration.
@@ -161,7 +163,8 @@ static KEYS: &[Key] = &[
     Key::new("route", Kind::Tables, "Routes from a queue to an endpoint."),
     Key::new("route[].name", Kind::Name, "Name of the route; identifies it across reloads.").required(),
     Key::new("route[].from", Kind::Queue, "Queue to consume: a plain name is a queue of the embedded store, NAME/QUEUE a queue of a broker.").required(),
-    Key::new("route[].to", Kind::Endpoint, "URL that messages are posted to.").required(),
+    Key::new("route[].to", Kind::Destination, "URL that messages are posted to, or mllp://HOST:PORT (mllps with TLS) of an HL7 receiver.").required(),
+    Key::new("route[].ack", Kind::Choice(AckFormat::NAMES), "How the endpoint says that it took a message: hl7 reads its 2xx replies as HL7 v2 acknowledgements, as MLLP always does; by the status if not set."),
     Key::new("route[].timeout", Kind::Duration(Duration::from_millis(10), HOUR), "How long the endpoint may take, including its reply.").or("30s"),
     Key::new("route[].concurrency", Kind::Integer(1, 10_000), "Maximum number of concurrent deliveries. On Azure Storage Queue, fetch_loops × batch_concurrency of the transport if not set.").or("16"),
     Key::new("route[].rate", Kind::Rate, "Maximum delivery rate: 100/s, 5/m; unlimited if not set."),

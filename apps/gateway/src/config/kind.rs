@@ -40,6 +40,8 @@ pub enum Kind {
     File,
     /// An `http` or `https` URL.
     Endpoint,
+    /// An `http`, `https`, `mllp` or `mllps` URL.
+    Destination,
     /// Ranges of addresses.
     Networks,
     /// `"auto"`, `true` or `false`.
@@ -84,6 +86,9 @@ impl Kind {
             Self::BrokerUrl(example) => format!("a URL such as {example:?}"),
             Self::File => r#"the path of a file"#.to_owned(),
             Self::Endpoint => r#"a URL such as "https://example.org/results""#.to_owned(),
+            Self::Destination => {
+                r#"a URL such as "https://example.org/results" or "mllp://example.org:2575""#.to_owned()
+            }
             Self::Networks => r#"a list of networks such as ["10.0.0.0/8"]"#.to_owned(),
             Self::Automatic => r#""auto", true or false"#.to_owned(),
             Self::Size(least, most) => {
@@ -110,8 +115,8 @@ impl Kind {
     /// Whether values are secret, or may have a secret in them.
     pub fn holds_secrets(&self) -> bool {
         use Kind::{
-            BrokerUrl, Endpoint, Headers, Named, Retry, Secret, SigningSecrets, StoreUrl, Table,
-            Tables,
+            BrokerUrl, Destination, Endpoint, Headers, Named, Retry, Secret, SigningSecrets,
+            StoreUrl, Table, Tables,
         };
         matches!(
             self,
@@ -119,6 +124,7 @@ impl Kind {
                 | SigningSecrets
                 | Headers
                 | Endpoint
+                | Destination
                 | StoreUrl
                 | BrokerUrl(_)
                 | Retry

@@ -74,9 +74,9 @@ pub use reload::Reload;
 pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
-    DeadLetterMode, DeadLettersConfig, LogConfig, LogFilter, LogFormat, LogLevel, NetworkConfig,
-    PrivateAddresses, QueueConfig, Role, RouteConfig, ServerConfig, StoreConfig, TelemetryConfig,
-    TokenConfig, TransportConfig, Watch,
+    AckFormat, DeadLetterMode, DeadLettersConfig, LogConfig, LogFilter, LogFormat, LogLevel,
+    NetworkConfig, PrivateAddresses, QueueConfig, Role, RouteConfig, ServerConfig, StoreConfig,
+    TelemetryConfig, TokenConfig, TransportConfig, Watch,
 };
 pub use show::{show, show_text};
 

@@ -64,6 +64,7 @@ fn accepted(key: &Key) -> Value {
         Kind::BrokerName => json!({ "type": "string", "maxLength": 255 }),
         Kind::StoreUrl => text("^sqlite:."),
         Kind::Endpoint => text("^https?://[^@]+$"),
+        Kind::Destination => text("^(https?|mllps?)://[^@]+$"),
         Kind::Size(..) => text("^ *[0-9]+ *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB) *$"),
         Kind::Duration(..) => text("^ *([0-9]+ *(d|h|m|s|ms|us|ns) *)+$"),
         Kind::Rate => text("^ *[0-9]+ */ *[smh] *$"),

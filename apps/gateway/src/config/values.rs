@@ -158,12 +158,17 @@ impl Parsed for EndpointUrl {
     /// The text is not quoted: it may contain a token.
     fn parse(kind: &Kind, value: &Value) -> Result<Self, InvalidValue> {
         let text = text(value)?;
-        let remedy = if text.contains('@') {
+        let remedy = if text.contains('@') && text.starts_with("http") {
             r#"remove them and set headers = { Authorization = "env:NAME" }"#.to_owned()
         } else {
             format!("expected {}", kind.expected())
         };
-        text.parse().map_err(|invalid: bezoar::Invalid| InvalidValue::new(invalid.problem, remedy))
+        match text.parse::<Self>() {
+            Ok(url) if url.is_mllp() && *kind == Kind::Endpoint => {
+                Err(InvalidValue::new("does not start with http:// or https://", remedy))
+            }
+            parsed => parsed.map_err(|invalid| InvalidValue::new(invalid.problem, remedy)),
+        }
     }
 
     fn shown(&self) -> String {
@@ -238,6 +243,7 @@ mod tests {
         accepts::<SocketAddr>(Kind::Address, "[::1]:8420", "[::1]:8420");
         accepts::<Rate>(Kind::Rate, "5/m", "5/m");
         accepts::<EndpointUrl>(Kind::Endpoint, "http://h/x?key=1", "http://h");
+        accepts::<EndpointUrl>(Kind::Destination, "mllps://h:2575", "mllps://h:2575");
         accepts::<Vec<Cidr>>(Kind::Networks, "10.0.0.0/8, ::1", r#"["10.0.0.0/8", "::1/128"]"#);
     }
 
@@ -259,6 +265,9 @@ mod tests {
         refuses::<SocketAddr>(Kind::Address, "0.0.0.0", r#"use "127.0.0.1:8420""#);
         refuses::<EndpointUrl>(Kind::Endpoint, "localhost:3000", "http://");
         refuses::<EndpointUrl>(Kind::Endpoint, "http://u:p@h/", "headers = { Authorization");
+        refuses::<EndpointUrl>(Kind::Destination, "mllp://h", "has no port");
+        refuses::<EndpointUrl>(Kind::Destination, "mllp://h:1/x", "has a path");
+        refuses::<EndpointUrl>(Kind::Endpoint, "mllp://h:1", "http:// or https://");
         refuses::<Vec<Cidr>>(Kind::Networks, "10.0.0.1/8", "use 10.0.0.0/8");
     }
 

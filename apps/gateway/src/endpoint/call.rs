@@ -6,21 +6,37 @@ use bezoar::{Clock, Context};
 use tokio::time::Instant;
 
 use super::{
-    CallReport, EndpointClient, EndpointUrl, ExtraHeaders, SigningSecret, options::Traceparent,
+    CallReport, EndpointClient, EndpointUrl, ExtraHeaders, SigningSecret,
+    call_report::CallEnd,
+    hl7::{self, Unsendable},
+    mllp::{self, MllpReceiver},
+    options::Traceparent,
     request::Template,
 };
 
 /// The maximum duration of a call, whatever is configured.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How an endpoint says that it took a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AckMode {
+    /// By the status of its reply.
+    #[default]
+    Status,
+    /// By an HL7 v2 acknowledgement in a reply with status 2xx. MLLP has no other way, whatever is set.
+    Hl7,
+}
+
 /// Where a call goes, and what is sent along.
 #[derive(Clone)]
 pub struct CallOptions {
     /// The URL of the endpoint.
     pub url: EndpointUrl,
+    /// How it says that it took a message.
+    pub ack: AckMode,
     /// How long a call may take (at most a day), from the connection to the last byte of the reply.
     pub timeout: Duration,
-    /// Headers that are added to each request.
+    /// Headers that are added to each request. They have no meaning for MLLP, nor have the fields below.
     pub headers: ExtraHeaders,
     /// The secrets that sign requests; several while one replaces another.
     pub secrets: Vec<SigningSecret>,
@@ -33,6 +49,7 @@ impl CallOptions {
     pub fn new(url: EndpointUrl) -> Self {
         Self {
             url,
+            ack: AckMode::default(),
             timeout: Duration::from_secs(30),
             headers: ExtraHeaders::default(),
             secrets: Vec::new(),
@@ -65,34 +82,88 @@ impl CallOptions {
 /// ```
 pub struct EndpointCaller {
     url: EndpointUrl,
-    template: Template,
     timeout: Duration,
+    protocol: Protocol,
+}
+
+enum Protocol {
+    Http(Box<HttpCaller>),
+    Mllp(Box<MllpReceiver>),
+}
+
+struct HttpCaller {
+    template: Template,
+    ack: AckMode,
     traceparent: Option<Traceparent>,
     client: EndpointClient,
     clock: Arc<dyn Clock>,
 }
 
+/// A message that can be sent.
+pub(super) struct Sendable<'c> {
+    context: &'c Context,
+    /// The control id that its acknowledgement must have; empty if none is expected.
+    control_id: &'c [u8],
+}
+
 impl EndpointCaller {
     /// A caller that uses `client`; sends nothing yet.
     pub fn new(options: CallOptions, client: EndpointClient, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            template: Template::new(&options.url, options.headers, options.secrets),
-            url: options.url,
-            timeout: options.timeout.min(LONGEST),
-            traceparent: options.traceparent,
-            client,
-            clock,
-        }
+        let protocol = if options.url.is_mllp() {
+            Protocol::Mllp(Box::new(MllpReceiver::new(options.url.clone(), client)))
+        } else {
+            Protocol::Http(Box::new(HttpCaller {
+                template: Template::new(
+                    &options.url,
+                    options.ack,
+                    options.headers,
+                    options.secrets,
+                ),
+                ack: options.ack,
+                traceparent: options.traceparent,
+                client,
+                clock,
+            }))
+        };
+        Self { url: options.url, timeout: options.timeout.min(LONGEST), protocol }
     }
 
     /// Sends a message once and waits for the reply, for at most [`timeout`](Self::timeout). A request on a reused
     /// connection that gets no reply is sent once more. Dropping the future closes the connection; whether the endpoint
     /// has seen the message is then unknown.
     pub async fn call(&self, context: &Context) -> CallReport {
+        match self.prepare(context) {
+            Ok(sendable) => self.send(sendable).await,
+            Err(unsendable) => CallReport(CallEnd::Unsendable(unsendable)),
+        }
+    }
+
+    /// Checks whether a message can be sent and acknowledged at all. Sends nothing.
+    pub(super) fn prepare<'c>(&self, context: &'c Context) -> Result<Sendable<'c>, Unsendable> {
+        let body = context.message.body.reveal();
+        let control_id = match &self.protocol {
+            Protocol::Http(http) if http.ack == AckMode::Status => &[],
+            Protocol::Http(_) => hl7::control_id(body)?,
+            Protocol::Mllp(_) => {
+                mllp::check(body)?;
+                hl7::control_id(body)?
+            }
+        };
+        Ok(Sendable { context, control_id })
+    }
+
+    pub(super) async fn send(&self, sendable: Sendable<'_>) -> CallReport {
         let deadline = Instant::now() + self.timeout;
-        let traceparent = self.traceparent.as_ref().and_then(|of| of(context));
-        let request = self.template.request(context, self.clock.now(), traceparent);
-        self.client.send(request, deadline).await.into()
+        match &self.protocol {
+            Protocol::Http(http) => http.send(sendable, deadline).await,
+            Protocol::Mllp(receiver) => {
+                let body = sendable.context.message.body.reveal();
+                match receiver.exchange(body, sendable.control_id, deadline).await {
+                    Ok(ack) => CallReport(CallEnd::Acknowledged { ack, status: None }),
+                    Err(no_reply) => CallReport(CallEnd::NoReply(no_reply)),
+                }
+            }
+        }
     }
 
     /// The maximum duration of a call.
@@ -106,10 +177,29 @@ impl EndpointCaller {
     }
 }
 
+impl HttpCaller {
+    async fn send(&self, sendable: Sendable<'_>, deadline: Instant) -> CallReport {
+        let Sendable { context, control_id } = sendable;
+        let traceparent = self.traceparent.as_ref().and_then(|of| of(context));
+        let request = self.template.request(context, self.clock.now(), traceparent);
+        CallReport(match self.client.send(request, self.ack, deadline).await {
+            Err(no_reply) => CallEnd::NoReply(no_reply),
+            Ok(reply) => match self.ack {
+                AckMode::Hl7 if reply.is_readable_success() => CallEnd::Acknowledged {
+                    ack: hl7::acknowledgement(reply.whole_lines(), control_id),
+                    status: Some(reply.status),
+                },
+                _ => CallEnd::Replied(reply),
+            },
+        })
+    }
+}
+
 impl std::fmt::Debug for CallOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CallOptions")
             .field("url", &self.url)
+            .field("ack", &self.ack)
             .field("timeout", &self.timeout)
             .field("headers", &self.headers)
             .field("secrets", &self.secrets)

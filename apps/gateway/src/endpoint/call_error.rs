@@ -38,7 +38,7 @@ pub enum CallErrorKind {
     Reset,
     /// The reply is not valid HTTP.
     Malformed,
-    /// The head of the reply is too large.
+    /// The reply is too large: the head of an HTTP response, or an MLLP frame.
     TooLarge,
     /// The connection was closed within the reply's body.
     Truncated,
@@ -75,7 +75,7 @@ impl CallErrorKind {
             Self::Timeout => "timed out",
             Self::Reset => "the connection was closed before a reply",
             Self::Malformed => "the reply is not valid HTTP",
-            Self::TooLarge => "the head of the reply is too large",
+            Self::TooLarge => "the reply is too large",
             Self::Truncated => "the connection was closed within the reply",
         }
     }

@@ -7,9 +7,10 @@ use http::StatusCode;
 use jiff::Timestamp;
 
 use super::{
-    CallErrorKind, CallReport,
+    AckCode, CallErrorKind, CallReport,
     call_report::CallEnd,
     client::NoReply,
+    hl7::Acknowledgement,
     problem::problem,
     reply::{End, EndpointReply},
     retry_after::retry_after,
@@ -25,6 +26,8 @@ pub(super) enum Meaning {
     Done,
     /// It is not: the outcome of the call, and the failure.
     NotDone(CallOutcome, Failure),
+    /// The message cannot be sent, which says nothing about the endpoint.
+    NotSent(Failure),
     /// The address is not allowed: the route pauses until an operator has looked at it.
     Denied(Code),
 }
@@ -32,7 +35,12 @@ pub(super) enum Meaning {
 /// What a call means. `Retry-After` is relative to `now` and limited to `most`.
 pub(super) fn classify(report: &CallReport, now: Timestamp, most: Duration) -> Meaning {
     match &report.0 {
+        CallEnd::Unsendable(unsendable) => Meaning::NotSent(unsendable.failure()),
         CallEnd::Replied(reply) => classify_reply(reply, now, most),
+        CallEnd::Acknowledged { ack: Ok(ack), .. } => classify_ack(ack),
+        CallEnd::Acknowledged { ack: Err(bad), .. } => {
+            Meaning::NotDone(CallOutcome::Unacknowledged, bad.failure())
+        }
         CallEnd::NoReply(no_reply) => classify_no_reply(no_reply),
     }
 }
@@ -66,6 +74,22 @@ fn not_done(kind: FailureKind, reply: &EndpointReply, now: Timestamp, most: Dura
             outcome = CallOutcome::Failed;
         }
     }
+    Meaning::NotDone(outcome, failure)
+}
+
+/// `AE` is like a 500: about the message, as far as anybody knows, and evidence if all others get it too. `AR` is like a
+/// 422: the final answer about one message, and a sign of life.
+fn classify_ack(ack: &Acknowledgement) -> Meaning {
+    let (outcome, kind) = match ack.code {
+        AckCode::ApplicationAccept | AckCode::CommitAccept => return Meaning::Done,
+        AckCode::ApplicationError | AckCode::CommitError => {
+            (CallOutcome::Failed, FailureKind::ExternalService)
+        }
+        AckCode::ApplicationReject | AckCode::CommitReject => {
+            (CallOutcome::Answered, FailureKind::Permanent)
+        }
+    };
+    let failure = Failure::with_detail(kind, ack.detail.clone()).with_code(ack.code.code());
     Meaning::NotDone(outcome, failure)
 }
 
@@ -163,6 +187,7 @@ mod tests {
         match classify_reply(reply, Timestamp::UNIX_EPOCH, MINUTE) {
             Meaning::Done => "done".to_owned(),
             Meaning::Denied(code) => format!("denied {code}"),
+            Meaning::NotSent(failure) => format!("not sent {}", failure.code),
             Meaning::NotDone(outcome, failure) => {
                 let outcome = format!("{outcome:?}").to_lowercase();
                 let word = outcome.split(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The HTTP client of all routes, with a shared connection pool.
+//! The client of all routes: HTTP with a shared connection pool, and connections for other protocols.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,8 +14,12 @@ use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
 use super::{
-    CallError, CallErrorKind, EndpointUrl, NetworkRule, connector::Connector,
-    cuttable_connection::ConnectionGuard, reply::EndpointReply, request::REDELIVERED,
+    AckMode, CallError, CallErrorKind, EndpointUrl, NetworkRule,
+    connector::{Connector, EndpointStream},
+    cuttable_connection::ConnectionGuard,
+    mllp::IdleLimits,
+    reply::EndpointReply,
+    request::REDELIVERED,
     tls_trust::TlsTrust,
 };
 
@@ -32,6 +36,8 @@ pub struct ClientOptions {
     /// How long an idle connection is kept. Shorter than the keep-alive timeout of common servers (5 s in Node.js and
     /// uvicorn), so that a request rarely hits a connection that is just being closed.
     pub idle_timeout: Duration,
+    /// The same for MLLP, whose receivers keep connections for long; a connection that they close is noticed at once.
+    pub mllp_idle_timeout: Duration,
     /// The maximum number of idle connections per destination.
     pub max_idle: usize,
     /// The TLS configuration; the system's root certificates if `None`.
@@ -39,12 +45,13 @@ pub struct ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// Public addresses, 5 s to connect, 256 idle connections for 4 s.
+    /// Public addresses, 5 s to connect, 256 idle connections for 4 s, or 60 s with MLLP.
     fn default() -> Self {
         Self {
             network: NetworkRule::default(),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(4),
+            mllp_idle_timeout: Duration::from_secs(60),
             max_idle: 256,
             tls: None,
         }
@@ -61,6 +68,7 @@ pub struct EndpointClient {
     kept: legacy::Client<Connector, Full<Bytes>>,
     fresh: legacy::Client<Connector, Full<Bytes>>,
     connector: Connector,
+    mllp_idle: IdleLimits,
 }
 
 /// Why there is no reply.
@@ -86,7 +94,8 @@ impl EndpointClient {
                 .retry_canceled_requests(true)
                 .build(connector.clone())
         };
-        Self { kept: http(options.max_idle), fresh: http(0), connector }
+        let mllp_idle = IdleLimits { most: options.max_idle, timeout: options.mllp_idle_timeout };
+        Self { kept: http(options.max_idle), fresh: http(0), connector, mllp_idle }
     }
 
     /// Tests whether a connection can be made, including TLS. Sends nothing.
@@ -95,20 +104,30 @@ impl EndpointClient {
     ///
     /// Why no connection could be made.
     pub async fn reach(&self, url: &EndpointUrl) -> Result<(), CallError> {
-        self.connector.clone().call(url.uri().clone()).await.map(drop)
+        self.connect(url).await.map(drop)
     }
 
-    /// Returns the reply, or why there is none. Dropping the future closes the connection.
+    /// A new connection, for a protocol other than HTTP.
+    pub(super) async fn connect(&self, url: &EndpointUrl) -> Result<EndpointStream, CallError> {
+        self.connector.clone().call(url.dialled().clone()).await
+    }
+
+    pub(super) fn mllp_idle(&self) -> IdleLimits {
+        self.mllp_idle
+    }
+
+    /// Returns the reply, or why there is none; keeps the body of a success if `ack` needs it. Dropping the future closes the connection.
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
+        ack: AckMode,
         deadline: Instant,
     ) -> Result<EndpointReply, NoReply> {
         let mut again = request.clone();
-        match exchange(&self.kept, request, deadline).await {
+        match exchange(&self.kept, request, ack, deadline).await {
             Err(no_reply) if no_reply.may_be_a_stale_connection() => {
                 again.headers_mut().insert(REDELIVERED, HeaderValue::from_static("true"));
-                exchange(&self.fresh, again, deadline).await
+                exchange(&self.fresh, again, ack, deadline).await
             }
             result => result,
         }
@@ -118,6 +137,7 @@ impl EndpointClient {
 async fn exchange(
     http: &legacy::Client<Connector, Full<Bytes>>,
     mut request: Request<Full<Bytes>>,
+    ack: AckMode,
     deadline: Instant,
 ) -> Result<EndpointReply, NoReply> {
     let guard = ConnectionGuard::new(capture_connection(&mut request));
@@ -125,7 +145,7 @@ async fn exchange(
     let requests = guard.count_request();
     let error = match answered {
         Ok(Ok(response)) => {
-            let reply = EndpointReply::read(response, deadline).await;
+            let reply = EndpointReply::read(response, ack, deadline).await;
             if reply.leaves_connection_usable() {
                 guard.release();
             }

@@ -16,6 +16,9 @@ use super::{
     tls_trust::TlsTrust,
 };
 
+/// A connection to an endpoint, with or without TLS.
+pub(super) type EndpointStream = MaybeHttpsStream<CuttableConnection>;
+
 /// DNS, TCP and TLS within one time limit. The pool may finish a connection that no request waits for any more, so this
 /// limit is separate from the request's.
 #[derive(Debug, Clone)]
@@ -30,10 +33,7 @@ impl Connector {
         Self { dial: Dial::new(network), trust, timeout }
     }
 
-    async fn connect(
-        mut self,
-        uri: Uri,
-    ) -> Result<MaybeHttpsStream<CuttableConnection>, CallError> {
+    async fn connect(mut self, uri: Uri) -> Result<EndpointStream, CallError> {
         if uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(MaybeHttpsStream::Http(self.dial.call(uri).await?));
         }
@@ -43,7 +43,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<CuttableConnection>;
+    type Response = EndpointStream;
     type Error = CallError;
     type Future = BoxFuture<'static, Result<Self::Response, CallError>>;
 

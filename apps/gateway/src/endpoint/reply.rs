@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CallError, CallErrorKind, cuttable_connection::ConnectionSwitch};
+use super::{AckMode, CallError, CallErrorKind, cuttable_connection::ConnectionSwitch};
 
 /// How much of a reply is read.
 pub(super) const REPLY_LIMIT_BYTES: usize = 64 * 1024;
@@ -15,7 +15,7 @@ pub(super) const REPLY_LIMIT_BYTES: usize = 64 * 1024;
 pub(super) struct EndpointReply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// At most [`REPLY_LIMIT_BYTES`]; empty for a success, whose body is ignored.
+    /// At most [`REPLY_LIMIT_BYTES`]; empty for a success, unless it is read as an acknowledgement.
     pub(super) body: Vec<u8>,
     pub(super) end: End,
     /// The switch of its connection.
@@ -35,18 +35,39 @@ pub(super) enum End {
 
 impl EndpointReply {
     /// Reads to the end, the limit or the deadline. An unread rest is discarded with its connection.
-    pub(super) async fn read(response: Response<Incoming>, deadline: Instant) -> Self {
+    pub(super) async fn read(
+        response: Response<Incoming>,
+        ack: AckMode,
+        deadline: Instant,
+    ) -> Self {
         let (head, mut incoming) = response.into_parts();
         let mut body = Vec::new();
         let end = if incoming.is_end_stream() {
             End::Complete
         } else {
-            let kept = (!head.status.is_success()).then_some(&mut body);
+            let is_read = ack == AckMode::Hl7 || !head.status.is_success();
+            let kept = is_read.then_some(&mut body);
             let read = timeout_at(deadline, read_into(&mut incoming, kept)).await;
             read.unwrap_or_else(|_| End::Broken(CallError::plain(CallErrorKind::Timeout)))
         };
         let switch = head.extensions.get::<ConnectionSwitch>().cloned();
         Self { status: head.status, headers: head.headers, body, end, switch }
+    }
+
+    /// Whether it is a success that was read to its end or limit.
+    pub(super) fn is_readable_success(&self) -> bool {
+        self.status.is_success() && !matches!(self.end, End::Broken(_))
+    }
+
+    /// What was read of the body, without a last line that the limit cut off.
+    pub(super) fn whole_lines(&self) -> &[u8] {
+        match self.end {
+            End::Bounded => {
+                let end = self.body.iter().rposition(|byte| matches!(byte, b'\r' | b'\n'));
+                &self.body[..end.unwrap_or(0)]
+            }
+            _ => &self.body,
+        }
     }
 
     /// Whether the connection can carry another request: nothing is left to read, nor to write.

@@ -9,7 +9,9 @@ use http::{
 use http_body_util::Full;
 use jiff::Timestamp;
 
-use super::{EndpointUrl, ExtraHeaders, SigningSecret, header_encoding, signature::signature};
+use super::{
+    AckMode, EndpointUrl, ExtraHeaders, SigningSecret, header_encoding, hl7, signature::signature,
+};
 
 const ID: HeaderName = HeaderName::from_static("bezoar-id");
 const TYPE: HeaderName = HeaderName::from_static("bezoar-type");
@@ -44,14 +46,21 @@ pub(super) struct Template {
 }
 
 impl Template {
-    pub(super) fn new(url: &EndpointUrl, extra: ExtraHeaders, secrets: Vec<SigningSecret>) -> Self {
+    pub(super) fn new(
+        url: &EndpointUrl,
+        ack: AckMode,
+        extra: ExtraHeaders,
+        secrets: Vec<SigningSecret>,
+    ) -> Self {
         const AGENT: &str = concat!("bezoar/", env!("CARGO_PKG_VERSION"));
         let mut fixed = extra.into_map();
         fixed.entry(HOST).or_insert_with(|| url.host());
         fixed.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
-        let content_type = fixed.remove(CONTENT_TYPE);
-        let content_type =
-            content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+        let usual = match ack {
+            AckMode::Status => "application/octet-stream",
+            AckMode::Hl7 => hl7::CONTENT_TYPE,
+        };
+        let content_type = fixed.remove(CONTENT_TYPE).unwrap_or(HeaderValue::from_static(usual));
         Self { uri: url.uri().clone(), fixed, content_type, secrets }
     }
 
@@ -161,7 +170,7 @@ mod tests {
         let mut context = Context::new(Arc::new(message), QueueName::new("lab/results").unwrap());
         (context.attempt, context.redelivered) = (3, true);
         let now = Timestamp::from_second(1_614_265_330).unwrap();
-        let template = Template::new(&url, headers, secrets);
+        let template = Template::new(&url, AckMode::Status, headers, secrets);
         let request = template.request(&context, now, Some("00-ab-cd-01".to_owned()));
         assert_eq!(request.uri(), "http://example.org:3000/hook?a=b");
         assert_eq!(request.method(), Method::POST);

@@ -19,6 +19,7 @@ use super::{
     breaker::Permit,
     call_report::OK,
     classify::{Meaning, classify},
+    hl7::Unsendable,
     options::OnPause,
     rate_limit::Limiter,
 };
@@ -70,12 +71,14 @@ impl Endpoint {
 
 impl EndpointInner {
     async fn deliver(&self, context: &Context) -> Result<(), BoxError> {
+        let unsendable = |it: Unsendable| FailureError(it.failure());
+        let sendable = self.caller.prepare(context).map_err(unsendable)?;
         self.breaker.check()?;
         if let Some(limiter) = &self.limiter {
             limiter.turn(self.caller.timeout()).await.map_err(Postpone)?;
         }
         let permit = self.breaker.enter(context)?;
-        let report = self.caller.call(context).await;
+        let report = self.caller.send(sendable).await;
         self.conclude(classify(&report, self.clock.now(), self.max_retry_after), permit)
     }
 
@@ -92,6 +95,7 @@ impl EndpointInner {
                 }
                 Err(refusal(judgement, failure))
             }
+            Meaning::NotSent(failure) => Err(FailureError(failure).into()),
             Meaning::Denied(code) => {
                 drop(permit); // this says nothing about the endpoint's health
                 self.pause(code);

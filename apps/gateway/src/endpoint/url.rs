@@ -3,14 +3,16 @@
 use std::{fmt, str::FromStr};
 
 use bezoar::Invalid;
-use http::{HeaderValue, Uri, uri::Scheme};
+use http::{HeaderValue, Uri};
 
-/// The URL of an endpoint: `http` or `https`, a host, and no credentials.
+/// The URL of an endpoint: `http`, `https`, `mllp` or `mllps`, a host, and no credentials. MLLP needs a port and has no path.
 ///
 /// Its path and query may contain a token, so only scheme, host and port are printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
     uri: Uri,
+    /// The same as `http` or `https`, which is what the connection is made for.
+    dialled: Uri,
     origin: Box<str>,
 }
 
@@ -20,9 +22,19 @@ impl EndpointUrl {
         &self.origin
     }
 
+    /// Whether it is reached by MLLP, with or without TLS.
+    pub fn is_mllp(&self) -> bool {
+        self.origin.starts_with("mllp")
+    }
+
     /// The whole URL. The caller is responsible for where it goes.
     pub fn uri(&self) -> &Uri {
         &self.uri
+    }
+
+    /// What a connection is made to: the host and port, and `https` if it needs TLS.
+    pub(super) fn dialled(&self) -> &Uri {
+        &self.dialled
     }
 
     /// The `host` header, built once instead of for each request.
@@ -41,8 +53,8 @@ impl FromStr for EndpointUrl {
         let Ok(uri) = text.parse::<Uri>() else {
             return invalid("is not a URL like https://example.org/results");
         };
-        let Some(scheme @ ("http" | "https")) = uri.scheme_str() else {
-            return invalid("does not start with http:// or https://");
+        let Some(scheme @ ("http" | "https" | "mllp" | "mllps")) = uri.scheme_str() else {
+            return invalid("does not start with http://, https://, mllp:// or mllps://");
         };
         let Some(authority) = uri.authority() else { return invalid("has no host") };
         if authority.as_str().contains('@') {
@@ -58,13 +70,30 @@ impl FromStr for EndpointUrl {
         let port = authority.port_u16().filter(|port| Some(*port) != default_port(&uri));
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         let origin = format!("{scheme}://{host}{port}").into();
-        Ok(Self { origin, uri })
+        if !scheme.starts_with("mllp") {
+            return Ok(Self { dialled: uri.clone(), uri, origin });
+        }
+        if port.is_empty() {
+            return invalid("has no port, which mllp:// and mllps:// need; the usual one is 2575");
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return invalid("has a path, which mllp:// and mllps:// do not have");
+        }
+        let secure = if scheme == "mllps" { "https" } else { "http" };
+        let Ok(dialled) = format!("{secure}://{host}{port}").parse() else {
+            return invalid("is not a URL like mllp://example.org:2575");
+        };
+        Ok(Self { uri, dialled, origin })
     }
 }
 
 pub(super) fn default_port(uri: &Uri) -> Option<u16> {
     let scheme = uri.scheme()?;
-    Some(if *scheme == Scheme::HTTPS { 443 } else { 80 })
+    match scheme.as_str() {
+        "https" => Some(443),
+        "http" => Some(80),
+        _ => None,
+    }
 }
 
 impl fmt::Display for EndpointUrl {
@@ -100,6 +129,22 @@ mod tests {
     }
 
     #[test]
+    fn mllp_is_dialled_as_a_host_and_a_port() {
+        for (text, dialled) in [
+            ("mllp://h:2575", "http://h:2575/"),
+            ("mllp://h:2575/", "http://h:2575/"),
+            ("mllps://h:443", "https://h:443/"),
+            ("mllp://[::1]:80", "http://[::1]:80/"),
+        ] {
+            let url: EndpointUrl = text.parse().unwrap();
+            assert_eq!(url.dialled().to_string(), dialled);
+            assert_eq!((url.origin(), url.is_mllp()), (text.trim_end_matches('/'), true));
+        }
+        let http: EndpointUrl = "http://mllp:1/x".parse().unwrap();
+        assert!(!http.is_mllp());
+    }
+
+    #[test]
     fn an_invalid_url_is_rejected_and_not_quoted() {
         let bad = [
             "",
@@ -114,6 +159,12 @@ mod tests {
             "http://user:CANARY@h/",
             "http://h h/CANARY",
             "http://größe/CANARY",
+            "mllp://CANARY",
+            "mllp://h:1/CANARY",
+            "mllp://h:1?CANARY",
+            "mllp://CANARY@h:1",
+            "mllp:///CANARY",
+            "mllpx://CANARY:1",
         ];
         for text in bad {
             let error = text.parse::<EndpointUrl>().unwrap_err().to_string();

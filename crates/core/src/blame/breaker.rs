@@ -109,7 +109,7 @@ pub(super) struct Breaker {
 #[derive(Debug, Default)]
 struct Gathered {
     messages: HashSet<u64>,
-    /// Messages refused for their credential or URL, including those whose call started before the last sign of
+    /// Messages whose failure may be the route's fault, including those whose call started before the last sign of
     /// life.
     misdirected: HashSet<u64>,
     careful: bool,
@@ -203,7 +203,7 @@ impl Breaker {
     pub(super) fn note(&mut self, evidence: Evidence<'_>, now: Instant, chance: f64) {
         let Some(options) = self.options else { return };
         let most = options.failures.get() as usize;
-        if evidence.outcome == CallOutcome::Misdirected && self.gathered.misdirected.len() < most {
+        if evidence.outcome.may_blame_the_route() && self.gathered.misdirected.len() < most {
             self.gathered.misdirected.insert(evidence.key);
         }
         if self.is_void(&evidence) {
@@ -223,7 +223,7 @@ impl Breaker {
         }
     }
 
-    /// Whether enough messages were refused for a wrong credential or URL to blame the route.
+    /// Whether enough messages failed in a way that may be the route's fault to blame the route.
     pub(super) fn is_known_misdirected(&self) -> bool {
         let known = self.gathered.misdirected.len();
         self.options.is_some_and(|options| known >= options.failures.get() as usize)
@@ -244,7 +244,8 @@ impl Breaker {
         if opening.round.left > 0 || opening.round.running > 0 {
             return;
         }
-        opening.pause = (opening.pause * 2).min(options.longest_pause);
+        let longest = (options.longest_pause * outcome.patience()).min(LONGEST);
+        opening.pause = (opening.pause * 2).min(longest);
         opening.until = now + lengthened(opening.pause, opening.round.asked, chance);
         opening.round = Round::new(round + 1, opening.round.careful);
         self.rounds = round + 1;

@@ -4,7 +4,8 @@
 //! always count (500, a timeout). Some never count (nothing was sent, the endpoint asked to wait). The others are
 //! ambiguous, and other messages decide: if any succeeded since this one last failed, or if it was the only one in
 //! flight, an ambiguous outcome makes the message suspected. Failures of different messages without a success open the
-//! breaker, which then admits a few messages as probes. A response about a message is a sign of life: it closes the
+//! breaker, which then admits a few messages as probes. A wrong credential, a wrong URL or a missing acknowledgement counts only
+//! until enough messages got it: then the route is to blame. A response about a message is a sign of life: it closes the
 //! breaker and clears the evidence.
 //!
 //! Everything here is pure and bounded: time and randomness are arguments, and the memory of messages has a limit. A
@@ -246,8 +247,12 @@ impl Blame {
                 let against = self.neighbours.speak_against(call.message.key);
                 Judgement::Uncounted { suspected: against || (alone && fresh_connection) }
             }
-            CallOutcome::Misdirected if self.breaker.is_known_misdirected() => NOBODY,
-            CallOutcome::Misdirected => Judgement::Counts,
+            CallOutcome::Misdirected | CallOutcome::Unacknowledged => {
+                match self.breaker.is_known_misdirected() {
+                    true => NOBODY,
+                    false => Judgement::Counts,
+                }
+            }
             CallOutcome::Gone if self.succeeded => Judgement::Counts,
             CallOutcome::Gone => Judgement::PauseRoute,
         }

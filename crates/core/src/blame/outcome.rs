@@ -25,6 +25,8 @@ pub enum CallOutcome {
     },
     /// The credential or the URL is wrong (401, 403, 404, 405, 3xx).
     Misdirected,
+    /// The endpoint replied, but not with the acknowledgement that the route expects. It may have taken the message.
+    Unacknowledged,
     /// The endpoint is gone for good (410).
     Gone,
     /// The endpoint failed (500 and other 5xx), timed out, or sent an incomplete reply.
@@ -39,7 +41,18 @@ impl CallOutcome {
 
     /// Whether to use a single probe, because each one may do damage.
     pub(super) fn calls_for_care(self) -> bool {
-        matches!(self, Self::Ambiguous { .. } | Self::Misdirected)
+        matches!(self, Self::Ambiguous { .. }) || self.may_blame_the_route()
+    }
+
+    /// Whether the settings of the route are at fault if other messages fail in the same way.
+    pub(super) fn may_blame_the_route(self) -> bool {
+        matches!(self, Self::Misdirected | Self::Unacknowledged)
+    }
+
+    /// How many times the longest pause of the options a pause may last. A probe whose message is taken without being
+    /// acknowledged is a duplicate later, so there should be few.
+    pub(super) fn patience(self) -> u32 {
+        if self == Self::Unacknowledged { 20 } else { 1 }
     }
 
     /// The minimum pause that the endpoint asked for.

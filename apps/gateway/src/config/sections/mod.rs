@@ -16,7 +16,7 @@ pub use dead_letters::DeadLettersConfig;
 pub use log::{LogConfig, LogFilter, LogFormat, LogLevel};
 pub use network::{NetworkConfig, PrivateAddresses};
 pub use queue::{QueueConfig, Watch};
-pub use route::{DeadLetterMode, RouteConfig};
+pub use route::{AckFormat, DeadLetterMode, RouteConfig};
 pub use server::ServerConfig;
 pub use store::StoreConfig;
 pub use telemetry::TelemetryConfig;

@@ -16,7 +16,7 @@ use crate::{
         tree::{Node, Value},
         values::Parsed,
     },
-    endpoint::{EndpointUrl, ExtraHeaders, SigningSecret},
+    endpoint::{AckMode, EndpointUrl, ExtraHeaders, SigningSecret},
 };
 
 /// A route from a queue to an endpoint.
@@ -26,8 +26,10 @@ pub struct RouteConfig {
     pub name: Name,
     /// The queue.
     pub from: QueueName,
-    /// The URL that messages are posted to.
+    /// The URL that messages are posted to, or that of an MLLP receiver.
     pub to: EndpointUrl,
+    /// The acknowledgements that replies contain; their status decides if it is not set.
+    pub ack: Option<AckFormat>,
     /// How long the endpoint may take, including its reply.
     pub timeout: Duration,
     /// The maximum number of concurrent deliveries.
@@ -57,6 +59,14 @@ pub struct RouteConfig {
 }
 
 choice! {
+    /// The acknowledgements that the replies of an endpoint contain.
+    AckFormat {
+        /// HL7 v2.
+        Hl7 = "hl7",
+    }
+}
+
+choice! {
     /// How messages on a broker are dead-lettered.
     DeadLetterMode {
         /// Published, with reason and history.
@@ -79,6 +89,7 @@ impl RouteConfig {
         let defaults = broker.map(|(broker, _)| broker.settings.of_kind().route_defaults());
         let defaults = defaults.unwrap_or_default();
         let to = reader.required(section, "to");
+        let ack = reader.optional(section, "ack");
         let timeout = reader.or_default(section, "timeout");
         let concurrency = or_of_broker(reader, section, "concurrency", defaults.concurrency);
         let rate = reader.optional(section, "rate");
@@ -96,10 +107,14 @@ impl RouteConfig {
         let uncounted = UncountedPolicy { first, longest, max_suspected, max_age };
         let dead_letter = reader.optional(section, "dead_letter");
         let paused = reader.or_default(section, "paused");
+        if to.as_ref().is_some_and(EndpointUrl::is_mllp) {
+            refuse_http_only(reader, section);
+        }
         Some(Self {
             name: name?,
             from: from?,
             to: to?,
+            ack,
             timeout,
             concurrency,
             rate,
@@ -115,6 +130,14 @@ impl RouteConfig {
             secrets,
             headers,
         })
+    }
+
+    /// How the endpoint says that it took a message.
+    pub fn ack_mode(&self) -> AckMode {
+        match self.ack {
+            Some(AckFormat::Hl7) => AckMode::Hl7,
+            None => AckMode::Status,
+        }
     }
 
     /// The secrets that sign requests.
@@ -142,6 +165,20 @@ fn or_of_broker<T: Parsed>(
     match of_broker {
         Some(value) => reader.or(section, key, value),
         None => reader.or_default(section, key),
+    }
+}
+
+/// Refuses the keys that have no effect on messages sent by MLLP.
+fn refuse_http_only(reader: &mut SectionReader<'_>, section: &Section<'_>) {
+    for (key, lacks) in [
+        ("secret", "MLLP has no headers for a signature"),
+        ("headers", "MLLP has no headers"),
+        ("max_retry_after", "MLLP has no Retry-After"),
+    ] {
+        if section.has(key) {
+            let problem = format!("has no effect with mllp:// and mllps://: {lacks}");
+            reader.refuse(section, key, InvalidValue::new(problem, "remove it"));
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use bezoar::{Backoff, Jitter, RetryPolicy};
 
 use super::*;
 use crate::config::{
-    Config, DeadLetterMode, Key, LogFormat, LogLevel, Role, Secret, TransportSettings, Watch, keys,
-    show, show_text,
+    AckFormat, Config, DeadLetterMode, Key, LogFormat, LogLevel, Role, Secret, TransportSettings,
+    Watch, keys, show, show_text,
 };
 
 /// Section 8 of the design, but for what comes later.
@@ -130,6 +130,7 @@ retry.first = "250ms"
 retry.multiplier = 3
 retry.max = "1h30m"
 retry.jitter = 0
+ack = "hl7"
 
 [[route]]
 name = "blood"
@@ -218,6 +219,7 @@ fn everything_that_can_be_set_is_set() {
     let backoff = Backoff::Exponential { first: Duration::from_millis(250), multiplier: 3.0 };
     let expected = RetryPolicy::new(7, backoff, Duration::from_secs(5_400), Jitter::None).unwrap();
     assert_eq!(orders.retry, expected);
+    assert_eq!((orders.ack, blood.ack), (Some(AckFormat::Hl7), None));
     assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.log.directives(), "info,bezoar=trace");
     assert!(!config.telemetry.traces && !config.telemetry.metrics);
@@ -295,7 +297,7 @@ secret = "env:NOT_THERE"
         r#"bezoar.toml:3:10: server.listen is "localhost:8420", which is not a valid address and port; use "127.0.0.1:8420" for this machine only, "0.0.0.0:8420" for all networks"#,
         "bezoar.toml:4:1: server.max_bdy is an unknown key; did you mean max_body?",
         "bezoar.toml:7:7: store.url is a PostgreSQL URL, which is not supported yet; use sqlite:PATH, for example sqlite:bezoar-data/bezoar.db",
-        r#"bezoar.toml:9:1: route[0].to is missing; set a URL such as "https://example.org/results""#,
+        r#"bezoar.toml:9:1: route[0].to is missing; set a URL such as "https://example.org/results" or "mllp://example.org:2575""#,
         r#"bezoar.toml:10:8: route[0].name is "a b", which is not a valid name; use 1 to 64 letters, digits, `-`, `_` and `.`"#,
         r#"bezoar.toml:12:11: route[0].timeout is a whole number; use "30s" for seconds or "30ms" for milliseconds"#,
         r#"bezoar.toml:13:9: route[0].retry is "job"; did you mean "jobs"?"#,
@@ -333,6 +335,23 @@ fn contradictions_within_a_route_are_rejected() {
         assert!(found.len() == 1 && found[0].contains(part), "{line}: {found:#?}");
         assert!(found[0].starts_with("bezoar.toml:5:"), "{}", found[0]);
     }
+}
+
+#[test]
+fn a_route_by_mllp_has_nothing_of_http() {
+    let route = "[[route]]\nname = 'a'\nfrom = 'a'\nto = 'mllp://127.0.0.1:2575'\n";
+    for (line, part) in [
+        ("secret = 'env:SIGNING'", "route[0].secret has no effect with mllp://"),
+        ("headers = { X-A = 'a' }", "route[0].headers has no effect with mllp://"),
+        ("max_retry_after = '1m'", "route[0].max_retry_after has no effect with mllp://"),
+        ("ack = 'xml'", "route[0].ack is \"xml\"; expected \"hl7\""),
+    ] {
+        let found = problems(&format!("{route}{line}"));
+        assert!(found.len() == 1 && found[0].contains(part), "{line}: {found:#?}");
+        assert!(found[0].starts_with("bezoar.toml:5:"), "{}", found[0]);
+    }
+    let config = loaded(&format!("{route}ack = 'hl7'")).config;
+    assert!(config.routes[0].to.is_mllp());
 }
 
 #[test]

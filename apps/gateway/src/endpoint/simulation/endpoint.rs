@@ -31,6 +31,8 @@ pub(super) enum Weather {
     Rolling(f64),
     /// It does not accept our credential.
     Unauthorized,
+    /// It answers 200 without the acknowledgement that the route expects.
+    Unacknowledged,
 }
 
 #[derive(Debug)]
@@ -91,10 +93,12 @@ impl Simulated {
             Weather::Unavailable => (soon, unavailable()),
             Weather::Shedding(part) if chance(part) => (soon, unavailable()),
             Weather::Unauthorized => (soon, unauthorized()),
+            Weather::Unacknowledged => (latency, unacknowledged()),
             Weather::Hanging => (TIMEOUT, timed_out()),
             Weather::Failing => (latency, failed()),
             Weather::Healthy | Weather::Rolling(_) | Weather::Shedding(_) => match nature {
                 Nature::Poison => (latency, failed()),
+                Nature::Mute => (latency, unacknowledged()),
                 Nature::Healthy | Nature::Dropper => (latency, (CallOutcome::Done, None)),
             },
         }
@@ -138,6 +142,10 @@ fn unavailable() -> Ended {
 
 fn unauthorized() -> Ended {
     ended(CallOutcome::Misdirected, FailureKind::Unauthorized, "http.401")
+}
+
+fn unacknowledged() -> Ended {
+    ended(CallOutcome::Unacknowledged, FailureKind::Transient, "hl7.no-ack")
 }
 
 fn failed() -> Ended {

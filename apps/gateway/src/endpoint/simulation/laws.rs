@@ -228,3 +228,54 @@ async fn messages_that_crash_the_endpoint_die_and_no_others() {
 async fn soak_messages_that_crash_the_endpoint_die_and_no_others() {
     droppers_die(MANY).await;
 }
+
+/// An endpoint that takes messages without acknowledging them must not get each of them again and again.
+async fn never_acknowledged(lasts: Duration, count: usize) {
+    let report = outage(Weather::Unacknowledged, lasts, count).await;
+    println!("sent at most {} times", report.most_sent());
+    assert_eq!(report.dead(Nature::Healthy).len(), 0, "{:?}", report.reasons.first());
+    assert_eq!(report.delivered(Nature::Healthy).len(), count);
+    assert!(report.most_sent() <= 3, "{} times", report.most_sent());
+    let last = report.last_delivery();
+    assert!(last <= lasts + 6 * MINUTE, "the last after {last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_without_acknowledgements_kills_nothing_and_sends_nothing_four_times() {
+    never_acknowledged(24 * HOUR, FEW).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "takes long; cargo xtask soak"]
+async fn soak_a_day_without_acknowledgements_kills_nothing_and_sends_nothing_four_times() {
+    never_acknowledged(24 * HOUR, MANY).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_acknowledgement_that_counted_like_a_500_would_send_messages_four_times() {
+    let report = outage(Weather::Failing, 6 * HOUR, FEW).await;
+    assert_eq!(report.most_sent(), 4);
+    assert!(report.dead(Nature::Healthy).len() > 20, "{}", report.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_never_acknowledged_hold_up_nobody_for_long() {
+    let mute = std::iter::repeat_n(Nature::Mute, 20);
+    let report = run(&Plan::default(), at_once(mute.chain(healthy(200))), HOUR).await;
+    println!("20 mute ahead: {}", report.summary());
+    assert_eq!(report.delivered(Nature::Healthy).len(), 200);
+    assert!(report.last_delivery() <= MINUTE, "{}", report.summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_never_acknowledged_die_while_others_succeed() {
+    let mixed = (0..FEW).map(|number| match number % 100 {
+        50 => Nature::Mute,
+        _ => Nature::Healthy,
+    });
+    let report = run(&Plan::default(), every(Duration::from_millis(50), mixed), HOUR).await;
+    println!("1 in 100 mute: {}", report.summary());
+    assert_eq!(report.dead(Nature::Mute).len(), FEW / 100);
+    assert_eq!(report.delivered(Nature::Healthy).len(), FEW - FEW / 100);
+    assert_eq!(report.most_sent(), 4);
+}

@@ -66,10 +66,12 @@ enum Nature {
     Poison,
     /// It makes the endpoint drop the connection, and restart where it does.
     Dropper,
+    /// It is answered with 200 and never acknowledged.
+    Mute,
 }
 
 impl Nature {
-    const ALL: [Self; 3] = [Self::Healthy, Self::Poison, Self::Dropper];
+    const ALL: [Self; 4] = [Self::Healthy, Self::Poison, Self::Dropper, Self::Mute];
 
     fn of(message: &Message) -> Self {
         let named = |nature: &Self| format!("{nature:?}") == message.message_type.as_str();
@@ -86,6 +88,8 @@ struct Report {
     /// How long healthy messages took.
     delays: Vec<Duration>,
     requests: u64,
+    /// How often each message was sent.
+    sent: HashMap<String, u32>,
 }
 
 impl Report {
@@ -103,6 +107,16 @@ impl Report {
 
     fn finished(&self) -> usize {
         self.delivered.values().chain(self.dead.values()).map(Vec::len).sum()
+    }
+
+    fn sending(&mut self, message: &Message) {
+        self.requests += 1;
+        *self.sent.entry(message.id.to_string()).or_default() += 1;
+    }
+
+    /// How often the message that was sent most often was sent.
+    fn most_sent(&self) -> u32 {
+        self.sent.values().max().copied().unwrap_or_default()
     }
 
     fn summary(&self) -> String {
@@ -186,7 +200,7 @@ async fn deliver(
     log: &Log,
 ) -> Result<(), BoxError> {
     let permit = oracle.enter(context).map_err(Postpone)?;
-    log.report().requests += 1;
+    log.report().sending(&context.message);
     let (outcome, failure) = simulated.call(Nature::of(&context.message)).await;
     let code = failure.as_ref().map_or(super::call_report::OK, |failure| failure.code.clone());
     let judgement = oracle.leave(permit, outcome, &code, clock.now());

@@ -1,10 +1,12 @@
 //! Deliveries to real servers on this machine, well-behaved and not.
 
+mod acknowledging;
 mod breaking;
 mod calling;
 mod delivering;
 mod leaks;
 mod misbehaving;
+mod mllp;
 mod pooling;
 mod reaching;
 mod replies;
@@ -67,6 +69,11 @@ fn numbered(number: u32, body: Vec<u8>) -> Message {
     let id = MessageId::new(format!("m-{number}")).unwrap();
     let message_type = MessageType::new("lab.result").unwrap();
     Message::new(id, message_type, Timestamp::UNIX_EPOCH, body)
+}
+
+/// An HL7 message with this control id.
+fn hl7(control_id: &str) -> Vec<u8> {
+    format!("MSH|^~\\&|HIS|Y|LAB|X|2026||ORU^R01|{control_id}|P|2.5\rPID|1||CANARY\r").into()
 }
 
 fn context(message: Message) -> Context {

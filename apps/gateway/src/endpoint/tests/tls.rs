@@ -13,7 +13,10 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use super::{Endpoint, FixedClock, LONG, NetworkRule, SHORT, options, send, server::Server, shown};
+use super::{
+    Endpoint, FixedClock, LONG, NetworkRule, SHORT, deliver, hl7, message, options, server::Server,
+    shown,
+};
 use crate::endpoint::{ClientOptions, EndpointClient};
 
 /// A certificate for localhost and its key, made for these tests and used nowhere else.
@@ -44,21 +47,24 @@ fn serve() -> SocketAddr {
         let mut tls = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
         let mut buffer = [0; 4096];
         // A client that does not trust us hangs up here.
-        if tls.read(&mut buffer).is_ok() {
-            let _ = tls.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-        }
+        let Ok(read @ 1..) = tls.read(&mut buffer) else { return };
+        let reply = match buffer[0] {
+            0x0b => super::mllp::ack("AA", &buffer[1..read]),
+            _ => b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        };
+        let _ = tls.write_all(&reply);
     });
     address
 }
 
-async fn check(host: &str, port: u16, tls: Option<Arc<ClientConfig>>, expected: &str) {
+async fn check(host: &str, port: impl Fn() -> u16, tls: Option<Arc<ClientConfig>>, expected: &str) {
     check_within(LONG, host, port, tls, expected).await;
 }
 
 async fn check_within(
     connect_timeout: Duration,
     host: &str,
-    port: u16,
+    port: impl Fn() -> u16,
     tls: Option<Arc<ClientConfig>>,
     expected: &str,
 ) {
@@ -68,21 +74,26 @@ async fn check_within(
         tls,
         ..ClientOptions::default()
     });
-    let url = format!("https://{host}:{port}/");
-    let endpoint = Endpoint::new(options(&url, 2 * LONG), client, Arc::new(FixedClock));
-    assert_eq!(shown(&send(&endpoint).await), expected, "{host}");
+    // The server behind TLS speaks both.
+    for scheme in ["https", "mllps"] {
+        let port = port();
+        let url = format!("{scheme}://{host}:{port}/");
+        let endpoint = Endpoint::new(options(&url, 2 * LONG), client.clone(), Arc::new(FixedClock));
+        let sent = deliver(&endpoint, message(hl7("MSG-1"))).await;
+        assert_eq!(shown(&sent), expected, "{url}");
+    }
 }
 
 #[tokio::test]
 async fn a_trusted_endpoint_is_reached_by_name_and_by_address() {
-    check("localhost", serve().port(), Some(trusting()), "done").await;
-    check("127.0.0.1", serve().port(), Some(trusting()), "done").await;
+    check("localhost", || serve().port(), Some(trusting()), "done").await;
+    check("127.0.0.1", || serve().port(), Some(trusting()), "done").await;
 }
 
 #[tokio::test]
 async fn one_that_is_not_trusted_is_not() {
-    check("localhost", serve().port(), None, "transient (tls), uses up no retry").await;
-    check("127.1", serve().port(), Some(trusting()), "transient (tls), uses up no retry").await;
+    check("localhost", || serve().port(), None, "transient (tls), uses up no retry").await;
+    check("127.1", || serve().port(), Some(trusting()), "transient (tls), uses up no retry").await;
 }
 
 #[tokio::test]
@@ -93,7 +104,7 @@ async fn one_without_tls_says_so_and_one_that_is_silent_is_a_timeout() {
     check_within(
         SHORT,
         "localhost",
-        port,
+        || port,
         Some(trusting()),
         "transient (connect.timeout), uses up no retry",
     )
@@ -104,8 +115,13 @@ async fn one_without_tls_says_so_and_one_that_is_silent_is_a_timeout() {
         super::server::hung_up(&mut stream).await;
     })
     .await;
-    check("localhost", rude.address.port(), Some(trusting()), "transient (tls), uses up no retry")
-        .await;
+    check(
+        "localhost",
+        || rude.address.port(),
+        Some(trusting()),
+        "transient (tls), uses up no retry",
+    )
+    .await;
     plain.all_ended().await;
     rude.all_ended().await;
 }

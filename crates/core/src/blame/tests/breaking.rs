@@ -2,8 +2,14 @@
 
 use super::*;
 
-const EVIDENCE: [CallOutcome; 5] =
-    [THROTTLED, CallOutcome::Unsent, AMBIGUOUS, CallOutcome::Misdirected, CallOutcome::Failed];
+const EVIDENCE: [CallOutcome; 6] = [
+    THROTTLED,
+    CallOutcome::Unsent,
+    AMBIGUOUS,
+    CallOutcome::Misdirected,
+    CallOutcome::Unacknowledged,
+    CallOutcome::Failed,
+];
 
 #[test]
 fn distinct_messages_open_it_and_one_message_never_does() {
@@ -20,10 +26,28 @@ fn distinct_messages_open_it_and_one_message_never_does() {
         assert_eq!((sim.status().code, sim.status().messages), (Some(CODE), 5));
     }
     let mut sim = Sim::new();
-    for (outcome, key) in EVIDENCE.into_iter().zip(1..) {
+    for (outcome, key) in EVIDENCE.into_iter().zip(1..6) {
         sim.call(key, outcome);
     }
     assert_eq!(sim.state(), BreakerState::Open, "evidence of any kind adds up");
+}
+
+#[test]
+fn without_acknowledgements_there_is_one_probe_and_the_pauses_grow_further() {
+    let mut sim = Sim::new();
+    sim.open_by(CallOutcome::Unacknowledged);
+    let mut pauses = Vec::new();
+    for key in 200..212 {
+        pauses.push(sim.status().next_probe.as_secs());
+        sim.pass(sim.status().next_probe);
+        assert_eq!(sim.admit(), up_to(1));
+        sim.call(key, CallOutcome::Unacknowledged);
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    // As soon as the endpoint fails in another way, the usual limit applies.
+    sim.pass(sim.status().next_probe);
+    sim.call(300, AMBIGUOUS);
+    assert_eq!(sim.status().next_probe, 15 * SECOND);
 }
 
 #[test]
@@ -123,7 +147,7 @@ fn jitter_adds_up_to_a_tenth_and_the_endpoint_can_ask_for_more() {
 
 #[test]
 fn a_round_has_five_probes_or_one_if_each_may_do_damage() {
-    for (outcome, probes) in EVIDENCE.into_iter().zip([5, 5, 1, 1, 5]) {
+    for (outcome, probes) in EVIDENCE.into_iter().zip([5, 5, 1, 1, 1, 5]) {
         let mut sim = Sim::new();
         sim.open_by(outcome);
         assert!(sim.try_enter(fresh(1)).is_err(), "admitted before the pause is over");

@@ -12,6 +12,7 @@ fn each_outcome_is_judged_alone_without_other_messages() {
         (AMBIGUOUS, UNCOUNTED),
         (DROPPED, SUSPECTED),
         (CallOutcome::Misdirected, Judgement::Counts),
+        (CallOutcome::Unacknowledged, Judgement::Counts),
         (CallOutcome::Gone, Judgement::PauseRoute),
         (CallOutcome::Failed, Judgement::Counts),
     ] {
@@ -83,16 +84,20 @@ fn a_message_is_alone_only_if_no_other_call_overlaps() {
 }
 
 #[test]
-fn a_wrong_credential_costs_as_many_messages_as_open_the_breaker() {
-    let mut sim = Sim::new();
-    let calls: Vec<_> = (0..16).map(|key| sim.enter(key)).collect();
-    let judged: Vec<_> =
-        calls.into_iter().map(|call| sim.leave(call, CallOutcome::Misdirected)).collect();
-    assert_eq!(judged[..5], [Judgement::Counts; 5]);
-    assert_eq!(judged[5..], [UNCOUNTED; 11]);
-    assert_eq!(sim.state(), BreakerState::Open);
-    sim.pass(SECOND);
-    assert_eq!(sim.call(20, CallOutcome::Misdirected), UNCOUNTED, "the probe");
+fn a_wrong_credential_or_acknowledgement_costs_as_many_messages_as_open_the_breaker() {
+    for outcome in [CallOutcome::Misdirected, CallOutcome::Unacknowledged] {
+        let mut sim = Sim::new();
+        let calls: Vec<_> = (0..16).map(|key| sim.enter(key)).collect();
+        let judged: Vec<_> = calls.into_iter().map(|call| sim.leave(call, outcome)).collect();
+        assert_eq!(judged[..5], [Judgement::Counts; 5]);
+        assert_eq!(judged[5..], [UNCOUNTED; 11]);
+        assert_eq!(sim.state(), BreakerState::Open);
+        sim.pass(SECOND);
+        assert_eq!(sim.call(20, outcome), UNCOUNTED, "the probe");
+        sim.pass(2 * SECOND);
+        sim.call(21, CallOutcome::Done);
+        assert_eq!(sim.call(22, outcome), Judgement::Counts, "others succeed again");
+    }
 }
 
 #[test]

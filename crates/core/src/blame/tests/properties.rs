@@ -22,6 +22,7 @@ fn outcome() -> impl Strategy<Value = CallOutcome> {
         Just(CallOutcome::Unsent),
         any::<bool>().prop_map(|fresh_connection| CallOutcome::Ambiguous { fresh_connection }),
         Just(CallOutcome::Misdirected),
+        Just(CallOutcome::Unacknowledged),
         Just(CallOutcome::Gone),
         Just(CallOutcome::Failed),
     ]
@@ -46,7 +47,9 @@ fn check_judgement(outcome: CallOutcome, judgement: Judgement, others_succeeded:
         CallOutcome::Unsent | CallOutcome::Throttled { .. } => assert_eq!(judgement, UNCOUNTED),
         AMBIGUOUS if !others_succeeded => assert_eq!(judgement, UNCOUNTED),
         CallOutcome::Ambiguous { .. } => assert_ne!(judgement, Judgement::Counts),
-        CallOutcome::Misdirected => assert_ne!(judgement, SUSPECTED),
+        CallOutcome::Misdirected | CallOutcome::Unacknowledged => {
+            assert_ne!(judgement, SUSPECTED);
+        }
         CallOutcome::Gone => assert!(!matches!(judgement, Judgement::Uncounted { .. })),
     }
 }

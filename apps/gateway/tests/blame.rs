@@ -175,3 +175,38 @@ async fn retries_of_poison_that_fall_due_together_do_not_open_the_breaker() {
     let row = lab.until("lab", |row| row["dead"] == 5).await;
     assert_eq!((&row["route"]["breaker"], endpoint.so_far()), (&"closed".into(), 15));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_acknowledges_nothing_gets_a_few_messages_once_and_kills_none() {
+    let endpoint = Endpoint::start().await; // it answers 200 with an empty body
+    let text = with_long_pauses(endpoint.port).replace("from =", "ack = \"hl7\"\nfrom =");
+    let lab = Lab::start(&text).await;
+    for number in 0..40 {
+        lab.send("lab", &[], &format!("MSH|^~\\&|||||||ORU^R01|{number}|P|2.5\r")).await;
+    }
+    let row = lab.until("lab", |row| row["route"]["breaker"] == "open").await;
+    assert_eq!(row["route"]["breaker_code"], "hl7.no-ack");
+    let row = lab.until("lab", |row| row["in_flight"] == 0).await;
+    assert_eq!(row["dead"], 0);
+    let ids: std::collections::HashSet<_> =
+        endpoint.requests(5).await.iter().map(|(_, body)| body.clone()).collect();
+    assert_eq!(ids.len(), endpoint.so_far(), "none of them twice");
+    assert!(endpoint.so_far() <= 16, "{}", endpoint.so_far());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_hl7_dies_at_once_where_acknowledgements_are_read() {
+    let endpoint = Endpoint::start().await;
+    let text = with_long_pauses(endpoint.port).replace("from =", "ack = \"hl7\"\nfrom =");
+    let lab = Lab::start(&text).await;
+    for body in ["{}", "PID|1", "MSH|^~\\&|||||||ORU^R01||P|2.5\r"] {
+        lab.send("lab", &[], body).await;
+    }
+    lab.until("lab", |row| row["dead"] == 3).await;
+    let (_, list) = lab.get("/v1/dead-letters?queue=lab").await;
+    let letters = list["dead_letters"].as_array().unwrap();
+    let codes: Vec<_> = letters.iter().map(|it| it["error"]["code"].as_str().unwrap()).collect();
+    assert_eq!(codes.iter().filter(|code| **code == "hl7.no-msh").count(), 2);
+    assert!(codes.contains(&"hl7.no-control-id"), "{codes:?}");
+    assert_eq!(endpoint.so_far(), 0, "nothing was sent");
+}

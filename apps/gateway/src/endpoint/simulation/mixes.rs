@@ -21,6 +21,7 @@ fn weather(chance: &mut StdRng) -> Weather {
         5 => Weather::Hanging,
         6 => Weather::Shedding(0.5),
         7 => Weather::Rolling(0.3),
+        8 => Weather::Unacknowledged,
         _ => Weather::Healthy,
     }
 }

@@ -32,6 +32,7 @@ mod ledger;
 mod message;
 mod name;
 mod pauses;
+pub mod poison_retry;
 mod policy;
 mod public_id;
 mod receipt;

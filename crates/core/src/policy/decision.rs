@@ -77,7 +77,8 @@ impl Decision {
 }
 
 impl Reason {
-    pub(super) fn exhausted(max_retries: u32) -> Self {
+    /// The message has used up its retries.
+    pub fn exhausted(max_retries: u32) -> Self {
         Self::new(Self::EXHAUSTED, format!("max retries ({max_retries}) exhausted"))
     }
 

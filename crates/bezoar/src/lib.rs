@@ -13,6 +13,8 @@
 //! - A [`Worker`] has the settings of a queue: concurrency, policy, timeouts, any `tower::Layer`.
 //! - What fails is retried by its [`RetryPolicy`]; what cannot succeed is dead-lettered with its reason
 //!   and its history, and can be replayed.
+//! - A [`PoisonRetry`] delivers the messages of a poison queue again, with growing delays, until they succeed or become
+//!   dead letters.
 //! - [`testing`] runs workers in virtual time: hours of retries take no time, and no test sleeps.
 //!
 //! Handlers may see a message twice (a process can crash after the work and before the outcome is stored), so make
@@ -40,6 +42,10 @@ struct Readme;
 #[doc = include_str!("../../../docs/guide/dead-letters.md")]
 struct DeadLettersGuide;
 
+#[cfg(all(doctest, feature = "azure"))]
+#[doc = include_str!("../../../docs/guide/poison-retry.md")]
+struct PoisonRetryGuide;
+
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/handlers.md")]
 struct HandlersGuide;
@@ -56,7 +62,7 @@ pub use bezoar_core::{
     SubscribeOptions, Subscription, SystemClock, Transport, TransportError, UncountedFailure,
     UncountedPolicy, UncountedSummary, Verdict,
 };
-pub use bezoar_core::{blame, catalogue};
+pub use bezoar_core::{blame, catalogue, poison_retry};
 pub use bezoar_memory as memory;
 #[cfg(feature = "ops")]
 pub use bezoar_ops as ops;
@@ -65,9 +71,9 @@ pub use bezoar_rabbitmq as rabbitmq;
 pub use bezoar_runtime::{
     AttemptNumber, Batch, BatchHandler, BatchOptions, BatchResult, Context, CorrelationIds, Event,
     Extension, Extensions, FromMessage, FromRef, Gate, Handler, HandlerError, HandlerResult,
-    HandlerService, Host, Json, Log, MessageBuilder, Observer, Polling, Postpone, Publisher,
-    Router, RunError, RunErrorKind, Shutdown, Snooze, State, TypedMessage, TypedParameters,
-    UncountedError, Worker,
+    HandlerService, Host, Json, Log, MessageBuilder, Observer, PoisonRetry, PoisonRun,
+    PoisonRunError, Polling, Postpone, Publisher, Router, RunError, RunErrorKind, Shutdown, Snooze,
+    State, TypedMessage, TypedParameters, UncountedError, Worker,
 };
 #[cfg(feature = "sqlite")]
 pub use bezoar_sqlite as sqlite;

@@ -2,7 +2,7 @@
 //!
 //! A [`Worker`] fetches messages from one queue, passes them to a [`Router`] of typed handlers, and
 //! settles each: completed, retried after a delay, or dead-lettered. A [`Host`] runs any number of workers
-//! until it is told to stop. This crate depends on no transport; the crate `bezoar` combines them.
+//! until it is told to stop. A [`PoisonRetry`] delivers the messages of a poison queue again, on a schedule. This crate depends on no transport; the crate `bezoar` combines them.
 
 mod batch;
 mod consumer;
@@ -18,6 +18,7 @@ mod host;
 mod lease_keeper;
 mod log;
 mod message_builder;
+mod poison_retry;
 mod process;
 mod publisher;
 mod quarantine;
@@ -39,6 +40,7 @@ pub use handler_error::{HandlerError, Postpone, Snooze, UncountedError};
 pub use host::Host;
 pub use log::{CorrelationIds, Log};
 pub use message_builder::MessageBuilder;
+pub use poison_retry::{PoisonRetry, PoisonRun, PoisonRunError};
 pub use publisher::Publisher;
 pub use router::Router;
 pub use run_error::{RunError, RunErrorKind};

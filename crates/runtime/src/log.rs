@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use bezoar_core::{
-    Decision, FailedTry, Message, QueueName, Reason, TransportError, UncountedFailure,
+    CorrelationId, Decision, FailedTry, Message, QueueName, Reason, TransportError,
+    UncountedFailure,
 };
 
 use crate::{Event, Observer};
@@ -70,8 +71,12 @@ impl Log {
 impl CorrelationIds {
     /// The message's correlation id, if the log shows it.
     pub(crate) fn of(self, message: &Message) -> Option<&str> {
-        let id = message.correlation_id.as_ref().filter(|_| self == Self::Shown);
-        id.map(|id| id.as_str())
+        self.shown(message.correlation_id.as_ref())
+    }
+
+    /// The correlation id, if the log shows it.
+    pub(crate) fn shown(self, id: Option<&CorrelationId>) -> Option<&str> {
+        id.filter(|_| self == Self::Shown).map(CorrelationId::as_str)
     }
 }
 
@@ -213,7 +218,7 @@ fn attempt_of(decision: &Decision) -> String {
 }
 
 /// A duration as people write it: `250 ms`, `4 s`, `4.1 s`, `8 m 12 s`, `2 h 56 m`, `3 d 4 h`.
-fn human(duration: Duration) -> String {
+pub(crate) fn human(duration: Duration) -> String {
     let tenths = (duration.as_millis() + 50) / 100;
     match duration.as_millis() {
         millis @ ..1_000 => format!("{millis} ms"),
@@ -241,7 +246,7 @@ fn units(seconds: u128) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bezoar_core::{CorrelationId, MessageId, MessageType};
+    use bezoar_core::{MessageId, MessageType};
 
     use super::*;
 

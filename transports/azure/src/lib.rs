@@ -9,6 +9,7 @@
 //! | `claim_check.rs`, `orphans.rs` | large bodies in Blob Storage; those that no message needs any more |
 //! | `consuming/` | fetching, leases, settling |
 //! | `dead_letters/` | the dead-letter feed over a poison queue |
+//! | `poison_retry.rs` | access to a poison queue for the retry processor |
 //! | `wire/` | messages and poison records as texts, and back (pure) |
 //! | `uninterrupted.rs` | requests that end although nobody waits for them any more |
 //! | `unreadable.rs` | what happens to an envelope that cannot be read |
@@ -46,6 +47,7 @@ mod error;
 mod in_parallel;
 mod options;
 mod orphans;
+mod poison_retry;
 mod provisioning;
 mod transport;
 mod uninterrupted;
@@ -56,5 +58,6 @@ pub use claim_check::ClaimCheck;
 pub use connection::{account::Account, identity::Identity, queue_name::check as check_queue_name};
 pub use error::LONGEST_DELAY;
 pub use options::{ErrorTexts, ForeignText, InvalidOptions, Limits, Options};
+pub use poison_retry::{AzurePoisonQueue, PoisonQueueSettings, PoisonSettingsError};
 pub use provisioning::NeededNames;
 pub use transport::AzureTransport;

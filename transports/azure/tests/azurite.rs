@@ -13,6 +13,8 @@ mod azurite {
     mod microsoft_clients;
     mod other_clients;
     mod poison_queues;
+    mod poison_retry;
+    mod poison_retry_table;
     mod secrecy;
     mod support;
     mod tokens;

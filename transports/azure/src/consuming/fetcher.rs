@@ -114,27 +114,11 @@ impl Fetcher {
         max_bytes: usize,
     ) -> impl Future<Output = Result<Vec<Arrived>, Fault>> + use<> {
         let (queue, clock, lease) = (self.queue.clone(), self.clock.clone(), self.lease);
-        let (bodies, most) = (self.bodies.clone(), self.limits.publish_concurrency);
-        let fetched = async move {
-            let until = clock.steady() + lease;
-            // Of the whole batch: a slow Blob Storage must not use up the leases of messages that do not need it.
-            let bodies_until = Instant::now() + lease / 4;
-            let mut limit = ByteLimit::new(max_bytes);
-            let arrivals = queue.lease(max, lease).await?.into_iter().map(|fetched| {
-                let blob = blob_reference::find(&fetched.text);
-                let has_room = blob.as_ref().is_none_or(|blob| limit.admits(blob.size));
-                let bodies = bodies.as_ref();
-                async move {
-                    let body = match blob {
-                        None => None,
-                        Some(_) if !has_room => Some(Err(NoBody::NoRoom)),
-                        Some(blob) => Some(body(bodies, &blob, bodies_until).await),
-                    };
-                    Arrived { fetched, body, until }
-                }
-            });
-            Ok(in_parallel(arrivals.collect(), most).await)
-        };
+        let bodies = self.bodies.clone();
+        let wanted =
+            LeaseRequest { max, lease, max_bytes, at_once: self.limits.publish_concurrency };
+        let fetched =
+            async move { lease_with_bodies(&queue, bodies.as_ref(), &*clock, wanted).await };
         let panicked = |_| Err(Fault::new(FaultKind::Other, "the fetch panicked"));
         AssertUnwindSafe(fetched).catch_unwind().map(move |ended| ended.unwrap_or_else(panicked))
     }
@@ -176,6 +160,44 @@ impl FetchState {
             Err(_) => (),
         }
     }
+}
+
+/// What to lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeaseRequest {
+    /// How many messages, at most.
+    pub(crate) max: u32,
+    pub(crate) lease: Duration,
+    /// About how many bytes of bodies, at most.
+    pub(crate) max_bytes: usize,
+    /// How many bodies are fetched at a time.
+    pub(crate) at_once: u32,
+}
+
+/// Leases messages, and fetches those of their bodies that are in Blob Storage.
+pub(crate) async fn lease_with_bodies(
+    queue: &Queue,
+    bodies: Option<&Bodies>,
+    clock: &dyn Clock,
+    LeaseRequest { max, lease, max_bytes, at_once }: LeaseRequest,
+) -> Result<Vec<Arrived>, Fault> {
+    let until = clock.steady() + lease;
+    // Of the whole batch: a slow Blob Storage must not use up the leases of messages that do not need it.
+    let bodies_until = Instant::now() + lease / 4;
+    let mut limit = ByteLimit::new(max_bytes);
+    let arrivals = queue.lease(max, lease).await?.into_iter().map(|fetched| {
+        let blob = blob_reference::find(&fetched.text);
+        let has_room = blob.as_ref().is_none_or(|blob| limit.admits(blob.size));
+        async move {
+            let body = match blob {
+                None => None,
+                Some(_) if !has_room => Some(Err(NoBody::NoRoom)),
+                Some(blob) => Some(body(bodies, &blob, bodies_until).await),
+            };
+            Arrived { fetched, body, until }
+        }
+    });
+    Ok(in_parallel(arrivals.collect(), at_once).await)
 }
 
 async fn body(

@@ -134,7 +134,10 @@ impl Settler {
                 let kept = bodies.keep(&fetched.text, &self.poison.name).await;
                 kept.map_err(|fault| fault.repeatable(queue, "settle"))?;
             }
-            let poisoned = Poisoned { fetched, queue, ledger, reason, at };
+            let original_text = stored_text::original(&fetched.text);
+            let (died_in, retried) = ((queue, fetched.id.as_str()), None);
+            let poisoned =
+                Poisoned { fetched, died_in, original_text, retried, ledger, reason, at };
             self.put(&poisoned.write(self.state.options.error_texts)).await?;
             held.is_set_aside = true;
         }

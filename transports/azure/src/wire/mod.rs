@@ -5,12 +5,14 @@
 //! | `envelope.rs`, `blob_reference.rs` | a message of ours as JSON; the reference in place of a large body |
 //! | `stored_text.rs` | a text that was fetched, as a message; the same text with another ledger |
 //! | `poison_record.rs` | a message that is set aside, and what others set aside |
+//! | `retry_text.rs` | retry count and correlation id in a text of a poison queue |
 //! | `ledger.rs` | the ledger, as a part of both |
 
 pub(crate) mod blob_reference;
 pub(crate) mod envelope;
 mod ledger;
 pub(crate) mod poison_record;
+pub(crate) mod retry_text;
 pub(crate) mod stored_text;
 
 use serde::Serialize;

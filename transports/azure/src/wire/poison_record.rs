@@ -7,12 +7,12 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bezoar_core::{
-    Code, DeadLetter, DeadLetterId, Detail, FailedTry, FailureKind, Invalid, Ledger, Message,
-    MessageId, QueueName, Reason, Recognition, millis,
+    Code, CorrelationId, DeadLetter, DeadLetterId, Detail, FailedTry, FailureKind, Invalid, Ledger,
+    Message, MessageId, QueueName, Reason, Recognition, millis,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, Value};
 use sha2::{Digest, Sha256};
 
 use super::{LIMIT_BYTES, json, ledger, stored_text, stored_text::Content, with_member};
@@ -43,6 +43,12 @@ struct Record {
     error_type: Option<String>,
     #[serde(default, alias = "errorText", skip_serializing_if = "Option::is_none")]
     error_text: Option<String>,
+    /// Only records of the poison-queue retry processor have these two. Others may have members of the same names with
+    /// anything in them.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    correlation_id: Value,
+    #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
+    retry_count: Option<u32>,
 }
 
 /// What only this program writes and reads.
@@ -59,7 +65,12 @@ struct Ours {
 /// A message that is to be set aside.
 pub(crate) struct Poisoned<'a> {
     pub(crate) fetched: &'a Fetched,
-    pub(crate) queue: &'a QueueName,
+    /// The queue in which it died, and the id that it had there: the same message is always the same letter.
+    pub(crate) died_in: (&'a QueueName, &'a str),
+    /// What is kept of it: its text as it was sent.
+    pub(crate) original_text: String,
+    /// The correlation id and the retry count, if the poison-queue retry processor gave it up.
+    pub(crate) retried: Option<(Option<CorrelationId>, u32)>,
     /// With the last attempt.
     pub(crate) ledger: Ledger,
     pub(crate) reason: &'a Reason,
@@ -75,7 +86,7 @@ impl Poisoned<'_> {
         };
         self.record(&ledger, error_texts)
             .or_else(|| self.marked(&ledger))
-            .unwrap_or_else(|| stored_text::original(&self.fetched.text))
+            .unwrap_or_else(|| self.original_text.clone())
     }
 
     fn record(&self, ledger: &Ledger, error_texts: ErrorTexts) -> Option<String> {
@@ -87,11 +98,13 @@ impl Poisoned<'_> {
         let reason = || (error_texts != ErrorTexts::Omit).then(|| self.reason.to_string());
         let mut record = Record {
             original_message_id: self.fetched.id.clone(),
-            original_text: stored_text::original(&self.fetched.text),
+            original_text: self.original_text.clone(),
             dequeue_count: self.fetched.dequeue_count,
             time: Some(self.at.to_string()),
             error_type: Some(last.map_or(self.reason.code(), |it| &it.code).to_string()),
             error_text: error_text.or_else(reason),
+            correlation_id: self.correlation_id().map_or(Value::Null, |it| it.as_str().into()),
+            retry_count: self.retried.as_ref().map(|(_, count)| *count),
         };
         let plain = json(&record);
         let text = fitted(&plain, "Bezoar", ledger, |it| self.ours(it, usize::MAX));
@@ -101,24 +114,28 @@ impl Poisoned<'_> {
         })
     }
 
+    fn correlation_id(&self) -> Option<&CorrelationId> {
+        self.retried.as_ref().and_then(|(id, _)| id.as_ref())
+    }
+
     /// An envelope of ours with the reason, for a message that leaves no room for a record.
     fn marked(&self, ledger: &Ledger) -> Option<String> {
-        let plain = stored_text::original(&self.fetched.text);
+        let plain = &self.original_text;
         let is_ours =
             matches!(stored_text::read(self.fetched, ForeignText::Plain), Content::Message(_))
                 && plain.starts_with('{')
-                && stored_text::is_envelope(&plain);
+                && stored_text::is_envelope(plain);
         if !is_ours {
             return None;
         }
-        fitted(&plain, "dead", ledger, |it| self.ours(it, SHORT_REASON_BYTES))
+        fitted(plain, "dead", ledger, |it| self.ours(it, SHORT_REASON_BYTES))
     }
 
     fn ours(&self, ledger: &Ledger, reason_bytes: usize) -> String {
         let mut reason = self.reason.to_string();
         reason.truncate(reason.floor_char_boundary(reason_bytes));
         let ours = Ours {
-            letter: letter_id(self.queue, &self.fetched.id).number(),
+            letter: letter_id(self.died_in.0, self.died_in.1).number(),
             code: self.reason.code().to_string(),
             reason,
             at: self.at.as_millisecond(),
@@ -193,6 +210,26 @@ pub(crate) fn read(queue: &QueueName, fetched: &Fetched, foreign: ForeignText) -
     letter
 }
 
+/// A record without its message.
+pub(crate) struct Unwrapped {
+    pub(crate) message_id: String,
+    pub(crate) text: String,
+    /// The ledger of the message, if the record is ours.
+    pub(crate) ledger: Option<Ledger>,
+}
+
+/// The message in a record, whoever set it aside; `None` if the text is no record.
+pub(super) fn unwrap(text: &str) -> Option<Unwrapped> {
+    let record: Record = serde_json::from_str(text).ok()?;
+    let ours = serde_json::from_str::<Extra<'_>>(text).ok().and_then(|it| it.dead);
+    let ledger = ours.and_then(|it| serde_json::from_str::<Ledgered<'_>>(it.get()).ok());
+    Some(Unwrapped {
+        message_id: record.original_message_id,
+        text: record.original_text,
+        ledger: ledger.and_then(|it| it.ledger).map(|it| ledger::read(it.get())),
+    })
+}
+
 /// A letter of which only a record without our part is known.
 fn of_record(
     queue: &QueueName,
@@ -202,6 +239,9 @@ fn of_record(
 ) -> DeadLetter {
     let id = record.original_message_id;
     let mut letter = found(queue, fetched, &record.original_text, id, foreign);
+    if let (None, Some(id)) = (&letter.message.correlation_id, record.correlation_id.as_str()) {
+        letter.message.correlation_id = CorrelationId::new(id).ok();
+    }
     letter.at = record.time.and_then(|it| it.parse().ok()).unwrap_or(letter.at);
     let deliveries = record.dequeue_count;
     letter.reason = Reason::new(
@@ -322,8 +362,9 @@ mod tests {
         let reason = Reason::new(Reason::EXHAUSTED, "max retries (3) exhausted");
         let (fetched, queue) = (fetched(text.to_owned()), queue());
         let (ledger, at) = (ledger(), millis(1_700_000_000_123));
-        Poisoned { fetched: &fetched, queue: &queue, ledger, reason: &reason, at }
-            .write(error_texts)
+        let (died_in, original_text) = ((&queue, "8f2c"), stored_text::original(text));
+        let (fetched, reason, retried) = (&fetched, &reason, None);
+        Poisoned { fetched, died_in, original_text, retried, ledger, reason, at }.write(error_texts)
     }
 
     fn read_back(text: String) -> DeadLetter {

@@ -128,7 +128,7 @@ fn without_ledger(text: &str) -> String {
 }
 
 /// The members of an object in their order.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
 
 impl<'a> Deserialize<'a> for Members<'a> {
     fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {

@@ -20,7 +20,7 @@ use super::support::{
 };
 
 #[derive(Clone, Copy)]
-enum Client {
+pub(crate) enum Client {
     Python,
     Node,
 }
@@ -46,7 +46,7 @@ impl Client {
     }
 
     /// Runs a script on a queue; returns the JSON that it prints.
-    async fn run(self, script: &str, queue: &str) -> Value {
+    pub(crate) async fn run(self, script: &str, queue: &str) -> Value {
         let account = Azurite::shared().connection_string();
         let mut command = self.command(script);
         command.args([account.as_str(), queue]).kill_on_drop(true);

@@ -44,6 +44,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const LONG_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a request may take whose response contains a body.
 const BODY_DEADLINE: Duration = Duration::from_secs(300);
+/// How long work may take whose end is waited for.
+const WAITING_DEADLINE: Duration = Duration::from_secs(3_600);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of a response: time and size.
@@ -55,6 +57,7 @@ struct Bounds {
 
 const SHORT: Bounds = Bounds { deadline: DEADLINE, reply_bytes: reply::LIMIT_BYTES };
 const LONG: Bounds = Bounds { deadline: LONG_DEADLINE, reply_bytes: reply::LIMIT_BYTES };
+const WAITING: Bounds = Bounds { deadline: WAITING_DEADLINE, reply_bytes: reply::LIMIT_BYTES };
 const WITH_BODY: Bounds =
     Bounds { deadline: BODY_DEADLINE, reply_bytes: reply::LIMIT_WITH_BODY_BYTES };
 
@@ -105,6 +108,12 @@ impl ApiClient {
     pub(crate) async fn post(&self, path: &str) -> Result<ApiReply, ClientError> {
         let request = self.request(Method::POST, path, HeaderMap::new(), Bytes::new());
         self.exchange(request, SHORT).await
+    }
+
+    /// The same, for something that may take long.
+    pub(crate) async fn post_and_wait(&self, path: &str) -> Result<ApiReply, ClientError> {
+        let request = self.request(Method::POST, path, HeaderMap::new(), Bytes::new());
+        self.exchange(request, WAITING).await
     }
 
     /// Sends a POST request with a JSON body.

@@ -13,6 +13,7 @@ mod local_endpoint;
 mod manual;
 mod notify;
 mod output;
+mod poison_retry;
 mod private_file;
 mod prompt;
 mod queue_status;
@@ -72,6 +73,9 @@ enum Command {
     Pause(route::Arguments),
     /// Resume a paused route
     Resume(route::Arguments),
+    /// Work on poison queues now, instead of waiting for their schedule
+    #[command(subcommand)]
+    PoisonRetry(poison_retry::Command),
     /// Show what your token may do
     Whoami(whoami::Arguments),
     /// Check that the gateway accepts messages; needs no token
@@ -134,6 +138,7 @@ async fn run(command: Command, connection: &client::Connection) -> anyhow::Resul
         Command::Resume(arguments) => {
             route::run(route::RouteCommand::Resume, arguments, &client()?).await
         }
+        Command::PoisonRetry(command) => poison_retry::run(command, &client()?).await,
         Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,
         Command::Health(arguments) => health::run(arguments, &client()?).await,
         Command::Bench(arguments) => bench::run(arguments, connection).await,

@@ -31,6 +31,7 @@ use crate::{
     api::Problem,
     broker::Broker,
     dead_letter_intake::Intakes,
+    poison_retry::PoisonRetries,
     route::{Route, describe},
     telemetry::{Correlation, Metrics, QueueGauges, TRACEPARENT, accept_span, ended, traceparent},
 };
@@ -57,6 +58,8 @@ pub(crate) struct App {
     pub(crate) shutdown: Shutdown,
     /// The tasks that take in dead letters from brokers.
     pub(crate) intakes: Intakes,
+    /// The processors of poison queues.
+    pub(crate) poison_retries: PoisonRetries,
     pub(crate) live: RwLock<LiveSettings>,
     /// When the store last refused a message because it is full.
     pub(crate) full: Mutex<Option<Instant>>,

@@ -23,7 +23,28 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The intake tasks, by queue.
 #[derive(Debug, Default)]
-pub(crate) struct Intakes(Mutex<BTreeMap<QueueName, (Outcomes, IntakeTask)>>);
+pub(crate) struct Intakes(Mutex<BTreeMap<QueueName, RunningIntake>>);
+
+/// A task, and what it was started for.
+type RunningIntake = ((Outcomes, Moves), IntakeTask);
+
+/// What is moved between a broker and the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moves {
+    /// Dead letters into the catalogue, and replayed messages to the broker.
+    Both,
+    /// Replayed messages only: a `[[poison_retry]]` works on the dead letters.
+    Replays,
+}
+
+impl Moves {
+    fn of(config: &Config, queue: &QueueName) -> Self {
+        match config.poison_retry_of(queue) {
+            Some(_) => Self::Replays,
+            None => Self::Both,
+        }
+    }
+}
 
 /// A background task that finishes the current transfer when it is stopped or dropped.
 #[derive(Debug)]
@@ -46,7 +67,7 @@ impl Drop for IntakeTask {
 }
 
 impl Intakes {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, (Outcomes, IntakeTask)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, RunningIntake>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,19 +81,19 @@ impl Intakes {
         let mut wanted = BTreeMap::new();
         for (queue, outcomes) in taken_in(config) {
             let Some(broker) = app.broker(&queue) else { continue };
-            wanted.insert(queue, (outcomes, broker.clone()));
+            let moves = Moves::of(config, &queue);
+            wanted.insert(queue, ((outcomes, moves), broker.clone()));
         }
         for (queue, broker) in collectors(app, config) {
-            wanted.insert(queue, (Outcomes::Unheard, broker));
+            wanted.insert(queue, ((Outcomes::Unheard, Moves::Both), broker));
         }
         let mut running = self.lock();
-        running.retain(|queue, (outcomes, _)| {
-            wanted.get(queue).is_some_and(|(wanted, _)| wanted == outcomes)
-        });
-        for (queue, (outcomes, broker)) in wanted {
+        running
+            .retain(|queue, (kind, _)| wanted.get(queue).is_some_and(|(wanted, _)| wanted == kind));
+        for (queue, (kind, broker)) in wanted {
             running
                 .entry(queue)
-                .or_insert_with_key(|queue| (outcomes, start(app, queue, broker, outcomes)));
+                .or_insert_with_key(|queue| (kind, start(app, queue, broker, kind)));
         }
     }
 
@@ -112,7 +133,12 @@ fn collectors(app: &App, config: &Config) -> BTreeMap<QueueName, Broker> {
     queues.collect()
 }
 
-fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> IntakeTask {
+fn start(
+    app: &App,
+    queue: &QueueName,
+    broker: Broker,
+    (outcomes, moves): (Outcomes, Moves),
+) -> IntakeTask {
     let intake = Intake {
         broker: Arc::new(broker),
         queue: queue.clone(),
@@ -121,6 +147,9 @@ fn start(app: &App, queue: &QueueName, broker: Broker, outcomes: Outcomes) -> In
         outcomes,
     };
     let shutdown = app.shutdown.child();
-    let task = tokio::spawn(intake.run(shutdown.clone()));
+    let task = match moves {
+        Moves::Both => tokio::spawn(intake.run(shutdown.clone())),
+        Moves::Replays => tokio::spawn(intake.run_replays(shutdown.clone())),
+    };
     IntakeTask { shutdown, task }
 }

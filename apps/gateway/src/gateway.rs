@@ -41,6 +41,7 @@ use crate::{
         CallOptions, ClientOptions, Endpoint, EndpointClient, EndpointOptions, Origins,
         PauseRequest, RateLimit, RouteBreaker,
     },
+    poison_retry::PoisonRetries,
     route::{GONE, Route, RouteGate, RouteSource, paused_by, paused_setting},
     server,
     telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
@@ -121,6 +122,7 @@ impl Gateway {
             error_texts,
             shutdown: Shutdown::default(),
             intakes: Intakes::default(),
+            poison_retries: PoisonRetries::default(),
             full: Mutex::default(),
             live: RwLock::new(LiveSettings {
                 access,
@@ -148,6 +150,7 @@ impl Gateway {
         for route in &config.routes {
             gateway.start_route(route).await?;
         }
+        gateway.start_poison_retries(&config)?;
         gateway.app.intakes.follow(&gateway.app, &config);
         gateway.warn_of_unconfigured().await;
         Ok(gateway)
@@ -180,6 +183,8 @@ impl Gateway {
         }
         if reload.network_changed {
             *lock(&self.client) = client(&new);
+            let running = lock(&self.config).clone();
+            self.start_poison_retries(&running)?;
         }
         let mut ending: Vec<_> =
             reload.routes_removed.iter().chain(&reload.routes_changed).collect();
@@ -227,8 +232,14 @@ impl Gateway {
                 route.stopped().await;
             }
         }
+        self.app.poison_retries.stop(grace).await;
         self.app.intakes.stop().await;
         let _ = self.serving.await;
+    }
+
+    fn start_poison_retries(&self, config: &Config) -> Result<()> {
+        let client = lock(&self.client).clone();
+        self.app.poison_retries.start(&self.app, &config.poison_retries, &client)
     }
 
     async fn start_route(&self, config: &config::RouteConfig) -> Result<()> {

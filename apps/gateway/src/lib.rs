@@ -6,6 +6,7 @@
 //! | `gateway` | starts, reloads and stops everything together |
 //! | `background` | background tasks: metrics, replays and discards, retention |
 //! | `route` | a running route: a worker, an endpoint, and the gate between them |
+//! | `poison_retry` | poison queues whose messages are delivered again, on a schedule and on demand |
 //! | `endpoint` | HTTP delivery: request, reply, breaker, allowed addresses |
 //! | `api`, `server`, `app` | the HTTP API, the server, and the state they share |
 //! | `broker`, `broker_topology`, `dead_letter_intake` | queues on brokers: naming, checks and provisioning, intake of dead letters |
@@ -22,6 +23,7 @@ pub mod config;
 mod dead_letter_intake;
 pub mod endpoint;
 mod gateway;
+mod poison_retry;
 mod route;
 mod server;
 pub mod telemetry;

@@ -57,6 +57,12 @@ impl Intake {
         tokio::join!(taking, giving);
     }
 
+    /// The same, but takes in no dead letters: somebody else works on them. Replayed messages still reach the broker.
+    pub async fn run_replays(self, shutdown: Shutdown) {
+        let what = "send replayed messages to the broker";
+        self.steadily(&shutdown, what, || self.replay(&shutdown)).await;
+    }
+
     /// Repeats `work` until it ends without an error.
     async fn steadily<F>(&self, shutdown: &Shutdown, what: &'static str, work: impl Fn() -> F)
     where

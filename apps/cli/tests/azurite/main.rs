@@ -14,7 +14,9 @@ mod faults;
 mod kills;
 mod lab;
 mod life;
+mod poison_endpoint;
 mod poison_queues;
+mod poison_retry;
 mod sizes;
 #[path = "../support/mod.rs"]
 mod support;

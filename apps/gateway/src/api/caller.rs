@@ -110,6 +110,7 @@ pub(crate) async fn whoami(caller: Caller, State(app): State<Arc<App>>) -> Json<
             "send messages": may(Role::Operator),
             "pause and resume routes": may(Role::Operator),
             "replay dead letters": may(Role::Operator),
+            "run poison retries": may(Role::Operator),
             "mark causes": may(Role::Operator),
             "read the audit log": caller.needs_everywhere(Role::Operator).is_ok(),
             "reveal bodies, header values and error texts, with a reason": may(Role::Operator),

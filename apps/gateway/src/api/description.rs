@@ -69,6 +69,9 @@ fn paths() -> Value {
             json!({ "reason": "string", "expect": "how many" })) },
         "/v1/routes/{route}/pause": { "parameters": [route], "post": post("Pauses the route; its messages wait.") },
         "/v1/routes/{route}/resume": { "parameters": [route], "post": post("Resumes the route.") },
+        "/v1/poison-retries": { "get": get("Lists the poison queues that are worked on, and how the last run of each ended.") },
+        "/v1/poison-retries/{queue}/runs": { "parameters": [queue], "post": post(
+            "Takes a batch from the poison queue now and returns what became of it; 503 if the run could not proceed.") },
         "/v1/dead-letters": { "get": get(&format!("Lists dead letters without bodies, newest first; {FILTER}&limit=&after=.")) },
         "/v1/dead-letters/{id}": { "parameters": [id],
                                    "get": get("Returns one dead letter with the history of its attempts, without its body.") },

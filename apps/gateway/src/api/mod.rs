@@ -10,6 +10,7 @@
 //! | `transfer.rs`, `audit.rs` | export and import; the audit log |
 //! | `views.rs` | the JSON of everything that is returned |
 //! | `queues.rs` | queue counts, route states, pause and resume |
+//! | `poison_retries.rs` | runs of the poison-queue retry processors |
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
 //! | `caller.rs` | authentication and authorization of a request |
 //! | `description.rs` | `/openapi.json` |
@@ -28,6 +29,7 @@ mod input;
 mod messages;
 mod on_broker;
 mod operations;
+mod poison_retries;
 mod problem;
 mod queues;
 mod rejections;
@@ -57,6 +59,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/queues/{queue}/discard", post(on_broker::discard))
         .route("/v1/routes/{route}/pause", post(queues::pause))
         .route("/v1/routes/{route}/resume", post(queues::resume))
+        .route("/v1/poison-retries", get(poison_retries::list))
+        .route("/v1/poison-retries/{queue}/runs", post(poison_retries::run))
         .route("/v1/dead-letters", get(dead_letters::list))
         .route("/v1/dead-letters/{id}", get(dead_letters::show))
         .route("/v1/dead-letters/{id}/reveal", post(dead_letters::reveal))

@@ -87,6 +87,21 @@ pub(crate) trait KindSettings: Debug {
     fn orphans_after(&self) -> Option<Duration> {
         None
     }
+
+    /// The queue that the dead letters of a queue go to, by its name there and what its `[[queue]]` says, if a
+    /// `[[poison_retry]]` can work on it.
+    fn dead_letter_queue(
+        &self,
+        _there: &QueueName,
+        _said: Option<&QueueConfig>,
+    ) -> Option<QueueName> {
+        None
+    }
+
+    /// Whether a `[[poison_retry]]` can work on its queues.
+    fn retries_poison(&self) -> bool {
+        false
+    }
 }
 
 /// What a route has unless it says otherwise; `None` is the default of all routes.

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use bezoar::{
     Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
     QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
+    poison_retry::{PoisonQueue, RetryFields},
 };
 
 pub use azure::{AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice};
@@ -56,6 +57,16 @@ pub(crate) trait BrokerTransport: Transport + QueueAdmin {
     /// Removes bodies outside of messages that are older than `age` and that no message needs; returns how many.
     async fn remove_orphans(&self, _age: Duration) -> Result<u64, TransportError> {
         Ok(0)
+    }
+
+    /// A poison queue whose messages can be delivered again.
+    fn poison_queue(
+        &self,
+        _queue: &QueueName,
+        _fields: RetryFields,
+    ) -> Result<Arc<dyn PoisonQueue>, TransportError> {
+        let kind = ErrorKind::Unsupported("poison queues");
+        Err(TransportError::new(kind, "gateway", "poison_retry"))
     }
 }
 
@@ -148,6 +159,15 @@ impl Broker {
         form: PlanForm,
     ) -> Result<String, TransportError> {
         self.inner.plan(&self.all_there(queues)?, form)
+    }
+
+    /// A poison queue whose messages can be delivered again.
+    pub(crate) fn poison_queue(
+        &self,
+        queue: &QueueName,
+        fields: RetryFields,
+    ) -> Result<Arc<dyn PoisonQueue>, TransportError> {
+        self.inner.poison_queue(&self.there(queue)?, fields)
     }
 
     /// Checks queues, and once what they share.

@@ -1,5 +1,6 @@
 //! Values that are valid by themselves but contradict each other.
 
+mod poison_retry;
 mod rules;
 
 use bezoar::Finding;
@@ -55,6 +56,7 @@ pub(super) enum ConfigKey {
     Key(&'static str),
     Queue(usize, &'static str),
     Route(usize, &'static str),
+    PoisonRetry(usize, &'static str),
     Token(usize, &'static str),
 }
 
@@ -65,6 +67,9 @@ impl ConfigKey {
             Self::Key(_) => None,
             Self::Queue(index, key) => places.queues.get(index).map(|path| path.key(key)),
             Self::Route(index, key) => places.routes.get(index).map(|path| path.key(key)),
+            Self::PoisonRetry(index, key) => {
+                places.poison_retries.get(index).map(|path| path.key(key))
+            }
             Self::Token(index, key) => places.tokens.get(index).map(|path| path.key(key)),
         };
         element.unwrap_or_else(|| self.plain()).to_string()
@@ -77,6 +82,7 @@ impl ConfigKey {
             Self::Key(key) => Path::parse(key),
             Self::Queue(index, key) => element("queue", index, key),
             Self::Route(index, key) => element("route", index, key),
+            Self::PoisonRetry(index, key) => element("poison_retry", index, key),
             Self::Token(index, key) => element("token", index, key),
         }
     }

@@ -134,6 +134,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const TIB: u64 = 1024 * 1024 * MIB;
@@ -189,6 +190,26 @@ static KEYS: &[Key] = &[
     Key::new("route[].breaker.max_pause", Kind::Duration(Duration::from_millis(10), DAY), "Maximum of both delays, which double with each failure.").or("15s"),
     Key::new("route[].dead_letter", Kind::Choice(DeadLetterMode::NAMES), "How messages on a broker are dead-lettered: published with reason and history, or rejected, which carries neither; published if not set."),
     Key::new("route[].paused", Kind::Boolean, "Whether the route starts paused.").or("false"),
+
+    Key::new("poison_retry", Kind::Tables, "Poison queues whose messages are delivered again, with growing delays, until they succeed or become dead letters."),
+    Key::new("poison_retry[].queue", Kind::Queue, "Poison queue to work on, NAME/QUEUE, on Azure Storage Queue. It is created if it does not exist.").required().restart(),
+    Key::new("poison_retry[].to", Kind::Destination, "URL that messages are posted to, or mllp://HOST:PORT (mllps with TLS) of an HL7 receiver.").required().restart(),
+    Key::new("poison_retry[].ack", Kind::Choice(AckFormat::NAMES), "How the endpoint says that it took a message: hl7 reads its 2xx replies as HL7 v2 acknowledgements, as MLLP always does; by the status if not set.").restart(),
+    Key::new("poison_retry[].every", Kind::Duration(SECOND, MAX_DELAY), "Time from one run to the next.").or("5m").restart(),
+    Key::new("poison_retry[].batch", Kind::Integer(1, 32), "How many messages are taken at a time and delivered concurrently.").or("10").restart(),
+    Key::new("poison_retry[].batches", Kind::Integer(1, 10_000), "How many batches a run takes at most, while the queue has enough messages.").or("1").restart(),
+    Key::new("poison_retry[].max_attempts", Kind::Integer(0, 1_000), "How often a message is delivered before it becomes a dead letter.").or("3").restart(),
+    Key::new("poison_retry[].base", Kind::Integer(1, 1_000), "Base of the delays: base^(c+1) minutes, where c is the raised retry count; 4, 8 and 16 minutes for 2.").or("2").restart(),
+    Key::new("poison_retry[].jitter", Kind::Boolean, "Whether delays are lengthened at random.").or("true").restart(),
+    Key::new("poison_retry[].jitter_most", Kind::Number(0.0, 1.0), "Largest fraction by which a delay is lengthened. The largest delay with it must not exceed 7 days.").or("0.3").restart(),
+    Key::new("poison_retry[].invisibility", Kind::Duration(SECOND, WEEK), "How long a message that was taken is invisible to others; longer than `timeout`.").or("5m").restart(),
+    Key::new("poison_retry[].timeout", Kind::Duration(Duration::from_millis(10), HOUR), "How long the endpoint may take, including its reply.").or("30s").restart(),
+    Key::new("poison_retry[].dead_letter", Kind::Queue, "Queue for messages that are given up, NAME/QUEUE on the same transport, from which they are taken into the catalogue; `catalogue` uses the name of the poison queue with -dead.").or("catalogue").restart(),
+    Key::new("poison_retry[].retry_count_field", Kind::Name, "Name of the retry count in JSON messages of other programs.").or("RetryCount").restart(),
+    Key::new("poison_retry[].correlation_id_field", Kind::Name, "Name of the correlation id in JSON messages of other programs.").or("CorrelationId").restart(),
+    Key::new("poison_retry[].body_field", Kind::Name, "Name of the text to deliver in JSON messages of other programs; the whole JSON if not set.").restart(),
+    Key::new("poison_retry[].secret", Kind::SigningSecrets, "Signs requests as specified by Standard Webhooks; a list while one secret replaces another; unsigned if not set.").restart(),
+    Key::new("poison_retry[].headers", Kind::Headers, "Additional headers of each request. Values may be env:NAME or file:PATH.").restart(),
 
     Key::new("network", Kind::Table, "Which addresses endpoints may have."),
     Key::new("network.allow", Kind::Networks, "Always allowed, private or not, unless denied.").or(""),

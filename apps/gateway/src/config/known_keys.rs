@@ -13,7 +13,6 @@ const TABLES_LIMIT: usize = 1_000;
 
 /// Keys of later versions or other transports, and what to do instead.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("poison_retry", "poison queues are not supported yet: remove it"),
     ("monitor", "monitors are not supported yet: remove it"),
     ("alert", "alerts are not supported yet: remove it"),
 ];

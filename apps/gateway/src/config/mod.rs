@@ -75,8 +75,8 @@ pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
     AckFormat, DeadLetterMode, DeadLettersConfig, LogConfig, LogFilter, LogFormat, LogLevel,
-    NetworkConfig, PrivateAddresses, QueueConfig, Role, RouteConfig, ServerConfig, StoreConfig,
-    TelemetryConfig, TokenConfig, TransportConfig, Watch,
+    NetworkConfig, PoisonRetryConfig, PrivateAddresses, QueueConfig, Role, RouteConfig,
+    ServerConfig, StoreConfig, TelemetryConfig, TokenConfig, TransportConfig, Watch,
 };
 pub use show::{show, show_text};
 

@@ -1,12 +1,12 @@
 //! The whole configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bezoar::QueueName;
 
 use super::{
-    DeadLettersConfig, LogConfig, NetworkConfig, Origin, QueueConfig, RouteConfig, ServerConfig,
-    StoreConfig, TelemetryConfig, TokenConfig, TransportConfig, Watch,
+    DeadLettersConfig, LogConfig, Name, NetworkConfig, Origin, PoisonRetryConfig, QueueConfig,
+    RouteConfig, ServerConfig, StoreConfig, TelemetryConfig, TokenConfig, TransportConfig, Watch,
     path::Path,
     reader::{Section, SectionReader},
 };
@@ -25,6 +25,8 @@ pub struct Config {
     pub queues: Vec<QueueConfig>,
     /// Routes from queues to endpoints.
     pub routes: Vec<RouteConfig>,
+    /// Poison queues whose messages are delivered again.
+    pub poison_retries: Vec<PoisonRetryConfig>,
     /// Which addresses endpoints may have.
     pub network: NetworkConfig,
     /// The API tokens.
@@ -46,10 +48,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// All queues, with and without a route.
+    /// All queues: with and without a route, and poison queues that are worked on.
     pub fn all_queues(&self) -> BTreeSet<QueueName> {
         let routed = self.routes.iter().map(|route| &route.from);
-        routed.chain(self.queues.iter().map(|queue| &queue.name)).cloned().collect()
+        let retried = self.poison_retries.iter().map(|it| &it.queue);
+        let named = self.queues.iter().map(|queue| &queue.name);
+        routed.chain(retried).chain(named).cloned().collect()
     }
 
     /// The broker of a queue, and its name there; `None` for a queue of the embedded store.
@@ -72,6 +76,26 @@ impl Config {
         self.queue(queue).is_some_and(|said| said.dead_letter_queue.is_some())
     }
 
+    /// The `[[poison_retry]]` that works on the dead letters of a broker's queue, if there is one. They are then not
+    /// taken into the catalogue: what it gives up is.
+    pub fn poison_retry_of(&self, queue: &QueueName) -> Option<&PoisonRetryConfig> {
+        let (transport, there) = self.broker(queue)?;
+        let said = self.queue(queue);
+        let dead = transport.settings.of_kind().dead_letter_queue(&there, said)?;
+        let dead = QueueName::new(format!("{}/{dead}", transport.name)).ok()?;
+        self.poison_retries.iter().find(|it| it.queue == dead)
+    }
+
+    /// The names on a broker of the poison queues that are worked on, and of the queues for what is given up there.
+    pub fn poison_retry_queues(&self, transport: &Name) -> BTreeMap<QueueName, QueueName> {
+        let there = |queue| self.broker(queue).filter(|(it, _)| it.name == *transport);
+        let queues = self
+            .poison_retries
+            .iter()
+            .filter_map(|it| Some((there(&it.queue)?.1, there(&it.dead_letter)?.1)));
+        queues.collect()
+    }
+
     pub(super) fn read(
         reader: &mut SectionReader<'_>,
         root: &Section<'_>,
@@ -83,7 +107,9 @@ impl Config {
         let (routes, route_places) = each(reader, root, "route", |reader, section| {
             RouteConfig::read(reader, section, &transports)
         });
-        if !root.has("queue") && !root.has("route") {
+        let (poison_retries, poison_retry_places) =
+            each(reader, root, "poison_retry", PoisonRetryConfig::read);
+        if !["queue", "route", "poison_retry"].into_iter().any(|list| root.has(list)) {
             queues.push(default_queue(reader));
         }
         let network = NetworkConfig::read(reader, &root.table("network"));
@@ -91,8 +117,12 @@ impl Config {
         let dead_letters = DeadLettersConfig::read(reader, &root.table("dead_letters"));
         let log = LogConfig::read(reader, &root.table("log"));
         let telemetry = TelemetryConfig::read(reader, &root.table("telemetry"));
-        let places =
-            ListPositions { queues: queue_places, routes: route_places, tokens: token_places };
+        let places = ListPositions {
+            queues: queue_places,
+            routes: route_places,
+            poison_retries: poison_retry_places,
+            tokens: token_places,
+        };
         (
             Self {
                 server,
@@ -100,6 +130,7 @@ impl Config {
                 transports,
                 queues,
                 routes,
+                poison_retries,
                 network,
                 tokens,
                 dead_letters,
@@ -131,6 +162,7 @@ fn default_queue(reader: &mut SectionReader<'_>) -> QueueConfig {
 pub(super) struct ListPositions {
     pub(super) queues: Vec<Path>,
     pub(super) routes: Vec<Path>,
+    pub(super) poison_retries: Vec<Path>,
     pub(super) tokens: Vec<Path>,
 }
 

@@ -86,6 +86,12 @@ impl<'a> SectionReader<'a> {
         self.problems.push(ConfigProblem::new(section.path.key(name), origin, invalid));
     }
 
+    /// Reports what is wrong with a section as a whole.
+    pub(crate) fn refuse_section(&mut self, section: &Section<'_>, invalid: InvalidValue) {
+        let origin = section.origin().cloned().unwrap_or(Origin::Default);
+        self.problems.push(ConfigProblem::new(&section.path, origin, invalid));
+    }
+
     /// Resolves the secret that a node references or contains.
     pub(crate) fn resolved(&mut self, path: &Path, node: &Node, warn: Warn) -> Option<Secret> {
         self.resolved_as(path, node, warn, |_| MASK.to_owned())

@@ -72,6 +72,7 @@ impl Config {
         after.server = self.server.clone();
         after.store = self.store.clone();
         after.transports = self.transports.clone();
+        after.poison_retries = self.poison_retries.clone();
         after.telemetry = self.telemetry.clone();
         after.dead_letters.keep = self.dead_letters.keep;
         after.dead_letters.warn = self.dead_letters.warn;
@@ -111,6 +112,7 @@ impl Config {
             ("server.drain", a.drain != b.drain),
             ("store.url", c.path() != d.path()),
             ("transports", self.transports != new.transports),
+            ("poison_retry", self.poison_retries != new.poison_retries),
             ("queue[].dead_letter_exchange", renamed(|it| &it.dead_letter_exchange)),
             ("queue[].dead_letter_key", renamed(|it| &it.dead_letter_key)),
             ("queue[].dead_letter_queue", renamed(|it| &it.dead_letter_queue)),

@@ -298,6 +298,21 @@ impl KindSettings for AzureConfig {
     fn orphans_after(&self) -> Option<Duration> {
         self.orphans_after
     }
+
+    fn dead_letter_queue(
+        &self,
+        there: &QueueName,
+        said: Option<&QueueConfig>,
+    ) -> Option<QueueName> {
+        match said.and_then(|said| said.dead_letter_queue.as_ref()) {
+            Some(own) => QueueName::new(own.as_str()).ok(),
+            None => QueueName::new(format!("{there}-poison")).ok(),
+        }
+    }
+
+    fn retries_poison(&self) -> bool {
+        true
+    }
 }
 
 /// The longest name that leaves room for `-poison`.

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bezoar::{
     ErrorKind, Finding, QueueAdmin, QueueName, Severity, Transport as _, TransportError,
     azure::{AzureTransport, Options},
+    poison_retry::{PoisonQueue, RetryFields},
 };
 use futures_util::{StreamExt as _, stream};
 
@@ -27,14 +28,14 @@ fn open(config: &AzureConfig, name: &Name, all: &Config) -> Result<Arc<dyn Broke
     Ok(Arc::new(transport))
 }
 
-/// The names of poison queues that are configured, by queue.
+/// The names of poison queues that are configured, by queue. What a `[[poison_retry]]` gives up goes to a queue of its own.
 fn poison_queues(broker: &Name, all: &Config) -> BTreeMap<QueueName, QueueName> {
     let of_broker = all.queues.iter().filter_map(|queue| {
         let (transport, there) = all.broker(&queue.name)?;
         let poison = QueueName::new(queue.dead_letter_queue.as_ref()?.as_str()).ok()?;
         (transport.name == *broker).then_some((there, poison))
     });
-    of_broker.collect()
+    of_broker.chain(all.poison_retry_queues(broker)).collect()
 }
 
 /// How many queues are checked at a time.
@@ -102,6 +103,14 @@ impl BrokerTransport for AzureTransport {
 
     fn dead_letter_collectors(&self) -> Vec<QueueName> {
         Vec::new()
+    }
+
+    fn poison_queue(
+        &self,
+        queue: &QueueName,
+        fields: RetryFields,
+    ) -> Result<Arc<dyn PoisonQueue>, TransportError> {
+        Ok(Arc::new(self.poison_queue(queue, fields)?))
     }
 
     async fn remove_orphans(&self, age: Duration) -> Result<u64, TransportError> {

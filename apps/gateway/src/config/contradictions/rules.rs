@@ -7,7 +7,7 @@ use std::{
 
 use bezoar::QueueName;
 
-use super::{ConfigKey, Contradiction};
+use super::{ConfigKey, Contradiction, poison_retry};
 use crate::{
     config::{
         Config, DeadLetterMode, QueueConfig, RouteConfig, Watch,
@@ -32,6 +32,9 @@ pub(super) const RULES: &[Rule] = &[
     short_drain,
     late_retries,
     impossible_retries,
+    poison_retry::competing,
+    poison_retry::impossible,
+    poison_retry::dead_letters_elsewhere,
     loops,
     out_of_reach,
     overruled_networks,
@@ -84,8 +87,11 @@ fn unknown_transports(config: &Config) -> Vec<Contradiction> {
     let routes = routes.map(|(index, route)| (&route.from, ConfigKey::Route(index, "from")));
     let queues = config.queues.iter().enumerate();
     let queues = queues.map(|(index, queue)| (&queue.name, ConfigKey::Queue(index, "name")));
+    let poison = config.poison_retries.iter().enumerate();
+    let poison = poison.map(|(index, it)| (&it.queue, ConfigKey::PoisonRetry(index, "queue")));
     let unknown = routes
         .chain(queues)
+        .chain(poison)
         .filter(|(queue, _)| queue.as_str().contains('/') && config.broker(queue).is_none());
     let error = |(queue, place): (&QueueName, ConfigKey)| {
         let name = queue.as_str().split('/').next().unwrap_or_default();
@@ -157,7 +163,7 @@ fn broker_settings(queue: &QueueConfig) -> impl Iterator<Item = &'static str> {
     settings.into_iter().filter_map(|(key, is_set)| is_set.then_some(key))
 }
 
-fn is_embedded(queue: &QueueName) -> bool {
+pub(super) fn is_embedded(queue: &QueueName) -> bool {
     !queue.as_str().contains('/')
 }
 
@@ -322,7 +328,7 @@ fn small_store(config: &Config) -> Vec<Contradiction> {
 }
 
 /// Pairs of elements with the same key: each later one with the first.
-fn twins<'c, T, K: PartialEq + ?Sized + 'c>(
+pub(super) fn twins<'c, T, K: PartialEq + ?Sized + 'c>(
     list: &'c [T],
     key: impl Fn(&'c T) -> &'c K,
 ) -> impl Iterator<Item = (usize, usize)> {

@@ -3,6 +3,7 @@
 mod dead_letters;
 mod log;
 mod network;
+mod poison_retry;
 mod queue;
 pub(super) mod retry;
 mod route;
@@ -15,6 +16,7 @@ mod transport;
 pub use dead_letters::DeadLettersConfig;
 pub use log::{LogConfig, LogFilter, LogFormat, LogLevel};
 pub use network::{NetworkConfig, PrivateAddresses};
+pub use poison_retry::PoisonRetryConfig;
 pub use queue::{QueueConfig, Watch};
 pub use route::{AckFormat, DeadLetterMode, RouteConfig};
 pub use server::ServerConfig;

@@ -134,24 +134,17 @@ impl RouteConfig {
 
     /// How the endpoint says that it took a message.
     pub fn ack_mode(&self) -> AckMode {
-        match self.ack {
-            Some(AckFormat::Hl7) => AckMode::Hl7,
-            None => AckMode::Status,
-        }
+        ack_mode(self.ack)
     }
 
     /// The secrets that sign requests.
     pub fn signing_secrets(&self) -> Vec<SigningSecret> {
-        self.secrets.iter().filter_map(|secret| secret.reveal().parse().ok()).collect()
+        signing_secrets(&self.secrets)
     }
 
     /// Headers that are added to each request.
     pub fn extra_headers(&self) -> ExtraHeaders {
-        let mut extra = ExtraHeaders::default();
-        for (name, value) in &self.headers {
-            extra.insert(name, value.reveal()).expect("was inserted once when it was read");
-        }
-        extra
+        extra_headers(&self.headers)
     }
 }
 
@@ -169,7 +162,7 @@ fn or_of_broker<T: Parsed>(
 }
 
 /// Refuses the keys that have no effect on messages sent by MLLP.
-fn refuse_http_only(reader: &mut SectionReader<'_>, section: &Section<'_>) {
+pub(super) fn refuse_http_only(reader: &mut SectionReader<'_>, section: &Section<'_>) {
     for (key, lacks) in [
         ("secret", "MLLP has no headers for a signature"),
         ("headers", "MLLP has no headers"),
@@ -180,6 +173,28 @@ fn refuse_http_only(reader: &mut SectionReader<'_>, section: &Section<'_>) {
             reader.refuse(section, key, InvalidValue::new(problem, "remove it"));
         }
     }
+}
+
+/// How an endpoint says that it took a message.
+pub(super) fn ack_mode(ack: Option<AckFormat>) -> AckMode {
+    match ack {
+        Some(AckFormat::Hl7) => AckMode::Hl7,
+        None => AckMode::Status,
+    }
+}
+
+/// The secrets that sign requests, which were checked when they were read.
+pub(super) fn signing_secrets(secrets: &[Secret]) -> Vec<SigningSecret> {
+    secrets.iter().filter_map(|secret| secret.reveal().parse().ok()).collect()
+}
+
+/// Headers that are added to each request.
+pub(super) fn extra_headers(headers: &[(String, Secret)]) -> ExtraHeaders {
+    let mut extra = ExtraHeaders::default();
+    for (name, value) in headers {
+        extra.insert(name, value.reveal()).expect("was inserted once when it was read");
+    }
+    extra
 }
 
 /// The first and the longest pause.
@@ -213,7 +228,7 @@ fn breaker(
 /// The maximum number of signing secrets.
 const SECRETS_LIMIT: usize = 8;
 
-fn secrets(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<Secret> {
+pub(super) fn secrets(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<Secret> {
     let Some(node) = section.node("secret") else { return Vec::new() };
     let path = section.path.key("secret");
     match &node.value {
@@ -256,7 +271,10 @@ fn signing(
 /// The maximum number of additional headers.
 const HEADERS_LIMIT: usize = 64;
 
-fn headers(reader: &mut SectionReader<'_>, section: &Section<'_>) -> Vec<(String, Secret)> {
+pub(super) fn headers(
+    reader: &mut SectionReader<'_>,
+    section: &Section<'_>,
+) -> Vec<(String, Secret)> {
     let within = section.table("headers");
     let Some(table) = within.content() else { return Vec::new() };
     if table.len() > HEADERS_LIMIT {

@@ -139,6 +139,26 @@ to = "https://example.org/blood"
 dead_letter = "reject"
 timeout = "45s"
 
+[[poison_retry]]
+queue = "lab/results-poison"
+to = "https://example.org/results"
+ack = "hl7"
+every = "1m"
+batch = 32
+batches = 4
+max_attempts = 5
+base = 3
+jitter = true
+jitter_most = 0.5
+invisibility = "10m"
+timeout = "20s"
+dead_letter = "lab/results-given-up"
+retry_count_field = "attempts"
+correlation_id_field = "trace"
+body_field = "hl7"
+secret = "env:SIGNING"
+headers = { X-Tenant = "lab" }
+
 [network]
 allow = ["10.0.0.0/8"]
 deny = ["10.66.0.0/16", "fd00::/8"]

@@ -5,6 +5,7 @@ mod canary;
 mod contradictions;
 mod examples;
 mod guide;
+mod poison_retry;
 mod presets;
 mod properties;
 mod reload;

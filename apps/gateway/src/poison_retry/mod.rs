@@ -1,0 +1,207 @@
+//! The processors of `[[poison_retry]]`: each runs on its schedule, and on demand.
+
+mod endpoint;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use bezoar::{PoisonRetry, PoisonRun, PoisonRunError, QueueName, Shutdown, Timestamp};
+use serde_json::{Value, json};
+use tokio::{sync::Semaphore, task::JoinHandle};
+
+use self::endpoint::PoisonEndpoint;
+use crate::{
+    app::App,
+    config::PoisonRetryConfig,
+    endpoint::{CallOptions, EndpointCaller, EndpointClient},
+    route::describe,
+};
+
+/// How much longer than its endpoint a delivery may take, so that the endpoint's more specific failure is recorded.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// The processors, by queue.
+#[derive(Debug, Default)]
+pub(crate) struct PoisonRetries(Mutex<BTreeMap<QueueName, Arc<Processor>>>);
+
+/// One processor.
+#[derive(Debug)]
+pub(crate) struct Processor {
+    config: PoisonRetryConfig,
+    processor: PoisonRetry,
+    /// A run on demand waits for the one before it.
+    turn: Semaphore,
+    last: Mutex<Option<LastRun>>,
+    shutdown: Shutdown,
+    schedule: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How the last run ended.
+#[derive(Debug, Clone)]
+struct LastRun {
+    at: Timestamp,
+    result: Result<PoisonRun, String>,
+}
+
+impl PoisonRetries {
+    /// Starts a processor for each `[[poison_retry]]`. Those that run are stopped first; they finish what they do.
+    pub(crate) fn start(
+        &self,
+        app: &Arc<App>,
+        configs: &[PoisonRetryConfig],
+        client: &EndpointClient,
+    ) -> Result<()> {
+        let mut started = BTreeMap::new();
+        for config in configs {
+            let processor = Arc::new(Processor::new(app, config, client.clone())?);
+            processor.schedule(app.clone());
+            started.insert(config.queue.clone(), processor);
+        }
+        let before = std::mem::replace(&mut *lock(&self.0), started);
+        before.values().for_each(|processor| processor.shutdown.drain());
+        Ok(())
+    }
+
+    /// All processors, by queue.
+    pub(crate) fn all(&self) -> Vec<Arc<Processor>> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    /// The processor of a queue.
+    pub(crate) fn find(&self, queue: &QueueName) -> Option<Arc<Processor>> {
+        lock(&self.0).get(queue).cloned()
+    }
+
+    /// Lets runs finish within `grace`, and then aborts them: their messages become visible again later.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        let all = self.all();
+        all.iter().for_each(|it| it.shutdown.drain());
+        let stopped = async {
+            for processor in &all {
+                processor.stopped().await;
+            }
+        };
+        if tokio::time::timeout(grace, stopped).await.is_err() {
+            all.iter().for_each(|it| it.shutdown.abort());
+        }
+    }
+}
+
+impl Processor {
+    fn new(app: &App, config: &PoisonRetryConfig, client: EndpointClient) -> Result<Self> {
+        let queue = &config.queue;
+        let broker = app.broker(queue).with_context(|| format!("{queue} has no transport"))?;
+        let access = broker.poison_queue(queue, config.fields.clone())?;
+        let correlation = app.correlation;
+        let options = CallOptions {
+            ack: config.ack_mode(),
+            timeout: config.options.timeout,
+            headers: config.extra_headers(),
+            secrets: config.signing_secrets(),
+            traceparent: Some(Arc::new(move |context| correlation.outgoing(context))),
+            ..CallOptions::new(config.to.clone())
+        };
+        let endpoint = EndpointCaller::new(options, client, app.clock.clone());
+        let mut options = config.options;
+        options.timeout = longer(options.timeout, options.invisibility);
+        let processor = PoisonRetry::new(access, options, PoisonEndpoint(Arc::new(endpoint)))
+            .with_context(|| format!("poison_retry of {queue}"))?
+            .named(queue.clone())
+            .correlation_ids(app.correlation.ids());
+        Ok(Self {
+            config: config.clone(),
+            processor,
+            turn: Semaphore::new(1),
+            last: Mutex::default(),
+            shutdown: app.shutdown.child(),
+            schedule: Mutex::default(),
+        })
+    }
+
+    /// Runs on its schedule until shutdown.
+    fn schedule(self: &Arc<Self>, app: Arc<App>) {
+        let (it, shutdown) = (self.clone(), self.shutdown.clone());
+        let task = tokio::spawn(async move {
+            it.processor.run_each(shutdown, || it.run(&app)).await;
+        });
+        *lock(&self.schedule) = Some(task);
+        let (queue, to) = (&self.config.queue, self.config.to.origin());
+        tracing::info!(%queue, to, dead_letter = %self.config.dead_letter, "poison retry started");
+    }
+
+    /// One run, after the one before it.
+    pub(crate) async fn run(&self, app: &App) -> Result<PoisonRun, PoisonRunError> {
+        let _turn = self.turn.acquire().await;
+        let run = self.processor.run_once().await;
+        let result = run.as_ref().map(|run| *run).map_err(|failed| describe(&failed.source));
+        *lock(&self.last) = Some(LastRun { at: app.now(), result });
+        run
+    }
+
+    async fn stopped(&self) {
+        let task = lock(&self.schedule).take();
+        if let Some(task) = task {
+            let _ = task.await;
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &QueueName {
+        &self.config.queue
+    }
+
+    /// Its JSON in the API.
+    pub(crate) fn to_json(&self) -> Value {
+        let last = lock(&self.last).clone();
+        json!({
+            "queue": self.config.queue.as_str(),
+            "to": self.config.to.origin(),
+            "dead_letter": self.config.dead_letter.as_str(),
+            "every_seconds": self.config.options.every.as_secs_f64(),
+            "max_attempts": self.config.options.max_attempts,
+            "last_run": last.map(|last| match last.result {
+                Ok(run) => json!({ "at": last.at.to_string(), "problem": null, "counts": counts(&run) }),
+                Err(problem) => json!({ "at": last.at.to_string(), "problem": problem, "counts": null }),
+            }),
+        })
+    }
+}
+
+/// The counts of a run in the API.
+pub(crate) fn counts(run: &PoisonRun) -> Value {
+    json!({
+        "taken": run.taken,
+        "delivered": run.delivered,
+        "retried": run.retried,
+        "dead_lettered": run.dead_lettered,
+        "left": run.left,
+    })
+}
+
+/// A little longer than `timeout`, and still shorter than the invisibility.
+fn longer(timeout: Duration, invisibility: Duration) -> Duration {
+    let room = invisibility.saturating_sub(timeout) / 2;
+    timeout + room.min(MARGIN)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_has_a_margin_and_ends_before_the_invisibility() {
+        let at = |timeout, invisibility| {
+            longer(Duration::from_millis(timeout), Duration::from_millis(invisibility)).as_millis()
+        };
+        assert_eq!(at(30_000, 300_000), 31_000);
+        assert_eq!(at(900, 1_000), 950);
+        assert_eq!(at(999, 1_000), 999);
+    }
+}

@@ -66,6 +66,12 @@ pub(crate) struct ConsumerPair {
     receive_started: Notify,
 }
 
+impl Drop for ConsumerPair {
+    fn drop(&mut self) {
+        self.timeouts.changed.notify_one(); // ends the task that retires channels
+    }
+}
+
 /// A running `receive`, as long as this value lives.
 pub(crate) struct Receiving<'a>(&'a ConsumerPair);
 

@@ -40,7 +40,7 @@ pub(crate) async fn retire_slow_channels(
     loop {
         let pause = sleep(timeouts.timeout() / PARTS);
         let is_due = tokio::select! {
-            () = timeouts.shortened.notified() => false,
+            () = timeouts.changed.notified() => false,
             () = pause => true,
         };
         let Some(pair) = pair.upgrade() else { return };
@@ -56,15 +56,16 @@ pub(crate) async fn retire_slow_channels(
 pub(crate) struct ConsumerTimeouts {
     /// The shortest timeout that we know of.
     millis: AtomicU64,
-    shortened: Notify,
+    /// Notified when the timeout is shortened, and when the consumers are gone.
+    pub(crate) changed: Notify,
     /// Digests of messages whose leases it has ended, and which were not redelivered yet.
     ended: Mutex<VecDeque<String>>,
 }
 
 impl ConsumerTimeouts {
     pub(crate) fn new(timeout: Duration) -> Self {
-        let (shortened, ended) = (Notify::new(), Mutex::default());
-        Self { millis: AtomicU64::new(millis(timeout)), shortened, ended }
+        let (changed, ended) = (Notify::new(), Mutex::default());
+        Self { millis: AtomicU64::new(millis(timeout)), changed, ended }
     }
 
     fn timeout(&self) -> Duration {
@@ -75,7 +76,7 @@ impl ConsumerTimeouts {
     /// often.
     pub(crate) fn shorten(&self, timeout: Duration) {
         if self.millis.fetch_min(millis(timeout), Ordering::SeqCst) > millis(timeout) {
-            self.shortened.notify_one();
+            self.changed.notify_one();
         }
     }
 

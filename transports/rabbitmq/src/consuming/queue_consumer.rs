@@ -188,6 +188,11 @@ impl ConsumerPair {
         self.move_all(source, epoch, moving);
         if !counted.is_empty() {
             self.wait_for_moves().await;
+            if channel.epoch() != epoch {
+                // Nobody is handed anything from a channel that was retired meanwhile.
+                let tags: Vec<_> = counted.iter().map(|it| it.tag).collect();
+                return channel.nack(epoch, &tags).await;
+            }
             channel.leases_of_epoch(epoch, |leases| {
                 counted.into_iter().for_each(|it| leases.arrive(it))
             });

@@ -84,14 +84,13 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     }
     let network = config.network.rule(&config.server);
     let client = EndpointClient::new(ClientOptions { network, ..ClientOptions::default() });
-    for route in &config.routes {
-        match client.reach(&route.to).await {
-            Ok(()) => println!("route {}: {} is reachable", route.name, route.to.origin()),
-            Err(error) => println!(
-                "warning: route {}: {} is not reachable: {error}",
-                route.name,
-                route.to.origin()
-            ),
+    let routes = config.routes.iter().map(|it| (format!("route {}", it.name), &it.to));
+    let poison = config.poison_retries.iter();
+    let poison = poison.map(|it| (format!("poison retry of {}", it.queue), &it.to));
+    for (subject, to) in routes.chain(poison) {
+        match client.reach(to).await {
+            Ok(()) => println!("{subject}: {} is reachable", to.origin()),
+            Err(error) => println!("warning: {subject}: {} is not reachable: {error}", to.origin()),
         }
     }
     examine(&config).await

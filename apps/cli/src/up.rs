@@ -211,7 +211,7 @@ fn announce(gateway: &Gateway, config: &Config) {
     eprintln!(
         "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{segment}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
     );
-    if config.routes.is_empty() {
+    if config.routes.is_empty() && config.poison_retries.is_empty() {
         let name = queue.replace('/', "-");
         eprintln!(
             "\nno routes configured: the gateway delivers nothing. If no other program consumes these queues, add to \

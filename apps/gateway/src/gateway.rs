@@ -216,6 +216,7 @@ impl Gateway {
     /// Refuses new messages, lets messages in flight finish within `server.drain`, and hands back the rest.
     pub async fn stop(mut self) {
         let grace = lock(&self.config).server.drain;
+        let until = tokio::time::Instant::now() + grace;
         self.app.shutdown.drain();
         self.background.abort_all();
         let mut routes = self.app.routes();
@@ -232,7 +233,7 @@ impl Gateway {
                 route.stopped().await;
             }
         }
-        self.app.poison_retries.stop(grace).await;
+        self.app.poison_retries.stop(until).await;
         self.app.intakes.stop().await;
         let _ = self.serving.await;
     }

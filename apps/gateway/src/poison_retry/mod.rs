@@ -11,7 +11,11 @@ use std::{
 use anyhow::{Context as _, Result};
 use bezoar::{PoisonRetry, PoisonRun, PoisonRunError, QueueName, Shutdown, Timestamp};
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, task::JoinHandle};
+use tokio::{
+    sync::Semaphore,
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
 
 use self::endpoint::PoisonEndpoint;
 use crate::{
@@ -76,8 +80,8 @@ impl PoisonRetries {
         lock(&self.0).get(queue).cloned()
     }
 
-    /// Lets runs finish within `grace`, and then aborts them: their messages become visible again later.
-    pub(crate) async fn stop(&self, grace: Duration) {
+    /// Lets runs finish until `until`, and then aborts them: their messages become visible again later.
+    pub(crate) async fn stop(&self, until: Instant) {
         let all = self.all();
         all.iter().for_each(|it| it.shutdown.drain());
         let stopped = async {
@@ -85,7 +89,7 @@ impl PoisonRetries {
                 processor.stopped().await;
             }
         };
-        if tokio::time::timeout(grace, stopped).await.is_err() {
+        if timeout_at(until, stopped).await.is_err() {
             all.iter().for_each(|it| it.shutdown.abort());
         }
     }

@@ -51,7 +51,7 @@ impl Attempted {
 
     async fn settle(&mut self, report: &Report) -> Fate {
         match self.start() {
-            Start::Leave(error) => report.unavailable(&error),
+            Start::Leave(error) => report.left("message cannot be read now", &error),
             Start::DeadLetter(reason) => self.dead_letter(report, &reason, None).await,
             Start::Deliver(content) => match self.deliver(&content).await {
                 Ok(()) => self.delivered(report).await,
@@ -103,7 +103,7 @@ impl Attempted {
         let delete = Change::Delete(PoisonEnd::Delivered);
         match delete.make(&mut *self.message, self.until).await {
             Ok(()) => report.delivered(),
-            Err(error) => report.not_settled("delivered and not deleted", &error),
+            Err(error) => report.left("delivered and not deleted", &error),
         }
     }
 
@@ -122,7 +122,7 @@ impl Attempted {
         let retry = Change::Retry { retry_count, after, failed };
         match retry.make(&mut *self.message, self.until).await {
             Ok(()) => report.retried(retry_count, after, failure),
-            Err(error) => report.not_settled("failed and not updated", &error),
+            Err(error) => report.left("failed and not updated", &error),
         }
     }
 
@@ -160,12 +160,12 @@ impl Attempted {
         let at = self.processor.clock.now();
         let store = Change::StoreDeadLetter { reason, at, failed };
         if let Err(error) = store.make(&mut *self.message, self.until).await {
-            return report.not_settled("dead letter not stored", &error);
+            return report.left("dead letter not stored", &error);
         }
         let delete = Change::Delete(PoisonEnd::DeadLettered);
         match delete.make(&mut *self.message, self.until).await {
             Ok(()) => report.dead_lettered(reason, failed),
-            Err(error) => report.not_settled("dead letter stored and message not deleted", &error),
+            Err(error) => report.left("dead letter stored and message not deleted", &error),
         }
     }
 }

@@ -122,15 +122,6 @@ impl Report {
         self.ended(Fate::DeadLettered, Err(reason.code().as_str()))
     }
 
-    pub(super) fn unavailable(&self, error: &TransportError) -> Fate {
-        self.left("message cannot be read now", error)
-    }
-
-    /// The outcome could not be stored. The message becomes visible again by itself.
-    pub(super) fn not_settled(&self, what: &'static str, error: &TransportError) -> Fate {
-        self.left(what, error)
-    }
-
     pub(super) fn panicked(&self) -> Fate {
         log!(
             error,
@@ -142,7 +133,8 @@ impl Report {
         self.ended(Fate::Left, Err("panic"))
     }
 
-    fn left(&self, what: &'static str, error: &TransportError) -> Fate {
+    /// The message could not be read, or its outcome not stored. It becomes visible again by itself.
+    pub(super) fn left(&self, what: &'static str, error: &TransportError) -> Fate {
         let cause = error.source().map(ToString::to_string);
         log!(
             warn, self, retry_count = self.retry_count, outcome = "left", %error, cause,

@@ -3,9 +3,10 @@
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 
 from azure.core.exceptions import ResourceExistsError
-from azure.storage.queue import QueueClient, TextBase64EncodePolicy
+from azure.storage.queue import QueueClient, ResourceTypes, TextBase64EncodePolicy, generate_account_sas
 
 account, command, queue, *texts = sys.argv[1:]
 policy = {"message_encode_policy": TextBase64EncodePolicy()} if command == "send64" else {}
@@ -30,6 +31,11 @@ elif command == "send_many":
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(client.send_message, (f"m-{number}" for number in range(int(texts[0])))))
     print("null")
+elif command == "sas":
+    key = client.credential.account_key
+    services, permissions = ResourceTypes(service=True, container=True, object=True), "rwlacup"
+    soon = datetime.now(timezone.utc) + timedelta(hours=1)
+    print(json.dumps(generate_account_sas(client.account_name, key, services, permissions, soon)))
 elif command == "count":
     print(client.get_queue_properties().approximate_message_count)
 elif command == "peek":

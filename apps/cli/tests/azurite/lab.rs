@@ -15,7 +15,8 @@ use crate::support::{PATIENCE, client::Client, program::Program};
 pub(crate) struct Lab {
     pub(crate) folder: TempDir,
     pub(crate) queue: String,
-    connection_string: String,
+    /// The secret of the account, in the environment of every command.
+    secret: String,
 }
 
 impl Lab {
@@ -26,15 +27,21 @@ impl Lab {
     }
 
     pub(crate) fn at(connection_string: String, transport: &str, rest: &str) -> Self {
+        let account = "connection_string = \"env:LAB_ACCOUNT\"";
+        Self::with(account, connection_string, transport, rest)
+    }
+
+    /// `account` are the keys of the account, with env:LAB_ACCOUNT for its secret.
+    pub(crate) fn with(account: &str, secret: String, transport: &str, rest: &str) -> Self {
         let queue = format!("results-{:08x}", rand::random::<u32>());
         let (folder, rest) = (tempfile::tempdir().unwrap(), rest.replace("QUEUE", &queue));
         let text = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:bezoar.db\"\n\
-             [transports.lab]\nurl = \"azurequeue:\"\nconnection_string = \"env:LAB_ACCOUNT\"\n\
+             [transports.lab]\nurl = \"azurequeue:\"\n{account}\n\
              first_poll = \"50ms\"\nlongest_poll = \"200ms\"\n{transport}\n{rest}\n"
         );
         std::fs::write(folder.path().join("bezoar.toml"), text).unwrap();
-        Self { folder, queue, connection_string }
+        Self { folder, queue, secret }
     }
 
     /// The queue's name in the gateway.
@@ -57,7 +64,7 @@ impl Lab {
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("bezoar"));
         command.arg(name).args(arguments).current_dir(self.folder.path());
-        command.env("LAB_ACCOUNT", &self.connection_string);
+        command.env("LAB_ACCOUNT", &self.secret);
         command.env_remove("RUST_LOG").env_remove("BEZOAR_CONFIG");
         command
     }

@@ -1,6 +1,7 @@
 //! The life of messages that another program sends.
 
 use serde_json::json;
+use test_support::azurite::Azurite;
 
 use crate::{
     endpoint::Endpoint,
@@ -75,4 +76,20 @@ async fn a_route_delivers_as_many_at_a_time_as_its_loops_and_batches_say() {
     let peak = all.iter().map(within).max().unwrap();
     assert_eq!(peak, 6, "2 loops of 3 messages");
     client.until(&lab.name(), |row| row["total"] == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_shared_access_signature_is_enough() {
+    let (azurite, endpoint) = (Azurite::shared(), Endpoint::start().await);
+    let sas = python("sas", "any", &[]).as_str().unwrap().to_owned();
+    let (port, name) = (azurite.queue_port(), azurite.account());
+    let account =
+        format!("account = \"http://127.0.0.1:{port}/{name}\"\nsas = \"env:LAB_ACCOUNT\"");
+    let lab = Lab::with(&account, sas, "", &route(endpoint.port));
+    let (_gateway, client) = lab.up();
+    let reply = client.post(&lab.path("messages"), &[], "poison".into()).await;
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let letter = dead_letter(&client).await;
+    assert_eq!(reveal(&client, &letter).await, b"poison");
 }

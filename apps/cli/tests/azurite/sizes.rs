@@ -1,8 +1,13 @@
 //! Messages that are too large for a queue, and the claim check.
 
 use bytes::Bytes;
+use serde_json::json;
 
-use crate::{endpoint::Endpoint, lab::Lab, life::route};
+use crate::{
+    endpoint::Endpoint,
+    lab::{Lab, ask, dead_letter, reveal},
+    life::route,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
@@ -37,4 +42,24 @@ async fn the_claim_check_carries_large_bodies() {
     assert_eq!(endpoint.arrivals()[0].body, large);
     let reply = client.post(&lab.path("messages"), &[], vec![b'x'; 2_000_000].into()).await;
     assert_eq!(reply.status, 413, "{reply:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_large_dead_letter_is_taken_in_and_replayed_with_its_body() {
+    let endpoint = Endpoint::start().await;
+    let container = format!("bodies-{:08x}", rand::random::<u32>());
+    let claim_check = format!("claim_check = {{ container = \"{container}\" }}");
+    let lab = Lab::new(&claim_check, &route(endpoint.port));
+    let (_gateway, client) = lab.up();
+    let large = Bytes::from(["poison".as_bytes(), &vec![b'x'; 200_000]].concat());
+    let reply = client.post(&lab.path("messages"), &[], large.clone()).await;
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let letter = dead_letter(&client).await;
+    assert_eq!(reveal(&client, &letter).await, large);
+    endpoint.cure();
+    let wanted = json!({ "ids": [letter["id"]], "reason": "fixed" });
+    assert_eq!(ask(&client, "/v1/replays", wanted).await.0, 202);
+    endpoint.until(|all| all.iter().any(|it| it.status == 200 && it.body == large)).await;
+    client.until(&lab.name(), |row| row["dead"] == 0 && row["total"] == 0).await;
 }

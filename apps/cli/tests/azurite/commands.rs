@@ -50,6 +50,18 @@ async fn a_queue_that_will_be_created_is_a_note() {
     assert!(ok && said.contains(note) && said.contains("note: queue lab/"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_poison_queue_of_others_that_is_missing_is_an_error_and_check_creates_nothing() {
+    let lab = Lab::new("", "[[queue]]\nname = \"lab/QUEUE\"\ndead_letter_queue = \"QUEUE-errors\"");
+    lab.python("create", &[]);
+    for _ in 0..2 {
+        let (ok, said) = lab.run("check", &[]);
+        let error = format!("queue \"{}-errors\" does not exist; create it, or correct", lab.queue);
+        assert!(!ok && said.contains(&error), "{said}");
+    }
+}
+
 /// With a wrong key, every command fails with a remedy, and none shows the key.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]

@@ -1,5 +1,6 @@
 //! Values that are valid by themselves but contradict each other.
 
+mod poison_queues;
 mod poison_retry;
 mod rules;
 

@@ -7,7 +7,7 @@ use std::{
 
 use bezoar::QueueName;
 
-use super::{ConfigKey, Contradiction, poison_retry};
+use super::{ConfigKey, Contradiction, poison_queues, poison_retry};
 use crate::{
     config::{
         Config, DeadLetterMode, QueueConfig, RouteConfig, Watch,
@@ -25,6 +25,7 @@ pub(super) const RULES: &[Rule] = &[
     unknown_transports,
     not_of_a_broker,
     not_of_this_broker,
+    poison_queues::shared,
     open_to_all,
     same_secrets,
     unknown_queues,

@@ -207,3 +207,23 @@ fn a_retry_beyond_seven_days_is_refused() {
         "{found}"
     );
 }
+
+#[test]
+fn a_poison_queue_has_one_consumer() {
+    let lab = [LAB, KEY].concat();
+    let consumed =
+        [&lab, "[[queue]]\nname = 'lab/abc'\n", &route("lab/abc-poison", "")[..]].concat();
+    refused(
+        &consumed,
+        &[
+            "queue[0].name has its dead letters in lab/abc-poison, which route a consumes; set watch = \"count\"",
+        ],
+    );
+    assert!(load_text(&consumed.replace("'lab/abc'\n", "'lab/abc'\nwatch = 'count'\n")).is_ok());
+    let shared = "[[queue]]\nname = 'lab/abc'\ndead_letter_queue = 'errors'\n\
+                  [[queue]]\nname = 'lab/def'\ndead_letter_queue = 'errors'\n";
+    refused(
+        &[&lab, shared].concat(),
+        &["queue[1].name has its dead letters in lab/errors, and so has queue lab/abc"],
+    );
+}

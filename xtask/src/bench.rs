@@ -7,11 +7,13 @@ use anyhow::{Context, Result, ensure};
 use crate::{
     dist, install,
     process::{cargo, run as run_command},
-    servers::{Installation, RabbitMq},
+    servers::{Installation, RabbitMq, azurite},
 };
 
 /// The only benchmark that needs a broker, which runs as long as the benchmark.
 const WITH_BROKER: &str = "rabbitmq";
+/// The only benchmark that needs Azurite, which it starts itself.
+const WITH_AZURITE: &str = "azure";
 
 /// Builds the benchmark for release and runs it with `arguments`.
 pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
@@ -22,8 +24,13 @@ pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
     run_command(build.args(["build", "--release", "--package", &package]))?;
     let mut command = cargo(root);
     command.args(["run", "--release", "--package", &package, "--"]).args(arguments);
-    if name != WITH_BROKER {
-        return run_command(&mut command);
+    match name {
+        WITH_BROKER => (),
+        WITH_AZURITE => {
+            command.env("BEZOAR_TEST_AZURITE", azurite(root)?);
+            return run_command(&mut command);
+        }
+        _ => return run_command(&mut command),
     }
     if wants_gateway(arguments) {
         run_command(cargo(root).args(["build", "--release", "--package", "bezoar-cli"]))?;

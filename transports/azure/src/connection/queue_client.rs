@@ -86,7 +86,8 @@ impl Queue {
     ) -> Result<(), Fault> {
         let options = QueueClientSendMessageOptions {
             message_time_to_live: Some(time_to_live.map_or(FOR_EVER, whole_seconds)),
-            visibility_timeout: Some(whole_seconds(delay)),
+            // Without it the message is visible at once.
+            visibility_timeout: (!delay.is_zero()).then(|| whole_seconds(delay)),
             ..QueueClientSendMessageOptions::default()
         };
         let content = RequestContent::from(xml::message(text));

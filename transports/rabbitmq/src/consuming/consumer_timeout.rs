@@ -29,6 +29,8 @@ use crate::{
 
 /// A channel is retired when a message has been on it for between one and two of so many parts of the timeout.
 const PARTS: u32 = 4;
+/// The pause between two looks if the timeout is absurdly short.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// How many messages that the timeout has ended are remembered until they are redelivered.
 const ENDED_LIMIT: usize = 64;
 
@@ -38,7 +40,7 @@ pub(crate) async fn retire_slow_channels(
     timeouts: Arc<ConsumerTimeouts>,
 ) {
     loop {
-        let pause = sleep(timeouts.timeout() / PARTS);
+        let pause = sleep((timeouts.timeout() / PARTS).max(SHORTEST_PAUSE));
         let is_due = tokio::select! {
             () = timeouts.changed.notified() => false,
             () = pause => true,
@@ -88,10 +90,17 @@ impl ConsumerTimeouts {
 
     /// How many leases of a redelivered message the timeout has ended, as far as it is known.
     pub(crate) fn count(&self, raw: &Raw) -> u32 {
+        wire::timeouts(raw).saturating_add(self.take_ended(raw).into())
+    }
+
+    fn take_ended(&self, raw: &Raw) -> bool {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.is_empty() {
+            return false; // the usual case costs no digest
+        }
         let digest = wire::digest(raw);
-        let found = ended.iter().position(|it| *it == digest).and_then(|at| ended.remove(at));
-        wire::timeouts(raw) + u32::from(found.is_some())
+        let found = ended.iter().position(|it| *it == digest);
+        found.and_then(|at| ended.remove(at)).is_some()
     }
 }
 

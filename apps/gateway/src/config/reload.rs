@@ -51,13 +51,14 @@ impl Config {
         let (unchanged, changed): (Vec<_>, Vec<_>) =
             kept.into_iter().partition(|route| before(route) == Some(route));
         let removed = self.routes.iter().filter(|route| new.route(&route.name).is_none());
-        let queues = self.all_queues();
+        // A new poison queue is worked on after a restart.
+        let (queues, after) = (self.all_queues(), self.reloaded(new.clone()));
         Reload {
             routes_added: names(added),
             routes_removed: names(removed),
             routes_changed: names(changed),
             routes_unchanged: names(unchanged),
-            queues_added: new.all_queues().difference(&queues).cloned().collect(),
+            queues_added: after.all_queues().difference(&queues).cloned().collect(),
             tokens_changed: self.tokens != new.tokens,
             network_changed: self.network != new.network,
             log_changed: self.log.directives() != new.log.directives(),

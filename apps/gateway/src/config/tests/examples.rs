@@ -243,7 +243,7 @@ fn everything_that_can_be_set_is_set() {
     assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(config.log.directives(), "info,bezoar=trace");
     assert!(!config.telemetry.traces && !config.telemetry.metrics);
-    assert_eq!(config.all_queues().len(), 5);
+    assert_eq!(config.all_queues().len(), 6, "with the poison queue that is worked on");
 }
 
 /// So that a key that is in the table and read by nobody is noticed, and the reverse.

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -39,6 +39,8 @@ pub(crate) struct Endpoint {
     cured: Arc<AtomicBool>,
     takes: Duration,
     count: watch::Sender<usize>,
+    running: Arc<AtomicUsize>,
+    peak: Arc<AtomicUsize>,
 }
 
 impl Endpoint {
@@ -50,8 +52,8 @@ impl Endpoint {
     pub(crate) async fn slow(takes: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (arrivals, cured, count) = <_>::default();
-        let endpoint = Self { port, arrivals, cured, takes, count };
+        let (arrivals, cured, count, running, peak) = <_>::default();
+        let endpoint = Self { port, arrivals, cured, takes, count, running, peak };
         tokio::spawn(endpoint.clone().serve(listener));
         endpoint
     }
@@ -69,6 +71,11 @@ impl Endpoint {
     /// All requests, also those that were cut off.
     pub(crate) fn begun(&self) -> Vec<Arrival> {
         self.arrivals.lock().unwrap().clone()
+    }
+
+    /// The most requests at a time.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Ordering::SeqCst)
     }
 
     /// Waits until the answered requests look like this.
@@ -110,7 +117,9 @@ impl Endpoint {
             arrivals.push(arrival);
             arrivals.len() - 1
         };
+        self.peak.fetch_max(self.running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         tokio::time::sleep(self.takes).await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
         self.arrivals.lock().unwrap()[number].is_done = true;
         self.count.send_modify(|count| *count += 1);
         status

@@ -14,5 +14,5 @@ while time.monotonic() < deadline:
         texts[message.id] = message.content
     if len(texts) >= client.get_queue_properties().approximate_message_count:
         break
-    time.sleep(0.2)
+    time.sleep(1)
 print(json.dumps(list(texts.values())))

@@ -174,6 +174,8 @@ impl Gateway {
     /// If a new queue or route is unavailable; changes made before that stay.
     pub async fn reload(&self, new: Config) -> Result<Reload> {
         let reload = lock(&self.config).differences(&new);
+        // Without what takes effect only after a restart, such as a poison queue that is not worked on yet.
+        let after = lock(&self.config).reloaded(new.clone());
         for queue in &reload.queues_added {
             match queue.as_str().split_once('/') {
                 None => self.app.bezoar.admin().provision(queue).await?,
@@ -198,18 +200,16 @@ impl Gateway {
             }
         }
         self.change(|live| {
-            live.queues = new.all_queues();
+            live.queues = after.all_queues();
             live.editable = editable(&new);
         });
-        self.app.intakes.follow(&self.app, &new);
+        self.app.intakes.follow(&self.app, &after);
         if reload.tokens_changed {
             let (access, _) = access(&new)?;
             self.change(|live| live.access = access);
         }
         self.warn_of_unconfigured().await;
-        let mut config = lock(&self.config);
-        *config = config.reloaded(new);
-        drop(config);
+        *lock(&self.config) = after;
         Ok(reload)
     }
 

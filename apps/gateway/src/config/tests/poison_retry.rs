@@ -75,6 +75,19 @@ fn numbers_are_held_to_their_ranges() {
     }
 }
 
+/// Otherwise the dead letters of `lab/results` would be left to a processor that does not run.
+#[test]
+fn a_poison_queue_that_is_new_in_a_reload_waits_for_a_restart() {
+    let queues = "[[queue]]\nname = 'lab/results'\n";
+    let (before, new) = (format!("{LAB}{queues}"), format!("{}{queues}", poison_retry("")));
+    let (before, new) = (loaded(&before).config, loaded(&new).config);
+    let after = before.reloaded(new.clone());
+    assert!(new.poison_retry_of(&queue("lab/results")).is_some());
+    assert!(after.poison_retry_of(&queue("lab/results")).is_none(), "still taken in");
+    assert_eq!(after.all_queues(), before.all_queues());
+    assert!(before.differences(&new).restart.contains(&"poison_retry"));
+}
+
 #[test]
 fn only_queues_of_azure_are_worked_on_and_each_once() {
     let other = |queue: &str| {

@@ -9,10 +9,12 @@ import hl7
 from hl7.mllp import start_hl7_server
 
 CODES = {"accept": "AA", "reject": "AR", "error": "AE"}
+PRINTING = threading.Lock()  # print writes a line and its end apart
 
 
 def acknowledgement(message):
-    print(message["MSH.F10"], flush=True)
+    with PRINTING:
+        print(message["MSH.F10"], flush=True)
     return message.create_ack(CODES[str(message.segment("NTE")[3])])
 
 

@@ -1,5 +1,5 @@
 //! A server that answers at once, in memory, and speaks just enough of the queue protocol to measure its clients. It
-//! checks nothing: it is no test of anything.
+//! checks nothing, so it proves nothing about correctness.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -1,6 +1,6 @@
 //! Tokens of Entra ID: each kind of credential, as a connection string names it.
 //!
-//! The real Entra ID cannot be had on a test machine. A script stands in for it (`tests/node/entra.js`), and another for
+//! A test machine cannot reach the real Entra ID. A script stands in for it (`tests/node/entra.js`), and another for
 //! the Azure CLI; Azurite accepts its tokens, and checks everything about them but the signature. So these tests show that
 //! each credential is asked in the right way and that its token is sent; that Entra ID issues one remains to be tried.
 //!

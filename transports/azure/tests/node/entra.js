@@ -1,4 +1,4 @@
-// Stands in for Entra ID and for the identity endpoint of Azure App Service, which cannot be had on a test machine.
+// Stands in for Entra ID and for the identity endpoint of Azure App Service, which a test machine cannot reach.
 // Prints its port. Tokens have the claims of real ones and no signature; Azurite checks everything but that.
 const { readFileSync } = require("fs");
 

@@ -12,10 +12,24 @@ use anyhow::{Context, Result, ensure};
 use crate::say::say;
 
 /// The cargo that started this program, so that a task uses the same toolchain; runs in `root`.
+///
+/// `cargo run` sets variables that describe xtask's own package. Some build scripts (that of `ring`) are run again if they
+/// change, and everything above them is rebuilt, so cargo gets the environment that it has when called by hand.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(describes_this_package) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+fn describes_this_package(variable: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+        .iter()
+        .any(|start| variable.starts_with(start))
 }
 
 /// Prints a command and runs it on this terminal.
@@ -71,6 +85,15 @@ mod tests {
         let folder = program.parent().unwrap();
         assert!(is_in(name, folder.as_os_str()));
         assert!(!is_in(name, folder.join("elsewhere").as_os_str()));
+    }
+
+    #[test]
+    fn cargo_does_not_inherit_what_describes_this_package() {
+        let removed =
+            |name| cargo(Path::new(".")).get_envs().any(|entry| entry == (OsStr::new(name), None));
+        assert!(removed("CARGO_PKG_VERSION"));
+        assert!(removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("CARGO_HOME"));
     }
 
     #[test]

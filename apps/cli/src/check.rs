@@ -69,7 +69,7 @@ pub(crate) enum ConfigCommand {
 pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let loaded = arguments.configuration.load()?;
     for warning in &loaded.warnings {
-        println!("warning: {warning}");
+        output::line(&format!("warning: {warning}"))?;
     }
     let config = loaded.config;
     let path = config.store.path().to_owned();
@@ -78,9 +78,9 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
         bezoar::connect(&url).await.map_err(|error| {
             BadConfiguration(format!("store {}: {error}: {}", path.display(), source(&error)))
         })?;
-        println!("store {}: ok", path.display());
+        output::line(&format!("store {}: ok", path.display()))?;
     } else {
-        println!("store {}: will be created at the first start", path.display());
+        output::line(&format!("store {}: will be created at the first start", path.display()))?;
     }
     let network = config.network.rule(&config.server);
     let client = EndpointClient::new(ClientOptions { network, ..ClientOptions::default() });
@@ -89,8 +89,11 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let poison = poison.map(|it| (format!("poison retry of {}", it.queue), &it.to));
     for (subject, to) in routes.chain(poison) {
         match client.reach(to).await {
-            Ok(()) => println!("{subject}: {} is reachable", to.origin()),
-            Err(error) => println!("warning: {subject}: {} is not reachable: {error}", to.origin()),
+            Ok(()) => output::line(&format!("{subject}: {} is reachable", to.origin()))?,
+            Err(error) => output::line(&format!(
+                "warning: {subject}: {} is not reachable: {error}",
+                to.origin()
+            ))?,
         }
     }
     examine(&config).await
@@ -103,13 +106,16 @@ async fn examine(config: &Config) -> Result<()> {
         match outcome {
             Err(why) => {
                 wrong += 1;
-                println!("error: {subject}: check failed: {why}");
+                output::line(&format!("error: {subject}: check failed: {why}"))?;
             }
-            Ok(findings) if findings.is_empty() => println!("{subject}: ok"),
+            Ok(findings) if findings.is_empty() => output::line(&format!("{subject}: ok"))?,
             Ok(findings) => {
                 for bezoar::Finding { severity, problem, remedy, .. } in findings {
                     wrong += usize::from(severity >= Severity::Error);
-                    println!("{}: {subject}: {problem}; {remedy}", severity.as_str());
+                    output::line(&format!(
+                        "{}: {subject}: {problem}; {remedy}",
+                        severity.as_str()
+                    ))?;
                 }
             }
         }
@@ -131,12 +137,12 @@ pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     }
     let queues = broker_topology::provision(&config, arguments.queue.as_ref()).await?;
     if queues.is_empty() {
-        println!(
-            "no broker queues are configured; queues of the embedded store are created at startup"
-        );
+        output::line(
+            "no broker queues are configured; queues of the embedded store are created at startup",
+        )?;
     }
     for queue in queues {
-        println!("queue {queue}: provisioned");
+        output::line(&format!("queue {queue}: provisioned"))?;
     }
     Ok(())
 }
@@ -165,12 +171,12 @@ pub(crate) fn config(command: ConfigCommand) -> Result<()> {
         ConfigCommand::Show { configuration, json } => {
             let loaded = configuration.load()?;
             if json {
-                println!("{}", serde_json::to_string_pretty(&config::show(&loaded))?);
+                output::line(&serde_json::to_string_pretty(&config::show(&loaded))?)?;
             } else {
-                print!("{}", config::show_text(&loaded));
+                output::print(&config::show_text(&loaded))?;
             }
         }
-        ConfigCommand::Schema => println!("{}", serde_json::to_string_pretty(&config::schema())?),
+        ConfigCommand::Schema => output::line(&serde_json::to_string_pretty(&config::schema())?)?,
     }
     Ok(())
 }

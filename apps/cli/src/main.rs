@@ -1,5 +1,11 @@
 //! The program `bezoar`.
 
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic if nobody reads them or the disk is full; use the module `output`"
+)]
+
 mod audit;
 mod bench;
 mod check;
@@ -28,8 +34,9 @@ mod top;
 mod up;
 mod whoami;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
+use anyhow::Context as _;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// The antidote to poison messages.
@@ -93,12 +100,13 @@ enum Command {
 const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
+    bezoar::quiet_panics();
     let arguments = Arguments::from_arg_matches(&program().get_matches());
     let Arguments { command, connection } = arguments.unwrap_or_else(|error| error.exit());
     match run(command, &connection) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bezoar: {error:#}");
+            output::say_lines(&format!("bezoar: {error:#}"));
             let bad_configuration = error.is::<up::BadConfiguration>();
             if bad_configuration { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
         }
@@ -118,8 +126,17 @@ fn program() -> clap::Command {
     })
 }
 
-#[tokio::main]
-async fn run(command: Command, connection: &client::Connection) -> anyhow::Result<()> {
+/// How long the end waits for calls that cannot be cancelled, such as looking up a name that nobody answers for.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+
+fn run(command: Command, connection: &client::Connection) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let outcome = runtime.block_on(execute(command, connection));
+    runtime.shutdown_timeout(LAST_CALLS);
+    outcome
+}
+
+async fn execute(command: Command, connection: &client::Connection) -> anyhow::Result<()> {
     let client = || connection.client();
     match command {
         Command::Demo(arguments) => demo::run(arguments).await,

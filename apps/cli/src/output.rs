@@ -21,6 +21,11 @@ pub(crate) fn print(text: &str) -> Result<bool> {
     }
 }
 
+/// Writes a line to stdout. If the reader closed the pipe, the rest is not written.
+pub(crate) fn line(text: &str) -> Result<()> {
+    print(&format!("{text}\n")).map(drop)
+}
+
 /// Writes the gateway's JSON: unchanged for programs, indented on a terminal.
 pub(crate) fn print_json(reply: &ApiReply) -> Result<bool> {
     if io::stdout().is_terminal() {
@@ -34,6 +39,11 @@ pub(crate) fn print_json(reply: &ApiReply) -> Result<bool> {
 pub(crate) fn say(words: &str) {
     // A closed stderr is not an error.
     let _ = writeln!(io::stderr(), "{}", printable(words));
+}
+
+/// Prints an error to stderr, which may have several lines.
+pub(crate) fn say_lines(text: &str) {
+    text.lines().for_each(say);
 }
 
 /// Prints a message only if stderr is a terminal.

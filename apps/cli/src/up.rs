@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use bezoar_gateway::{
     ErrorTexts, Gateway,
     config::{self, Config, Loaded, Sources},
-    telemetry::{LogFormat, LogOptions, Telemetry, TelemetryOptions},
+    telemetry::{LogDirectives, LogFormat, LogOptions, Telemetry, TelemetryOptions},
 };
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -108,34 +108,42 @@ fn environment() -> Vec<(String, String)> {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let loaded = arguments.configuration.load()?;
+    let telemetry = Telemetry::start(&telemetry_options(&loaded.config))?;
+    Telemetry::log_panics_without_text();
     for warning in &loaded.warnings {
-        eprintln!("bezoar: warning: {warning}");
+        telemetry.say(&format!("bezoar: warning: {warning}"));
     }
+    let outcome = serve(&arguments, &loaded.config, &telemetry).await;
+    // Also if it did not start: the log is written by another thread.
+    let _ = telemetry.shutdown(LAST_EXPORT).await;
+    outcome
+}
+
+/// Runs the gateway until a signal stops it.
+async fn serve(arguments: &Arguments, config: &Config, telemetry: &Telemetry) -> Result<()> {
     let error_texts = arguments.error_texts();
     if error_texts == ErrorTexts::ShownForDevelopment {
-        eprintln!(
-            "bezoar: WARNING: --show-error-texts: the log shows error texts, which may contain personal data"
+        telemetry.say(
+            "bezoar: WARNING: --show-error-texts: the log shows error texts, which may contain personal data",
         );
     }
-    let telemetry = Telemetry::start(&telemetry_options(&loaded.config))?;
     let mut signals = Signals::listen()?;
     let metrics = telemetry.metrics().clone();
-    let gateway = Gateway::start_with(loaded.config.clone(), metrics, error_texts).await?;
-    announce(&gateway, &loaded.config);
+    let gateway = Gateway::start_with(config.clone(), metrics, error_texts).await?;
+    announce(&gateway, config, telemetry);
     notify::tell(notify::READY);
     let mut received = signals.next().await;
     while received == ProcessSignal::Reload {
         received = tokio::select! {
-            () = reload(&gateway, &arguments.configuration, &telemetry) => signals.next().await,
+            () = reload(&gateway, &arguments.configuration, telemetry) => signals.next().await,
             stop = signals.stop() => stop,
         };
     }
     notify::tell(notify::STOPPING);
     tokio::select! {
         () = gateway.stop() => tracing::info!("stopped"),
-        _ = signals.next() => eprintln!("bezoar: aborted; messages in flight will be delivered again"),
+        _ = signals.next() => telemetry.say("bezoar: aborted; messages in flight will be delivered again"),
     }
-    let _ = telemetry.shutdown(LAST_EXPORT).await;
     Ok(())
 }
 
@@ -154,13 +162,13 @@ fn telemetry_options(config: &Config) -> TelemetryOptions {
     }
 }
 
-/// Reloads the configuration. An invalid one changes nothing.
+/// Reloads the configuration. One that is invalid or cannot take effect changes nothing.
 async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Telemetry) {
     let reloaded = async {
         let loaded = configuration.load()?;
-        let filter = loaded.config.log.directives().to_owned();
+        let filter = LogDirectives::parse(loaded.config.log.directives())?;
         let changes = gateway.reload(loaded.config).await?;
-        telemetry.set_log_filter(&filter)?;
+        telemetry.set_log_filter(filter);
         anyhow::Ok(changes)
     };
     match reloaded.await {
@@ -180,7 +188,7 @@ async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Te
 }
 
 /// Prints the banner: the address, the token, and how to send a message. With JSON logs it is a log line.
-fn announce(gateway: &Gateway, config: &Config) {
+fn announce(gateway: &Gateway, config: &Config, telemetry: &Telemetry) {
     let (address, store) = (gateway.address(), config.store.path().display());
     if config.log.format == config::LogFormat::Json {
         let token_file = gateway.token().map(|token| token.file.display().to_string());
@@ -188,18 +196,18 @@ fn announce(gateway: &Gateway, config: &Config) {
         tracing::info!(%store, token_file, version, "listening on http://{address}");
         return;
     }
-    eprintln!(
+    telemetry.say(&format!(
         "bezoar {} listening on http://{address}, storing messages in {store}",
         env!("CARGO_PKG_VERSION")
-    );
+    ));
     let authorization = match gateway.token() {
         Some(token) => {
             if let Some(secret) = &token.new {
-                eprintln!(
+                telemetry.say(&format!(
                     "generated an API token: {} (stored in {})",
                     secret.expose_secret(),
                     token.file.display()
-                );
+                ));
             }
             format!("-H \"Authorization: Bearer $(cat {})\"", token.file.display())
         }
@@ -208,21 +216,21 @@ fn announce(gateway: &Gateway, config: &Config) {
     let queue = config.all_queues().into_iter().next();
     let queue = queue.map_or("default".to_owned(), |queue| queue.as_str().to_owned());
     let segment = queue.replace('/', "%2F");
-    eprintln!(
+    telemetry.say(&format!(
         "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{segment}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
-    );
+    ));
     if config.routes.is_empty() && config.poison_retries.is_empty() {
         let name = queue.replace('/', "-");
-        eprintln!(
+        telemetry.say(
             "\nno routes configured: the gateway delivers nothing. If no other program consumes these queues, add to \
-             bezoar.toml and restart:"
+             bezoar.toml and restart:",
         );
-        eprintln!(
+        telemetry.say(&format!(
             "  [[route]]\n  name = \"{name}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""
-        );
+        ));
     }
     if std::io::stderr().is_terminal() {
-        eprintln!("\npress Ctrl-C to stop");
+        telemetry.say("\npress Ctrl-C to stop");
     }
 }
 

@@ -88,8 +88,11 @@ pub use jiff::Timestamp;
 /// standard library prints it to stderr, with whatever personal data is in it. This replaces the hook for the whole
 /// program; call it first in `main`.
 pub fn quiet_panics() {
+    use std::io::Write;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
-        eprintln!("panicked at {}; text hidden", place.as_deref().unwrap_or("?"));
+        let place = place.as_deref().unwrap_or("?");
+        // `eprintln!` would panic again if stderr is not writable.
+        let _ = writeln!(std::io::stderr(), "panicked at {place}; text hidden");
     }));
 }

@@ -15,6 +15,9 @@ pub enum TelemetryError {
     /// The exporter could not be created.
     #[error("cannot create the OTLP exporter")]
     Exporter(#[source] Box<dyn Error + Send + Sync>),
+    /// The thread that writes the log could not be started.
+    #[error("cannot start the thread that writes the log")]
+    Log(#[source] std::io::Error),
     /// Logs and traces can be installed only once per process.
     #[error("telemetry was already started in this process")]
     AlreadyStarted,

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `start.rs`, `options.rs` | starting everything, and flushing it at shutdown |
 //! | `logs.rs` | text or JSON on stderr, with a filter that can be changed at run time |
+//! | `log_queue.rs` | the queue in front of stderr: logging never waits for its reader |
 //! | `metrics/` | metrics; Prometheus text and OTLP from one meter |
 //! | `trace/` | one trace from acceptance through every attempt, by OpenTelemetry's messaging conventions |
 //! | `otlp.rs` | export to a collector |
@@ -21,6 +22,7 @@
 //! ```
 
 mod error;
+mod log_queue;
 mod logs;
 mod metrics;
 mod options;
@@ -36,7 +38,7 @@ pub use metrics::{
     RouteObserver,
 };
 pub use options::{LogFormat, LogOptions, TelemetryOptions};
-pub use start::Telemetry;
+pub use start::{LogDirectives, Telemetry};
 pub use trace::{
     Correlation, TRACEPARENT, TraceLayer, accept_span, attempt_span, ended, traceparent,
 };

@@ -6,14 +6,18 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::{error::OTelSdkResult, trace::SdkTracerProvider};
 use tokio::{sync::oneshot, time::timeout};
 use tracing::{Dispatch, dispatcher::set_global_default};
-use tracing_subscriber::{Registry, fmt::writer::BoxMakeWriter, layer::SubscriberExt};
+use tracing_subscriber::{EnvFilter, Registry, fmt::writer::BoxMakeWriter, layer::SubscriberExt};
 
 use super::{
     Metrics, TelemetryError, TelemetryOptions,
+    log_queue::LogQueue,
     logs::{self, FilterHandle, LogLayer},
     otlp::{self, Collector},
     trace,
 };
+
+/// How long the end of the process waits for somebody to read the log.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Logs, metrics and traces of this process.
 #[derive(Debug)]
@@ -21,6 +25,7 @@ pub struct Telemetry {
     metrics: Metrics,
     tracer: Option<SdkTracerProvider>,
     filter: Option<FilterHandle>,
+    pub(super) log: Option<LogQueue>,
 }
 
 impl Telemetry {
@@ -30,11 +35,31 @@ impl Telemetry {
     ///
     /// An invalid filter or endpoint, or a second start in one process.
     pub fn start(options: &TelemetryOptions) -> Result<Self, TelemetryError> {
-        let (telemetry, dispatch) = Self::build(options, BoxMakeWriter::new(std::io::stderr))?;
+        let log = LogQueue::start(std::io::stderr()).map_err(TelemetryError::Log)?;
+        let writer = log.clone();
+        let (mut telemetry, dispatch) =
+            Self::build(options, BoxMakeWriter::new(move || writer.clone()))?;
         if let Some(dispatch) = dispatch {
             set_global_default(dispatch).map_err(|_| TelemetryError::AlreadyStarted)?;
         }
+        telemetry.metrics.show_dropped_log_lines(log.dropped());
+        telemetry.log = Some(log);
         Ok(telemetry)
+    }
+
+    /// Logs the place of a panic instead of printing its text, which may contain personal data. For the whole process.
+    pub fn log_panics_without_text() {
+        std::panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string);
+            tracing::error!(place, "panicked; text hidden");
+        }));
+    }
+
+    /// Prints lines for people among those of the log, also if logging is off. Like the log it never waits.
+    pub fn say(&self, lines: &str) {
+        if let Some(log) = &self.log {
+            log.push(format!("{lines}\n").as_bytes());
+        }
     }
 
     /// The same, without installing anything.
@@ -52,7 +77,7 @@ impl Telemetry {
         };
         let (log_layer, filter) = logs.unzip();
         let dispatch = dispatch(log_layer, tracer.as_ref());
-        Ok((Self { metrics, tracer, filter }, dispatch))
+        Ok((Self { metrics, tracer, filter, log: None }, dispatch))
     }
 
     /// The metrics. Cheap to clone.
@@ -61,33 +86,54 @@ impl Telemetry {
     }
 
     /// Changes the log filter. If logging is off, it stays off.
-    ///
-    /// # Errors
-    ///
-    /// An invalid filter; the old one stays.
-    pub fn set_log_filter(&self, filter: &str) -> Result<(), TelemetryError> {
-        let filter = logs::parse(filter)?;
+    pub fn set_log_filter(&self, filter: LogDirectives) {
         if let Some(handle) = &self.filter {
             // The layer lives as long as the process.
-            let _ = handle.reload(filter);
+            let _ = handle.reload(filter.0);
         }
-        Ok(())
     }
 
-    /// Exports buffered data, for at most `deadline`. Call it last: metrics and traces end here, only the log continues.
+    /// Exports buffered data and writes the rest of the log, each for at most `deadline`. Call it last: metrics and
+    /// traces end here, and of the log only what is written before the process ends.
     ///
     /// # Errors
     ///
     /// [`TelemetryError::NotFlushed`] if the collector did not accept it in time.
     pub async fn shutdown(self, deadline: Duration) -> Result<(), TelemetryError> {
-        let Self { metrics, tracer, .. } = self;
+        let Self { metrics, tracer, log, .. } = self;
         let flush_traces =
             move || tracer.map_or(Ok(()), |tracer| tracer.shutdown_with_timeout(deadline));
         let flush_metrics = move || metrics.shutdown();
         let traces = in_time("traces", deadline, flush_traces);
         let metrics = in_time("metrics", deadline, flush_metrics);
         let (traces, metrics) = tokio::join!(traces, metrics);
-        traces.and(metrics)
+        // Last: what was not exported is said in the log.
+        let written = match log {
+            Some(log) => {
+                let write = move || {
+                    log.flush(LAST_LINES);
+                    Ok(())
+                };
+                in_time("log lines", deadline, write).await
+            }
+            None => Ok(()),
+        };
+        traces.and(metrics).and(written)
+    }
+}
+
+/// A log filter that is valid.
+#[derive(Debug)]
+pub struct LogDirectives(EnvFilter);
+
+impl LogDirectives {
+    /// A level, or levels by target: `info,bezoar_runtime=debug`.
+    ///
+    /// # Errors
+    ///
+    /// [`TelemetryError::Filter`] if it is neither.
+    pub fn parse(filter: &str) -> Result<Self, TelemetryError> {
+        logs::parse(filter).map(Self)
     }
 }
 

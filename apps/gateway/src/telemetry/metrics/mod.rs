@@ -13,7 +13,7 @@ mod queue_gauges;
 mod reasons;
 mod route;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use bezoar::{Clock, SystemClock};
 use opentelemetry_prometheus::exporter;
@@ -131,6 +131,11 @@ impl Metrics {
     /// Shows the sizes of a store's files, by what they contain; asked for at every export.
     pub fn show_store(&self, sizes: impl Fn() -> Vec<(&'static str, u64)> + Send + Sync + 'static) {
         instruments::store(&self.0.provider, sizes);
+    }
+
+    /// Shows how many lines of the log were dropped.
+    pub(super) fn show_dropped_log_lines(&self, dropped: Arc<AtomicU64>) {
+        instruments::log(&self.0.provider, dropped);
     }
 
     /// All metrics as text; empty if they are off.

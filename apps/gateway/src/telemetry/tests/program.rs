@@ -7,7 +7,9 @@ use std::{
 };
 
 use super::lab::Lab;
-use crate::telemetry::{Correlation, LogFormat, LogOptions, Telemetry, TelemetryOptions};
+use crate::telemetry::{
+    Correlation, LogDirectives, LogFormat, LogOptions, Telemetry, TelemetryOptions,
+};
 
 /// How the process is told what to do: format, filter, endpoint.
 const ORDER: &str = "BEZOAR_TELEMETRY_TEST";
@@ -43,12 +45,14 @@ async fn in_a_process_of_its_own() {
         lab.accept(message_type, None).await;
     }
     lab.stop().await;
-    telemetry.set_log_filter("off").unwrap();
+    telemetry.set_log_filter(LogDirectives::parse("off").unwrap());
     tracing::error!("this is filtered");
-    telemetry.set_log_filter(filter).unwrap();
+    telemetry.set_log_filter(LogDirectives::parse(filter).unwrap());
     println!("{}", telemetry.metrics().render());
+    let log = telemetry.log.clone().unwrap();
     let flushed = telemetry.shutdown(Duration::from_secs(2)).await;
     tracing::warn!(flushed = flushed.is_ok(), "the last words");
+    log.flush(Duration::from_secs(2));
 }
 
 fn options(format: &str, filter: &str, endpoint: &str) -> TelemetryOptions {

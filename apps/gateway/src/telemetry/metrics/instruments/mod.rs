@@ -87,6 +87,16 @@ pub(super) fn store(
         .build();
 }
 
+/// The lines that the log lost.
+pub(super) fn log(provider: &SdkMeterProvider, dropped: Arc<AtomicU64>) {
+    let _ = provider
+        .meter("bezoar")
+        .u64_observable_counter("bezoar.log.dropped")
+        .with_description("Log lines dropped because stderr was not read or not writable")
+        .with_callback(move |counter| counter.observe(dropped.load(Relaxed), &[]))
+        .build();
+}
+
 fn process(meter: &Meter, started: Timestamp) {
     let info = [KeyValue::new("version", env!("CARGO_PKG_VERSION"))];
     let _ = meter

@@ -1,27 +1,23 @@
 //! A running gateway: started, reloaded and stopped as one.
 //!
-//! Start: bind the port, open the store, then one worker per route. Reload: routes that were removed or changed drain
-//! beside their successors (a message is leased to only one of them), all others keep running; settings that need a
-//! restart stay as they were. Stop: refuse new messages, drain routes within `server.drain`, then abort, which hands
-//! unfinished messages back. The pieces are wired here and nowhere else.
+//! Start: bind the port, open the store, then one worker per route. Reload (`gateway/reload.rs`): everything that can fail
+//! is prepared first, then all of it changes at once; routes that were removed or changed drain beside their successors
+//! (a message is leased to only one of them), all others keep running; settings that need a restart stay as they were.
+//! Stop: refuse new messages, drain routes within `server.drain`, then abort, which hands unfinished messages back. The
+//! pieces are wired here and nowhere else.
+
+mod prepared_route;
+mod reload;
 
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    num::NonZeroU32,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
-use bezoar::{
-    Bezoar, Clock, Shutdown, SystemClock, Worker,
-    blame::BlameOptions,
-    catalogue::Catalogue,
-    ops::{Conductor, Reporting},
-    sqlite,
-};
+use anyhow::{Context as _, Result};
+use bezoar::{Bezoar, Shutdown, SystemClock, catalogue::Catalogue, ops::Conductor, sqlite};
 use secrecy::SecretString;
 use tokio::{
     net::TcpListener,
@@ -35,21 +31,15 @@ use crate::{
     app::{App, EditRules, ErrorTexts, LiveSettings},
     background,
     broker::Broker,
-    config::{self, Config, DeadLetterMode, Reload, Role},
+    config::{self, Config, Role},
     dead_letter_intake::Intakes,
-    endpoint::{
-        CallOptions, ClientOptions, Endpoint, EndpointClient, EndpointOptions, Origins,
-        PauseRequest, RateLimit, RouteBreaker,
-    },
+    endpoint::{ClientOptions, EndpointClient, Origins},
     poison_retry::PoisonRetries,
-    route::{GONE, Route, RouteGate, RouteSource, paused_by, paused_setting},
+    route::Route,
     server,
-    telemetry::{Correlation, MeasureLayer, Metrics, TraceLayer},
+    telemetry::{Correlation, Metrics},
     token,
 };
-
-/// How much longer a worker waits than its endpoint, so that the endpoint's more specific failure is recorded.
-const MARGIN: Duration = Duration::from_secs(5);
 
 /// A running gateway.
 #[derive(Debug)]
@@ -61,6 +51,8 @@ pub struct Gateway {
     origins: Origins,
     /// Routes that a reload removed or replaced, and that may still be draining.
     ending: Mutex<Vec<Arc<Route>>>,
+    /// One reload at a time.
+    reloading: tokio::sync::Mutex<()>,
     token: Option<GeneratedToken>,
     serving: JoinHandle<()>,
     background: JoinSet<()>,
@@ -146,12 +138,9 @@ impl Gateway {
             background: background::start(&app, &config),
             app,
             config: Mutex::new(config.clone()),
+            reloading: tokio::sync::Mutex::default(),
         };
-        for route in &config.routes {
-            gateway.start_route(route).await?;
-        }
-        gateway.start_poison_retries(&config)?;
-        gateway.app.intakes.follow(&gateway.app, &config);
+        gateway.start_routes(&config).await?;
         gateway.warn_of_unconfigured().await;
         Ok(gateway)
     }
@@ -164,53 +153,6 @@ impl Gateway {
     /// The generated token, if none is configured.
     pub fn token(&self) -> Option<&GeneratedToken> {
         self.token.as_ref()
-    }
-
-    /// Applies the changes of another configuration, as far as possible without a restart. Routes that are removed or
-    /// changed finish their messages in flight; the others are not disturbed.
-    ///
-    /// # Errors
-    ///
-    /// If a new queue or route is unavailable; changes made before that stay.
-    pub async fn reload(&self, new: Config) -> Result<Reload> {
-        let reload = lock(&self.config).differences(&new);
-        // Without what takes effect only after a restart, such as a poison queue that is not worked on yet.
-        let after = lock(&self.config).reloaded(new.clone());
-        for queue in &reload.queues_added {
-            match queue.as_str().split_once('/') {
-                None => self.app.bezoar.admin().provision(queue).await?,
-                Some((name, _)) if self.app.brokers.contains_key(name) => (),
-                Some((name, _)) => bail!("transports.{name} requires a restart"),
-            }
-        }
-        if reload.network_changed {
-            *lock(&self.client) = client(&new);
-            let running = lock(&self.config).clone();
-            self.start_poison_retries(&running)?;
-        }
-        let mut ending: Vec<_> =
-            reload.routes_removed.iter().chain(&reload.routes_changed).collect();
-        if reload.network_changed {
-            ending.extend(&reload.routes_unchanged);
-        }
-        self.end_routes(ending.iter().map(|name| name.as_str()));
-        for route in &new.routes {
-            if self.app.route(route.name.as_str(), |_| true).is_err() {
-                self.start_route(route).await?;
-            }
-        }
-        self.change(|live| {
-            live.queues = after.all_queues();
-            live.editable = editable(&new);
-        });
-        self.app.intakes.follow(&self.app, &after);
-        if reload.tokens_changed {
-            let (access, _) = access(&new)?;
-            self.change(|live| live.access = access);
-        }
-        self.warn_of_unconfigured().await;
-        *lock(&self.config) = after;
-        Ok(reload)
     }
 
     /// Refuses new messages, lets messages in flight finish within `server.drain`, and hands back the rest.
@@ -238,135 +180,6 @@ impl Gateway {
         let _ = self.serving.await;
     }
 
-    fn start_poison_retries(&self, config: &Config) -> Result<()> {
-        let client = lock(&self.client).clone();
-        self.app.poison_retries.start(&self.app, &config.poison_retries, &client)
-    }
-
-    async fn start_route(&self, config: &config::RouteConfig) -> Result<()> {
-        let name = config.name.as_str();
-        let breaker = self.origins.breaker(name, config.to.origin(), blame(config));
-        let paused = match self.app.catalogue.setting(&paused_setting(name)).await? {
-            Some(setting) => Some(paused_by(&setting)),
-            None => config.paused.then_some("paused by configuration"),
-        };
-        let gate = Arc::new(RouteGate::new(breaker.clone(), paused));
-        let metrics = self.app.metrics.route(name);
-        let endpoint = self.endpoint(config, breaker, gate.clone());
-        let worker = Worker::new(config.from.as_str(), endpoint.clone())?
-            .policy(config.retry)
-            .uncounted(config.uncounted)
-            .immediate_retries(config.immediate_retries)
-            .max_deliveries(config.max_deliveries)
-            .timeout(endpoint.longest() + MARGIN)
-            .lease(config.lease)
-            .correlation_ids(self.app.correlation.ids())
-            .layer(TraceLayer::new(name))
-            .layer(MeasureLayer::new(metrics.clone()))
-            .observer(metrics.observer());
-        let worker = self.consume(worker, config);
-        let worker = match self.app.error_texts {
-            ErrorTexts::Hidden => worker,
-            ErrorTexts::ShownForDevelopment => worker.show_error_texts_for_development(),
-        };
-        worker.check()?;
-        let source = self.source(config);
-        let route = Route::start(source, config.clone(), worker, gate, metrics);
-        self.change(|live| live.routes.insert(name.to_owned(), Arc::new(route)));
-        tracing::info!(route = name, queue = %config.from, to = config.to.origin(), "route started");
-        Ok(())
-    }
-
-    /// Sets how the messages of a route are fetched, and how many at a time.
-    fn consume(&self, worker: Worker, config: &config::RouteConfig) -> Worker {
-        match lock(&self.config).broker(&config.from) {
-            Some((broker, _)) => broker.settings.of_kind().consume(worker, config.concurrency),
-            None => worker.concurrency(config.concurrency),
-        }
-    }
-
-    /// The source of a route's messages. Outcomes of messages that were replayed to a broker are reported to the catalogue.
-    fn source(&self, config: &config::RouteConfig) -> RouteSource {
-        let Some(broker) = self.app.broker(&config.from) else {
-            let bezoar = &self.app.bezoar;
-            let (transport, admin) = (bezoar.transport().clone(), bezoar.admin().clone());
-            return RouteSource { transport, admin, catalogue: self.app.catalogue.clone() };
-        };
-        let mode = config.dead_letter.unwrap_or(DeadLetterMode::Publish);
-        let broker = Arc::new(broker.dead_lettering(mode));
-        let transport = Reporting::new(broker.clone(), self.app.catalogue.clone());
-        let transport = match mode {
-            DeadLetterMode::Publish => transport,
-            // Whether its dead letters are taken in or stay there: the broker keeps neither reason nor history.
-            DeadLetterMode::Reject => transport.announcing(),
-        };
-        let catalogue = self.app.catalogue.clone();
-        RouteSource { transport: Arc::new(transport), admin: broker, catalogue }
-    }
-
-    fn endpoint(
-        &self,
-        config: &config::RouteConfig,
-        breaker: RouteBreaker,
-        gate: Arc<RouteGate>,
-    ) -> Endpoint {
-        let (correlation, name) = (self.app.correlation, config.name.as_str().to_owned());
-        let pause = move |request: PauseRequest| {
-            let code = request.code.as_str();
-            tracing::error!(
-                route = name,
-                code,
-                "route paused: its endpoint must not be called any more"
-            );
-            gate.pause(if code == "http.410" {
-                GONE
-            } else {
-                "the endpoint's address is not allowed"
-            });
-        };
-        let call = CallOptions {
-            ack: config.ack_mode(),
-            timeout: config.timeout,
-            headers: config.extra_headers(),
-            secrets: config.signing_secrets(),
-            traceparent: Some(Arc::new(move |context| correlation.outgoing(context))),
-            ..CallOptions::new(config.to.clone())
-        };
-        let options = EndpointOptions {
-            call,
-            breaker,
-            max_retry_after: config.max_retry_after,
-            rate: config.rate.map(rate),
-            on_pause: Some(Arc::new(pause)),
-        };
-        let clock: Arc<dyn Clock> = self.app.clock.clone();
-        Endpoint::new(options, lock(&self.client).clone(), clock)
-    }
-
-    /// Drains routes. Their messages in flight may take as long as they need: the successors do not wait, because every
-    /// message is leased to only one of them.
-    fn end_routes<'n>(&self, names: impl Iterator<Item = &'n str>) {
-        let ended = names.filter_map(|name| self.change(|live| live.routes.remove(name)));
-        let mut ending = lock(&self.ending);
-        ending.retain(|route| !route.has_stopped());
-        ending.extend(ended.inspect(|route| route.drain()));
-    }
-
-    /// Warns of messages in queues that are no longer configured, which would otherwise be forgotten.
-    async fn warn_of_unconfigured(&self) {
-        let Ok(stored) = self.app.bezoar.admin().queues().await else { return };
-        let configured = self.app.queues();
-        for queue in stored.iter().filter(|queue| !configured.contains(*queue)) {
-            let Ok(depth) = self.app.bezoar.admin().depth(queue).await else { continue };
-            let waiting: u64 =
-                [depth.ready, depth.delayed, depth.leased].into_iter().flatten().sum();
-            let dead = depth.dead.unwrap_or_default();
-            if waiting + dead > 0 {
-                tracing::warn!(%queue, waiting, dead, "queue is no longer configured but still holds messages");
-            }
-        }
-    }
-
     fn change<T>(&self, change: impl FnOnce(&mut LiveSettings) -> T) -> T {
         change(&mut self.app.live.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -374,19 +187,6 @@ impl Gateway {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn blame(config: &config::RouteConfig) -> BlameOptions {
-    let concurrency = NonZeroU32::new(config.concurrency).unwrap_or(NonZeroU32::MIN);
-    BlameOptions { breaker: config.breaker, concurrency }
-}
-
-/// The burst is what the rate allows in a second, and at least one.
-fn rate(rate: config::human::Rate) -> RateLimit {
-    let each = rate.per() / rate.count().get();
-    let in_a_second = u32::try_from(Duration::from_secs(1).as_nanos() / each.as_nanos().max(1))
-        .unwrap_or(u32::MAX);
-    RateLimit { each, burst: NonZeroU32::new(in_a_second).unwrap_or(NonZeroU32::MIN) }
 }
 
 /// Opens the store, creating its folder if necessary, and shows its size in the metrics.

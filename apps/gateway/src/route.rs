@@ -146,6 +146,11 @@ impl Route {
         *self.gate.paused.borrow()
     }
 
+    /// The same, if the store remembers it: by an operator, or because the endpoint is gone.
+    pub(crate) fn stored_pause(&self) -> Option<&'static str> {
+        self.paused().filter(|why| [PAUSED, GONE].contains(why))
+    }
+
     /// Why its queue is unavailable, if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problem.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

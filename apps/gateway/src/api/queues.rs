@@ -54,6 +54,7 @@ async fn set_paused(
     let action = caller.action(verb, format!("route {}", route.name()), String::new());
     let (setting, kept) = (paused_setting(route.name()), paused.then_some("by an operator"));
     app.catalogue().set(&setting, kept, &action).await?;
+    let route = app.route(name, |_| true)?; // a reload may have replaced it meanwhile
     match paused {
         true => route.pause(PAUSED),
         false => route.resume(app.now()),

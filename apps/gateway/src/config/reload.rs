@@ -48,8 +48,10 @@ impl Config {
         let before = |route: &&RouteConfig| self.route(&route.name);
         let (kept, added): (Vec<_>, Vec<_>) =
             new.routes.iter().partition(|route| before(route).is_some());
-        let (unchanged, changed): (Vec<_>, Vec<_>) =
-            kept.into_iter().partition(|route| before(route) == Some(route));
+        // A route depends on who works on the dead letters of its queue.
+        let (unchanged, changed): (Vec<_>, Vec<_>) = kept.into_iter().partition(|route| {
+            before(route) == Some(route) && self.watch(&route.from) == new.watch(&route.from)
+        });
         let removed = self.routes.iter().filter(|route| new.route(&route.name).is_none());
         // A new poison queue is worked on after a restart.
         let (queues, after) = (self.all_queues(), self.reloaded(new.clone()));

@@ -32,6 +32,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct PoisonRetries(Mutex<BTreeMap<QueueName, Arc<Processor>>>);
 
+/// Processors that do nothing yet.
+pub(crate) struct PreparedProcessors(BTreeMap<QueueName, Arc<Processor>>);
+
 /// One processor.
 #[derive(Debug)]
 pub(crate) struct Processor {
@@ -52,22 +55,25 @@ struct LastRun {
 }
 
 impl PoisonRetries {
-    /// Starts a processor for each `[[poison_retry]]`. Those that run are stopped first; they finish what they do.
-    pub(crate) fn start(
+    /// Prepares a processor for each `[[poison_retry]]`. Changes nothing.
+    pub(crate) fn prepare(
         &self,
-        app: &Arc<App>,
+        app: &App,
         configs: &[PoisonRetryConfig],
         client: &EndpointClient,
-    ) -> Result<()> {
-        let mut started = BTreeMap::new();
-        for config in configs {
-            let processor = Arc::new(Processor::new(app, config, client.clone())?);
-            processor.schedule(app.clone());
-            started.insert(config.queue.clone(), processor);
-        }
-        let before = std::mem::replace(&mut *lock(&self.0), started);
+    ) -> Result<PreparedProcessors> {
+        let processor = |config: &PoisonRetryConfig| {
+            let processor = Processor::new(app, config, client.clone())?;
+            Ok((config.queue.clone(), Arc::new(processor)))
+        };
+        configs.iter().map(processor).collect::<Result<_>>().map(PreparedProcessors)
+    }
+
+    /// Starts prepared processors instead of those that run, which finish what they do.
+    pub(crate) fn replace(&self, app: &Arc<App>, prepared: PreparedProcessors) {
+        prepared.0.values().for_each(|processor| processor.schedule(app.clone()));
+        let before = std::mem::replace(&mut *lock(&self.0), prepared.0);
         before.values().for_each(|processor| processor.shutdown.drain());
-        Ok(())
     }
 
     /// All processors, by queue.

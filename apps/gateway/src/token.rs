@@ -1,36 +1,45 @@
 //! The generated token of a gateway without configured tokens.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
 use secrecy::SecretString;
+use tempfile::NamedTempFile;
 
 /// The name of the file, beside the database.
 pub const FILE: &str = "token";
 
 /// Reads the token from its file, or generates one that only its owner can read; `true` if it is new.
 ///
+/// The file appears complete or not at all. An empty one, as a crash of an older version could leave it, is replaced.
+///
 /// # Errors
 ///
 /// If the file can be neither read nor created.
 pub fn read_or_generate(folder: &Path) -> io::Result<(SecretString, bool)> {
-    let path = folder.join(FILE);
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-        Ok(mut file) => {
-            let token = generate();
-            file.write_all(token.as_bytes())?;
-            file.sync_all()?;
-            Ok((token.into(), true))
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Ok((read(&path)?.into(), false))
-        }
+    match read(&folder.join(FILE)) {
+        Ok(token) => Ok((token.into(), false)),
+        Err(error) if is_missing(&error) => Ok((store(folder, generate())?.into(), true)),
         Err(error) => Err(error),
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+}
+
+/// Writes the token to a temporary file, which is private from the start, and renames it once it is on disk.
+fn store(folder: &Path, token: String) -> io::Result<String> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut file = NamedTempFile::with_prefix_in(".token-", folder)?;
+    file.write_all(token.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(folder.join(FILE))?;
+    File::open(folder)?.sync_all()?;
+    Ok(token)
 }
 
 /// Reads a token that was generated before.
@@ -44,10 +53,10 @@ pub fn read(path: &Path) -> io::Result<String> {
     let token = text.trim();
     if token.is_empty() {
         let text = format!(
-            "{} is empty; delete it, and the next start generates a new token",
+            "{} is empty; restart the gateway, which generates a new token",
             path.display()
         );
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
     }
     Ok(token.to_owned())
 }
@@ -82,10 +91,20 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_an_error_with_a_remedy() {
+    fn an_empty_file_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), " \n").unwrap();
-        let error = read_or_generate(folder.path()).unwrap_err();
-        assert!(error.to_string().contains("delete it"), "{error}");
+        assert!(read(&folder.path().join(FILE)).unwrap_err().to_string().contains("is empty"));
+        let (token, new) = read_or_generate(folder.path()).unwrap();
+        assert!(new && token.expose_secret().starts_with("bzr_"));
+        assert_eq!(read(&folder.path().join(FILE)).unwrap(), token.expose_secret());
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_written_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(FILE)).unwrap();
+        assert!(store(folder.path(), generate()).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

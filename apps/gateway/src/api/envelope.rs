@@ -18,6 +18,8 @@ const UNTYPED: &str = "message";
 const ONCE_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Headers of a request that become headers of the message.
 const HEADER_PREFIX: &str = "bezoar-header-";
+/// How the body is compressed: a header of the message, with which it is delivered.
+const CONTENT_ENCODING: &str = "content-encoding";
 
 /// Builds a message from a request's headers and body.
 pub(super) fn from_request(
@@ -30,6 +32,8 @@ pub(super) fn from_request(
         let text = std::str::from_utf8(value.as_bytes());
         text.map(Some).map_err(|_| Problem::bad_request(format!("header {name} is not UTF-8")))
     };
+    let mut own = message_headers(headers)?;
+    own.extend(text(CONTENT_ENCODING)?.map(|it| (CONTENT_ENCODING.to_owned(), it.to_owned())));
     let item = BatchItem {
         id: text("bezoar-id")?.map(str::to_owned),
         message_type: text("bezoar-type")?.map(str::to_owned),
@@ -37,7 +41,7 @@ pub(super) fn from_request(
         causation_id: text("bezoar-causation-id")?.map(str::to_owned),
         content_type: text("content-type")?.map(str::to_owned),
         delay: text("bezoar-delay")?.map(str::to_owned),
-        headers: message_headers(headers)?,
+        headers: own,
         body: None,
         body_base64: None,
     };

@@ -4,7 +4,7 @@ use bezoar::{ContentType, Context, Headers};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT},
 };
 use http_body_util::Full;
 use jiff::Timestamp;
@@ -34,7 +34,7 @@ const PREFIX: &str = "bezoar-header-";
 const FORWARDED_LIMIT: usize = 64;
 const FORWARDED_LIMIT_BYTES: usize = 8 * 1024;
 /// The maximum number of headers that the gateway sets itself.
-const OURS: usize = 14;
+const OURS: usize = 15;
 
 /// What all requests of a route have in common, built once.
 #[derive(Debug)]
@@ -97,6 +97,9 @@ impl Template {
         let message = &context.message;
         let redelivered = if context.redelivered { "true" } else { "false" };
         headers.insert(CONTENT_TYPE, self.content_type(message.content_type.as_ref()));
+        if let Some(encoding) = content_encoding(&message.headers) {
+            headers.insert(CONTENT_ENCODING, encoding);
+        }
         headers.insert(ID, header_encoding::value(message.id.as_str()));
         headers.insert(TYPE, header_encoding::value(message.message_type.as_str()));
         headers.insert(QUEUE, header_encoding::value(context.queue.as_str()));
@@ -126,6 +129,13 @@ impl Template {
         headers.insert(WEBHOOK_ID, id);
         headers.insert(WEBHOOK_TIMESTAMP, timestamp);
     }
+}
+
+/// How the sender compressed the body. It is about the body, as its content type is, so it keeps its name.
+fn content_encoding(own: &Headers) -> Option<HeaderValue> {
+    let (_, value) = own.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-encoding"))?;
+    let text = value.reveal().as_str();
+    HeaderValue::from_str(text).ok().filter(|_| text.is_ascii())
 }
 
 /// Forwards a message's own headers, sorted by name, and reports how many did not fit.
@@ -227,6 +237,18 @@ mod tests {
         assert_eq!(of(message(), &route), "text/csv");
         assert_eq!(of(named("text/plain"), &route), "text/plain");
         assert_eq!(of(named("text/größe"), &[]), "application/octet-stream");
+    }
+
+    #[test]
+    fn a_compressed_body_is_delivered_with_its_encoding() {
+        let compressed = message().with_header("Content-Encoding", "gzip");
+        let headers = request(compressed, &[("content-encoding", "br")], &[]);
+        check(
+            &headers,
+            &[("content-encoding", "gzip"), ("bezoar-header-content-encoding", "gzip")],
+        );
+        let odd = message().with_header("content-encoding", "gz\u{f6}");
+        check(&request(odd, &[], &[]), &[("content-encoding", "")]);
     }
 
     #[test]

@@ -1,0 +1,1 @@
+INSERT INTO {schema}.queues (name) VALUES ($1) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+SELECT id FROM {schema}.queues WHERE name = $1

@@ -1,0 +1,1 @@
+SELECT count(pg_notify($1, queue::text)) FROM unnest($2::integer[]) AS woken (queue)

@@ -1,0 +1,19 @@
+-- $1 queue, $2 ids, $3 whether each waits for an earlier message of its key. Each becomes a new generation.
+WITH gone AS MATERIALIZED (
+    DELETE FROM {schema}.dead AS d
+    USING unnest($2::bigint[], $3::boolean[], $4::text[]) AS chosen (id, blocked, key)
+    WHERE d.queue = $1 AND d.id = chosen.id
+    RETURNING d.id, d.seq, d.bytes, d.replayed + 1 AS replayed, d.detailed, chosen.blocked, chosen.key
+), blocked AS (
+    INSERT INTO {schema}.blocked
+        (queue, key, visible_at, seq, bytes, acquired, failed, released, replayed, detailed)
+    SELECT $1, key, (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), seq, bytes, 0, 0, 0, replayed,
+           detailed
+    FROM gone WHERE blocked ORDER BY id
+), returned AS (
+    INSERT INTO {schema}.ready (queue, visible_at, seq, bytes, acquired, failed, released, replayed, detailed)
+    SELECT $1, (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), seq, bytes, 0, 0, 0, replayed,
+           detailed
+    FROM gone WHERE NOT blocked
+)
+SELECT count(*) FROM gone

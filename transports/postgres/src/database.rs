@@ -1,0 +1,208 @@
+//! Connections, and how work is run on them.
+//!
+//! Work runs in a task of its own. So if the caller's future is dropped, the work still ends as it would have, and its
+//! connection is never left in the middle of an answer.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use bezoar_core::{ErrorKind, TransportError};
+use sqlx::{
+    AssertSqlSafe, Connection, PgConnection, Postgres,
+    pool::PoolConnection,
+    postgres::{PgArguments, PgPool, PgPoolOptions},
+    query::Query,
+};
+use tokio::sync::OnceCell;
+
+use crate::{
+    Options,
+    error::{error, from_sqlx, invalid, is_lost, is_rolled_back_for_others},
+    schema,
+    schema_name::SchemaName,
+    statements::Statements,
+};
+
+/// How often work is run that other transactions got in the way of.
+const MAX_TRIES: u32 = 5;
+/// A connection that was idle for longer is tried before it is used: the server may have closed it.
+const MAX_UNTRIED_IDLE: Duration = Duration::from_secs(1);
+
+/// Settings of every session. All statements look rows up by index, however large a table has become since its
+/// statistics were made, and so are planned only once. Just-in-time compilation would take longer than they do.
+const SETTINGS: [(&str, &str); 6] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("jit", "off"),
+];
+
+/// What is done on a connection.
+pub(crate) type Step<'c, T> = Pin<Box<dyn Future<Output = sqlx::Result<T>> + Send + 'c>>;
+
+/// How work is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One statement whose effect, if any, nobody has to know when the connection is lost.
+    Read,
+    /// One statement.
+    Write,
+    /// Several statements that take effect together.
+    Transaction,
+}
+
+/// A pool of connections to one database.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pool: PgPool,
+    pub(crate) options: Options,
+    pub(crate) sql: Statements,
+    begin: Arc<str>,
+    prepared: OnceCell<()>,
+}
+
+impl Database {
+    /// Connects on first use. Needs a Tokio runtime.
+    pub(crate) fn open(options: Options) -> Result<Arc<Self>, TransportError> {
+        options.check().map_err(invalid)?;
+        let settings = settings(&options);
+        let mut server = options.server.0.clone();
+        if options.transaction_pooling {
+            server = server.statement_cache_capacity(0).extra_float_digits(None);
+        } else {
+            server = server.options(settings.iter().map(|(name, value)| (*name, value.as_str())));
+        }
+        let pool = PgPoolOptions::new()
+            .max_connections(options.max_connections)
+            .acquire_timeout(options.connect_timeout)
+            .test_before_acquire(false)
+            .before_acquire(|connection, about| {
+                Box::pin(async move {
+                    if about.idle_for > MAX_UNTRIED_IDLE {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_lazy_with(server);
+        let sql = Statements::of(&SchemaName::new(&options.schema));
+        let begin = match options.transaction_pooling {
+            true => begin_with(&settings).into(),
+            false => "BEGIN".into(),
+        };
+        Ok(Arc::new(Self { pool, options, sql, begin, prepared: OnceCell::new() }))
+    }
+
+    /// A statement. Prepared once per connection, unless a pooler is in between.
+    pub(crate) fn query<'q>(&self, sql: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(sql.clone())).persistent(!self.options.transaction_pooling)
+    }
+
+    /// A connection for the listener, which keeps it.
+    pub(crate) fn listener_pool(&self) -> PgPool {
+        let one =
+            PgPoolOptions::new().max_connections(1).acquire_timeout(self.options.connect_timeout);
+        one.connect_lazy_with((*self.pool.connect_options()).clone())
+    }
+
+    /// Closes all connections, after the work that is under way.
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// Runs work to its end, also if the returned future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `OutcomeUnknown` if the connection was lost while the server worked, except for [`Scope::Read`].
+    pub(crate) async fn run<T, W>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        scope: Scope,
+        work: W,
+    ) -> Result<T, TransportError>
+    where
+        T: Send + 'static,
+        W: for<'c> Fn(&'c Self, &'c mut PgConnection) -> Step<'c, T> + Send + Sync + 'static,
+    {
+        let database = self.clone();
+        let task = tokio::spawn(async move { database.run_here(operation, scope, &work).await });
+        let ended = |_| error(ErrorKind::OutcomeUnknown, operation).with_source("the task ended");
+        task.await.map_err(ended)?
+    }
+
+    /// As [`run`](Self::run), in this task.
+    pub(crate) async fn run_here<T, W>(
+        &self,
+        operation: &'static str,
+        scope: Scope,
+        work: &W,
+    ) -> Result<T, TransportError>
+    where
+        W: for<'c> Fn(&'c Self, &'c mut PgConnection) -> Step<'c, T> + Sync,
+    {
+        let mut tries = 0;
+        loop {
+            let mut connection = self.connection(operation).await?;
+            tries += 1;
+            match self.attempt(&mut connection, scope, work).await {
+                Ok(done) => return Ok(done),
+                Err(source) if is_rolled_back_for_others(&source) && tries < MAX_TRIES => (),
+                Err(source) if is_lost(&source) => {
+                    // Not returned to the pool, which would try it first.
+                    connection.detach();
+                    let mut failed = from_sqlx(&source, operation);
+                    if scope != Scope::Read {
+                        failed.kind = ErrorKind::OutcomeUnknown;
+                    }
+                    return Err(failed);
+                }
+                Err(source) => return Err(from_sqlx(&source, operation)),
+            }
+        }
+    }
+
+    async fn attempt<T, W>(
+        &self,
+        connection: &mut PgConnection,
+        scope: Scope,
+        work: &W,
+    ) -> sqlx::Result<T>
+    where
+        W: for<'c> Fn(&'c Self, &'c mut PgConnection) -> Step<'c, T> + Sync,
+    {
+        if scope != Scope::Transaction && !self.options.transaction_pooling {
+            return work(self, connection).await;
+        }
+        let mut transaction = connection.begin_with(AssertSqlSafe(self.begin.clone())).await?;
+        let done = work(self, &mut transaction).await?;
+        transaction.commit().await?;
+        Ok(done)
+    }
+
+    /// A connection to a database whose schema was checked.
+    async fn connection(
+        &self,
+        operation: &'static str,
+    ) -> Result<PoolConnection<Postgres>, TransportError> {
+        let failed = |source: sqlx::Error| from_sqlx(&source, operation);
+        let mut connection = self.pool.acquire().await.map_err(failed)?;
+        self.prepared.get_or_try_init(|| schema::prepare(&mut connection, &self.options)).await?;
+        Ok(connection)
+    }
+}
+
+fn settings(options: &Options) -> Vec<(&'static str, String)> {
+    let timeout = options.statement_timeout.as_millis().min(i32::MAX as u128).to_string();
+    let timeouts = ["statement_timeout", "idle_in_transaction_session_timeout"];
+    let timeouts = timeouts.map(|name| (name, timeout.clone()));
+    let settings = SETTINGS.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    settings.chain(timeouts).collect()
+}
+
+/// Through a pooler, settings hold for a transaction.
+fn begin_with(settings: &[(&'static str, String)]) -> String {
+    let set = settings.iter().map(|(name, value)| format!("; SET LOCAL {name} = '{value}'"));
+    format!("BEGIN{}", set.collect::<String>())
+}

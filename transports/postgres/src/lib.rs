@@ -1,0 +1,49 @@
+//! Queues in a PostgreSQL database, for several processes and machines.
+//!
+//! For one machine, `bezoar-sqlite` needs no server. The README says what this transport can do and what is in its
+//! tables.
+//!
+//! | where | what |
+//! | --- | --- |
+//! | `options.rs`, `error.rs` | the options, and the one place that maps errors |
+//! | `database.rs` | connections, transactions, repetition, lost answers |
+//! | `schema.rs`, `schema_name.rs`, `../migrations` | creating, upgrading and checking the tables |
+//! | `statements.rs`, `../sql` | every statement |
+//! | `transport.rs`, `group_sender.rs`, `send.rs` | sending: what queues up meanwhile shares the next commit |
+//! | `subscription.rs`, `claim.rs`, `settle.rs` | receiving, renewing, settling |
+//! | `wakes.rs` | signals within the process, notifications between processes |
+//! | `admin.rs`, `feed.rs` | queues, depths, dead letters |
+//! | `row.rs`, `ledger_json.rs` | messages as rows |
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bezoar_core::{QueueAdmin, QueueName};
+//! use bezoar_postgres::{Options, PostgresTransport};
+//!
+//! let transport = PostgresTransport::open(Options::from_url("postgres://lab@localhost/lab")?)?;
+//! transport.provision(&QueueName::new("results")?).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod admin;
+mod claim;
+mod database;
+mod error;
+mod feed;
+mod group_sender;
+mod ledger_json;
+mod options;
+mod row;
+mod schema;
+mod schema_name;
+mod send;
+mod settle;
+mod statements;
+mod subscription;
+mod transport;
+mod wakes;
+
+pub use options::{Options, Server};
+pub use schema::schema_script;
+pub use transport::PostgresTransport;

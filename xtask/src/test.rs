@@ -9,7 +9,7 @@ use crate::{
     process::{cargo, run as run_command, succeeds},
     python,
     say::say,
-    servers::{Installation, RabbitMq, azurite},
+    servers::{Installation, PostgresServer, RabbitMq, azurite, postgres},
     steps::Steps,
     tidy,
 };
@@ -54,6 +54,15 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
         }),
         Err(reason) => {
             steps.ignore("tests with Azurite", format!("not available: {reason:#}"));
+        }
+    }
+    match steps.run("install PostgreSQL", || Ok(postgres::install()))? {
+        Ok(()) => steps.check("tests with PostgreSQL", || {
+            let server = PostgresServer::start(root)?;
+            postgres_suite(runner).run(root, filters, &server.environment())
+        }),
+        Err(reason) => {
+            steps.ignore("tests with PostgreSQL", format!("not available: {reason:#}"));
         }
     }
     steps.outcome()
@@ -221,6 +230,26 @@ const FAULTS: Suite = Suite {
     ],
 };
 
+/// Tests with a PostgreSQL server that they share, and those that start one of their own and kill it.
+fn postgres_suite(runner: Runner) -> Suite {
+    let arguments: &[&str] = match runner {
+        // They spend most of their time waiting for delays and leases.
+        Runner::Nextest => with_postgres![
+            "nextest",
+            "run",
+            "--run-ignored=only",
+            "--no-fail-fast",
+            "--test-threads=8",
+            "-E",
+            "not test(soak_)";
+        ],
+        Runner::Cargo => {
+            with_postgres!["test", "--no-fail-fast"; "--", "--ignored", "--skip=soak_"]
+        }
+    };
+    Suite { name: "tests with PostgreSQL", arguments }
+}
+
 /// Tests that start Azurite. Not with nextest, which would start one for each test.
 const AZURE: Suite = Suite {
     name: "tests with Azurite",
@@ -259,6 +288,13 @@ macro_rules! with_broker {
     };
 }
 use with_broker;
+
+macro_rules! with_postgres {
+    ($($before:literal),*; $($after:literal),*) => {
+        &[$($before,)* "--workspace", "--test=postgres_conformance", "--test=postgres", $($after,)*]
+    };
+}
+use with_postgres;
 
 /// Nextest is faster and isolates tests, but runs no doctests: these get a suite of their own.
 fn suites(runner: Runner) -> &'static [Suite] {
@@ -300,19 +336,21 @@ mod tests {
     #[test]
     fn a_failing_test_never_hides_the_results_of_others() {
         for runner in [Runner::Nextest, Runner::Cargo] {
-            let broker = rabbitmq_suite(runner);
-            for suite in suites(runner).iter().chain([&broker, &FAULTS, &SOAK, &SOAK_FAULTS, &HL7])
-            {
+            let (broker, postgres) = (rabbitmq_suite(runner), postgres_suite(runner));
+            let others = [&broker, &postgres, &FAULTS, &SOAK, &SOAK_FAULTS, &HL7];
+            for suite in suites(runner).iter().chain(others) {
                 assert!(suite.arguments.contains(&"--no-fail-fast"), "{}", suite.name);
             }
         }
     }
 
     #[test]
-    fn tests_that_need_a_broker_run_with_either_runner() {
+    fn tests_that_need_a_server_run_with_either_runner() {
         for runner in [Runner::Nextest, Runner::Cargo] {
-            let arguments = rabbitmq_suite(runner).arguments;
-            assert!(arguments.iter().any(|it| it.contains("ignored")), "{arguments:?}");
+            for suite in [rabbitmq_suite(runner), postgres_suite(runner)] {
+                let arguments = suite.arguments;
+                assert!(arguments.iter().any(|it| it.contains("ignored")), "{arguments:?}");
+            }
         }
     }
 }

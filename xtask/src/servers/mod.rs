@@ -2,7 +2,9 @@
 
 mod azurite;
 mod debian;
+pub(crate) mod postgres;
 mod rabbitmq;
 
 pub(crate) use azurite::azurite;
+pub(crate) use postgres::PostgresServer;
 pub(crate) use rabbitmq::{Installation, RabbitMq};

@@ -65,7 +65,7 @@ mod wire;
 
 pub use check::topology_check::BrokerFindings;
 pub use connection::tls::Pem;
-pub use options::{DeadLettering, Options, QueueType};
+pub use options::{DeadLettering, Options, QueueType, ReturnQueues};
 pub use topology::dead_letter_route::DeadLetterNames;
 pub use topology::delay_topology::MAX as LONGEST_DELAY;
 pub use topology::{Binding, Exchange, Queue, Topology, UNROUTABLE};

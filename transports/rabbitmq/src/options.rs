@@ -35,8 +35,13 @@ pub struct Options {
     /// The longest delay, at most [`LONGEST_DELAY`]. Each factor of eight costs seven more delay queues: 14 hours, the
     /// default, need 49, and one hour needs 42.
     pub max_delay: Duration,
+    /// Which queues have a return queue, so that retries that they have no room for hold up no others.
+    pub return_queues: ReturnQueues,
     /// The largest accepted body. RabbitMQ 4.0 accepts 16 MiB by default.
     pub max_message_bytes: usize,
+    /// How many bytes the broker may send ahead to a consumer or a dead-letter feed. It limits messages by number, so the
+    /// number follows their sizes: if large ones come suddenly, the limit may be exceeded once.
+    pub max_prefetch_bytes: usize,
     /// How long a handler may take, if that is known: `validate` compares it with the broker's consumer timeout.
     pub handler_timeout: Option<Duration>,
     /// The broker's consumer timeout, 30 minutes by default. The broker closes a channel with a message that is leased for
@@ -85,6 +90,17 @@ pub enum DeadLettering {
     Reject,
 }
 
+/// Which queues get a return queue from `provision`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReturnQueues {
+    /// Those that can be full: with a maximum length, and an overflow that refuses messages. Without the management API,
+    /// every queue that does not have our arguments.
+    Auto,
+    /// All of them. Costs one more queue for each, and one more hop for every delayed message.
+    Always,
+}
+
 impl Options {
     /// Parses `amqp://…` or `amqps://…`. Defaults: quorum queues, bodies up to 16 MiB, ten seconds to connect, thirty
     /// for a confirm.
@@ -104,7 +120,9 @@ impl Options {
             dead_lettering: DeadLettering::Publish,
             dead_letter_names: BTreeMap::new(),
             max_delay: Duration::from_secs(14 * 60 * 60),
+            return_queues: ReturnQueues::Auto,
             max_message_bytes: 16 * 1024 * 1024,
+            max_prefetch_bytes: 512 * 1024 * 1024,
             handler_timeout: None,
             consumer_timeout: Duration::from_secs(30 * 60),
             connect_timeout: Duration::from_secs(10),

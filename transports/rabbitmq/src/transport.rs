@@ -1,9 +1,8 @@
 //! The transport: sending, subscribing, and the state that all clones share.
 
 use std::{
-    collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, PoisonError, Weak,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
@@ -14,10 +13,8 @@ use bezoar_core::{
     Capabilities, Counting, DeadLetterId, Destination, ErrorKind, Leases, Outgoing, QueueName,
     SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
-use futures_util::future::join_all;
 use jiff::Timestamp;
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
-use tokio::time::Instant;
 
 use crate::{
     DeadLettering, Options,
@@ -26,19 +23,17 @@ use crate::{
     consuming::consumer_pair::ConsumerPair,
     consuming::subscription::RabbitSubscription,
     dead_letters::unroutable,
-    error::{PROVISION, TRANSPORT, error, for_queue, is_not_found, queue_not_found},
+    error::{TRANSPORT, error, for_queue, queue_not_found},
     management::Management,
     publishing::publisher::{Outcome, Patience, Publication, Published, Publisher},
     topology,
     topology::delay_topology,
-    topology::provision::bind,
+    topology::known_routes::KnownRoutes,
     wire,
 };
 
 /// How long the broker may take to show what it has confirmed.
 const LAG: Duration = Duration::from_millis(200);
-/// How long the bindings from the delay queues back to a queue are assumed to exist after they were checked.
-const BINDINGS_VALID_FOR: Duration = Duration::from_secs(10);
 
 /// Queues on a RabbitMQ broker. Cheap to clone: all clones share at most four connections.
 #[derive(Debug, Clone)]
@@ -62,7 +57,8 @@ pub(crate) struct TransportState {
     pub(crate) user: String,
     pub(crate) vhost: String,
     pub(crate) ids: Arc<DeadLetterIdGenerator>,
-    bindings_checked_at: Arc<Mutex<HashMap<QueueName, Instant>>>,
+    /// How delayed messages come back.
+    pub(crate) routes: Arc<KnownRoutes>,
     pub(crate) pairs: Arc<unroutable::Pairs>,
     /// Whether a task returns messages from `bezoar.unroutable`.
     pub(crate) watches_unroutable: Arc<AtomicBool>,
@@ -91,7 +87,7 @@ impl RabbitTransport {
                 user,
                 vhost,
                 ids: Arc::default(),
-                bindings_checked_at: Arc::default(),
+                routes: Arc::default(),
                 pairs: Arc::default(),
                 watches_unroutable: Arc::default(),
                 options,
@@ -149,15 +145,15 @@ impl RabbitTransport {
 }
 
 impl TransportState {
-    /// The same publication, routed through the delay queues if there is a delay.
+    /// The same publication, routed through the delay queues if there is a delay. The route back must have been looked up.
     pub(crate) fn delayed(
         &self,
         direct: Publication,
         queue: &QueueName,
         after: Duration,
     ) -> Publication {
-        let levels = self.options.delay_levels();
-        let Some(route) = delay_topology::route(after, queue.as_str(), levels) else {
+        let (levels, back) = (self.options.delay_levels(), self.routes.route(queue));
+        let Some(route) = delay_topology::route(after, (queue.as_str(), back), levels) else {
             return direct;
         };
         let due = self.options.clock.now().checked_add(after).unwrap_or(Timestamp::MAX);
@@ -187,50 +183,9 @@ impl TransportState {
         let outcomes = self.publisher.publish(batch, patience, operation).await;
         if outcomes.iter().any(|it| matches!(it, Ok(Published::NotRouted))) {
             // Somebody has deleted queues, and perhaps the bindings with them: check again next time.
-            self.bindings_checked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+            self.routes.forget(queue);
         }
         outcomes
-    }
-
-    /// The broker confirms what enters the delay queues, but not that bindings lead back to `queue`: check them here.
-    async fn bind_delays(
-        &self,
-        queue: &QueueName,
-        operation: &'static str,
-    ) -> Result<(), TransportError> {
-        let bindings_checked_at = self
-            .bindings_checked_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(queue)
-            .copied();
-        if bindings_checked_at.is_some_and(|at| at.elapsed() < BINDINGS_VALID_FOR) {
-            return Ok(());
-        }
-        let channel = self.requests.request_channel(operation).await?;
-        let routes: Vec<_> =
-            topology::delay_return_bindings(queue.as_str(), self.options.delay_levels()).collect();
-        // All requests are written before the first reply is awaited. After a refusal every later one fails with the same
-        // error, so the first that fails is the one that was refused.
-        let binding = join_all(routes.iter().map(|route| bind(&channel, route)));
-        let bound = self.requests.with_timeout(binding, operation).await?;
-        for (route, bound) in routes.iter().zip(bound) {
-            match bound {
-                Ok(()) => (),
-                Err(source) if is_not_found(&source) => {
-                    self.ready_count(queue, queue.as_str(), operation).await?;
-                    let missing = format!("exchange {:?} is missing; {PROVISION}", route.from);
-                    return Err(error(ErrorKind::Unusable, operation).with_source(missing));
-                }
-                Err(source) => return Err(for_queue(&source, queue, operation)),
-            }
-        }
-        self.requests.reuse(channel);
-        let mut bindings_checked_at =
-            self.bindings_checked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        bindings_checked_at.retain(|_, at| at.elapsed() < BINDINGS_VALID_FOR);
-        bindings_checked_at.insert(queue.clone(), Instant::now());
-        Ok(())
     }
 
     /// How many messages the queue `name` has ready. If it does not exist, the error names `queue`.
@@ -313,6 +268,12 @@ impl Transport for RabbitTransport {
     }
 
     async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+        if let Destination::Queue(queue) = to
+            && batch.iter().any(|outgoing| !outgoing.delay.is_zero())
+            && let Err(failed) = self.inner.look_up_route(queue, "send").await
+        {
+            return batch.iter().map(|_| Err(failed.again())).collect();
+        }
         let mut accepted = Vec::with_capacity(batch.len());
         let mut prepare = |outgoing| self.publication(to, outgoing).map(|it| accepted.push(it));
         let prepared: Vec<Result<(), TransportError>> = batch.iter().map(&mut prepare).collect();

@@ -11,6 +11,7 @@ mod broker {
     mod dead_letter_feed;
     mod delays;
     mod existing_topology;
+    mod full_queues;
     mod least_privilege;
     mod other_clients;
     mod pika;

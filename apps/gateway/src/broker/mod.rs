@@ -23,7 +23,7 @@ use bezoar::{
 pub use azure::{AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice};
 pub use kinds::TransportSettings;
 pub(crate) use kinds::{KINDS, KindSettings, QueueProblem, RouteDefaults, TransportKind};
-pub use rabbitmq::{QueueKind, RabbitMqConfig};
+pub use rabbitmq::{QueueKind, RabbitMqConfig, ReturnQueueMode};
 
 use crate::config::{Config, DeadLetterMode, TransportConfig};
 

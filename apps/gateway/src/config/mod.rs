@@ -82,5 +82,5 @@ pub use show::{show, show_text};
 
 pub use crate::broker::{
     AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice, QueueKind,
-    RabbitMqConfig, TransportSettings,
+    RabbitMqConfig, ReturnQueueMode, TransportSettings,
 };

@@ -5,7 +5,10 @@ use std::time::Duration;
 use bezoar_core::{Finding, Severity};
 use serde_json::Value;
 
-use crate::{DeadLettering, Options, QueueType, topology::Queue, topology::plan::plain};
+use crate::{
+    DeadLettering, Options, QueueType,
+    topology::{Queue, plan::plain, return_route::ReturnRoute},
+};
 
 /// The lowest delivery limit without a warning: when a worker dies, the broker counts every prefetched message.
 const LEAST_DELIVERIES: i64 = 100;
@@ -80,11 +83,11 @@ impl<'a> DescribedQueue<'a> {
         Self { name, role, seen }
     }
 
-    /// Everything that is wrong with the queue.
-    pub(crate) fn findings(&self, options: &Options) -> Vec<Finding> {
+    /// Everything that is wrong with the queue; `back` is the route of its retries.
+    pub(crate) fn findings(&self, options: &Options, back: ReturnRoute) -> Vec<Finding> {
         let mut findings = self.durability();
         findings.extend(self.delivery_limit());
-        findings.extend(self.message_losses());
+        findings.extend(self.message_losses(back));
         if self.role == QueueRole::Work {
             findings.extend(self.strategy(options.dead_lettering));
             findings.extend(self.slow_handler(options));
@@ -208,19 +211,53 @@ impl<'a> DescribedQueue<'a> {
         None
     }
 
+    /// Whether the queue has a maximum length beyond which it refuses messages.
+    pub(crate) fn can_be_full(&self) -> bool {
+        let has = |name| self.effective(name).is_some();
+        self.refuses() && (has("max-length") || has("max-length-bytes"))
+    }
+
+    fn refuses(&self) -> bool {
+        let overflow = self.effective("overflow").and_then(Value::as_str);
+        overflow.is_some_and(|it| it.starts_with("reject-publish"))
+    }
+
+    /// What is wrong with a return queue: it must take everything.
+    pub(crate) fn return_queue_findings(&self, work: &str) -> Vec<Finding> {
+        let waiting = self.seen["messages_dlx"].as_u64().filter(|it| *it > 0).map(|waiting| {
+            let problem = format!(
+                "{waiting} retries of queue {work:?} wait in {:?} because the queue is full",
+                self.name
+            );
+            finding(Severity::Warning, problem, "make room in it, or raise its maximum length")
+        });
+        let limited = self.can_be_full().then(|| {
+            let problem = format!(
+                "queue {:?} may be full: then retries of queue {work:?} hold up those of other queues",
+                self.name
+            );
+            finding(Severity::Error, problem, "keep policies with a maximum length from this queue")
+        });
+        waiting.into_iter().chain(limited).collect()
+    }
+
     /// Settings that delete messages, or the queue with them.
-    fn message_losses(&self) -> Vec<Finding> {
+    fn message_losses(&self, back: ReturnRoute) -> Vec<Finding> {
         let keeps = self.role != QueueRole::Dead && self.dead_letter_exchange().is_some();
         let time_to_live = match keeps {
             true => (Severity::Warning, "dead-letters messages that wait too long"),
             false => (Severity::Error, "loses messages that wait too long"),
         };
-        let rejects = self.effective("overflow").is_some_and(|it| it == "reject-publish");
-        let length = match (rejects, keeps) {
-            (true, _) if self.role == QueueRole::Work => (
-                Severity::Warning,
-                "may be full: then retries cannot return to it, and hold up those of other queues",
-            ),
+        let length = match (self.refuses(), keeps) {
+            (true, _) if self.role == QueueRole::Work => match back {
+                ReturnRoute::Direct => (
+                    Severity::Error,
+                    "may be full and has no return queue: then its retries hold up those of other queues",
+                ),
+                ReturnRoute::ThroughQueue => {
+                    (Severity::Note, "may be full: then its retries wait in its return queue")
+                }
+            },
             (true, _) => (Severity::Warning, "may be full: then nothing can be dead-lettered"),
             (false, true) => {
                 (Severity::Warning, "dead-letters its oldest messages when it is full")
@@ -237,7 +274,13 @@ impl<'a> DescribedQueue<'a> {
         let describe = |(key, (severity, what)): (&str, (Severity, &str))| {
             let value = shown(self.effective(key));
             let problem = format!("queue {:?} {what}: {} is {value}", self.name, self.says(key));
-            finding(severity, problem, format!("remove {key}, or accept it"))
+            let remedy = match severity == Severity::Error && self.can_be_full() {
+                true => {
+                    format!("provision the queue, which creates its return queue, or remove {key}")
+                }
+                false => format!("remove {key}, or accept it"),
+            };
+            finding(severity, problem, remedy)
         };
         found.map(describe).collect()
     }

@@ -26,11 +26,12 @@ fn findings(role: QueueRole, change: impl FnOnce(&mut Value)) -> Vec<Finding> {
     let mut seen = sound(role);
     change(&mut seen);
     let queue = DescribedQueue::new("q", role, &seen);
-    queue.findings(&Options {
+    let options = Options {
         dead_lettering: DeadLettering::Reject,
         handler_timeout: Some(Duration::from_secs(60)),
         ..Options::from_url("amqp://localhost").unwrap()
-    })
+    };
+    queue.findings(&options, ReturnRoute::Direct)
 }
 
 /// The one finding that is more than a note.
@@ -92,8 +93,8 @@ fn each_fault_is_found_and_named() {
         (
             QueueRole::Work,
             |it| it["effective_policy_definition"]["max-length"] = 5.into(),
-            Severity::Warning,
-            "retries cannot return to it",
+            Severity::Error,
+            "may be full and has no return queue",
         ),
     ];
     for (role, change, severity, words) in cases {
@@ -110,7 +111,8 @@ fn plain_queue(policy: Value) -> Vec<(Severity, String)> {
         "arguments": {}, "effective_policy_definition": policy,
     });
     let queue = DescribedQueue::new("q", QueueRole::Work, &seen);
-    let findings = queue.findings(&Options::from_url("amqp://localhost").unwrap());
+    let options = Options::from_url("amqp://localhost").unwrap();
+    let findings = queue.findings(&options, ReturnRoute::Direct);
     findings.into_iter().map(|it| (it.severity, it.problem)).collect()
 }
 
@@ -130,6 +132,24 @@ fn without_a_dead_letter_exchange_limits_lose_messages() {
     }
     let kept = plain_queue(json!({ "message-ttl": 5, "dead-letter-exchange": "dlx" }));
     assert!(kept.iter().all(|(severity, _)| *severity < Severity::Error), "{kept:?}");
+}
+
+#[test]
+fn a_queue_that_may_be_full_needs_a_return_queue_that_may_not() {
+    let mut seen = sound(QueueRole::Work);
+    seen["effective_policy_definition"]["max-length-bytes"] = 5.into();
+    let queue = DescribedQueue::new("q", QueueRole::Work, &seen);
+    assert!(queue.can_be_full());
+    let options = Options::from_url("amqp://localhost").unwrap();
+    let found = queue.findings(&options, ReturnRoute::ThroughQueue);
+    assert!(found.iter().all(|it| it.severity == Severity::Note), "{found:?}");
+    seen["messages_dlx"] = 40.into();
+    let found = DescribedQueue::new("r", QueueRole::Dead, &seen).return_queue_findings("q");
+    let [waiting, limited] = &found[..] else { panic!("{found:?}") };
+    assert!(waiting.problem.starts_with("40 retries of queue \"q\" wait"), "{waiting:?}");
+    assert!(limited.severity == Severity::Error && limited.problem.contains("\"r\" may be full"));
+    let sound = sound(QueueRole::Work);
+    assert!(!DescribedQueue::new("q", QueueRole::Work, &sound).can_be_full());
 }
 
 #[test]

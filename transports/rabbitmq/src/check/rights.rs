@@ -20,7 +20,11 @@ use crate::{
     check::{VALIDATE, findings::finding},
     connection::broker_connection::BrokerConnection,
     error::is_access_refused,
-    topology::{self, Exchange, Topology, UNROUTABLE, dead_letter_route::DeadLetterRoute},
+    topology::{
+        self, Exchange, Topology, UNROUTABLE,
+        dead_letter_route::DeadLetterRoute,
+        return_route::{ReturnRoute, return_queue_name},
+    },
 };
 
 /// No number: a message with this expiration is refused.
@@ -35,6 +39,7 @@ impl RabbitTransport {
     pub(crate) async fn check_rights(
         &self,
         queue: &QueueName,
+        back: ReturnRoute,
     ) -> Result<Vec<Finding>, TransportError> {
         let mut findings = Vec::new();
         let mut reads = vec![queue.as_str().to_owned()];
@@ -44,7 +49,12 @@ impl RabbitTransport {
                 findings.push(self.lacks("read", &format!("queue {name:?}"), &name));
             }
         }
-        findings.extend(self.check_binding(queue).await?);
+        findings.extend(self.check_binding(queue.as_str()).await?);
+        if back == ReturnRoute::ThroughQueue
+            && let Ok(name) = return_queue_name(queue)
+        {
+            findings.extend(self.check_binding(&name).await?);
+        }
         findings.extend(self.check_dead_letter_queue(queue).await?);
         let link = BrokerConnection::new(self.inner.options.clone(), "checking permissions");
         if lacks_write(&link, "").await? {
@@ -68,13 +78,13 @@ impl RabbitTransport {
 
     /// The permissions to bind `queue` to the delay exchanges: retries do, to make sure that they come back. Asks to
     /// remove a binding that does not exist, which needs the same permissions and does nothing.
-    async fn check_binding(&self, queue: &QueueName) -> Result<Option<Finding>, TransportError> {
+    async fn check_binding(&self, queue: &str) -> Result<Option<Finding>, TransportError> {
         let requests = &self.inner.requests;
         let channel = requests.request_channel(VALIDATE).await?;
         let exchanges = Topology::of_delays(&self.inner.options).exchanges;
         let exchanges: Vec<_> = exchanges.iter().filter(|it| it.name != UNROUTABLE).collect();
         let unbind = |exchange: &&Exchange| {
-            let (queue, exchange) = (queue.as_str().into(), exchange.name.as_str().into());
+            let (queue, exchange) = (queue.into(), exchange.name.as_str().into());
             channel.queue_unbind(queue, exchange, NO_BINDING.into(), FieldTable::default())
         };
         let unbound = join_all(exchanges.iter().map(unbind));
@@ -88,10 +98,7 @@ impl RabbitTransport {
                 let name = exchange.name.as_str();
                 Some(match source.to_string().contains("exchange '") {
                     true => self.lacks("read", &format!("exchange {name:?}"), name),
-                    false => {
-                        let name = queue.as_str();
-                        self.lacks("write", &format!("queue {name:?}"), name)
-                    }
+                    false => self.lacks("write", &format!("queue {queue:?}"), queue),
                 })
             }
             _ => None,

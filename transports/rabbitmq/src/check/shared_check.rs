@@ -33,7 +33,10 @@ impl RabbitTransport {
     }
 
     /// A delay queue with other arguments does not delay, unless a policy makes up for them.
-    async fn check_delay_queue(&self, queue: &Queue) -> Result<Option<Finding>, TransportError> {
+    pub(super) async fn check_delay_queue(
+        &self,
+        queue: &Queue,
+    ) -> Result<Option<Finding>, TransportError> {
         let found = self.check_queue(queue).await?;
         let Some(found) = found else { return Ok(None) };
         if !findings::is_difference(&found) {

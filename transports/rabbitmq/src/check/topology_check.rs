@@ -6,19 +6,21 @@
 
 use std::collections::HashSet;
 
-use bezoar_core::{Finding, QueueName, Severity, TransportError};
+use bezoar_core::{ErrorKind, Finding, Invalid, QueueName, Severity, TransportError};
 
 use crate::{
-    DeadLettering, RabbitTransport,
+    DeadLettering, RabbitTransport, ReturnQueues,
     check::binding_routes::{self, BindingTarget},
     check::findings::{DescribedQueue, QueueRole, finding, missing},
     check::inspection::{Inspected, inspect},
     check::missing_bindings::MissingBindings,
     check::{VALIDATE, answers},
+    error::error,
     management::Management,
     topology::Topology,
     topology::dead_letter_route::DeadLetterRoute,
     topology::preconditions::{publishes_problem, rejects_problem},
+    topology::return_route::ReturnRoute,
 };
 
 /// How many exchanges and queues are followed at most, to find out whether dead letters come back.
@@ -58,23 +60,25 @@ impl RabbitTransport {
         shared: &[Finding],
     ) -> Result<Vec<Finding>, TransportError> {
         let topology = self.topology(queue, VALIDATE)?;
+        let back = self.inner.existing_route(queue, VALIDATE).await?;
         let mut findings = Vec::new();
         for exchange in &topology.exchanges {
             findings.extend(self.check_exchange(exchange).await?);
         }
-        findings.extend(self.check_rights(queue).await?);
+        findings.extend(self.check_rights(queue, back).await?);
         let Some(management) = &self.inner.management else {
             for queue in &topology.queues {
                 findings.extend(self.check_queue(queue).await?);
             }
             return Ok(findings);
         };
-        let check = TopologyCheck { transport: self, management, queue };
-        findings.extend(check.topology(&topology).await?);
+        let check = TopologyCheck { transport: self, management, queue, back };
+        findings.extend(check.topology().await?);
+        findings.extend(check.return_queue().await?);
         findings.extend(check.dead_letter_route().await?);
         if findings.iter().chain(shared).all(|found| found.severity < Severity::Error) {
             // The bindings of a missing queue are missing too, which would be noise.
-            findings.extend(check.bindings(&topology).await?);
+            findings.extend(check.bindings().await?);
         }
         findings.extend(check.dead_letter_cycle().await?);
         Ok(findings)
@@ -86,20 +90,24 @@ struct TopologyCheck<'a> {
     transport: &'a RabbitTransport,
     management: &'a Management,
     queue: &'a QueueName,
+    /// The route of its retries.
+    back: ReturnRoute,
 }
 
 impl TopologyCheck<'_> {
     /// Findings about the work queue, its dead-letter queue and its quarantine queue.
-    async fn topology(&self, topology: &Topology) -> Result<Vec<Finding>, TransportError> {
+    async fn topology(&self) -> Result<Vec<Finding>, TransportError> {
+        let topology = Topology::without_delays(self.queue, &self.transport.inner.options);
         let mut findings = Vec::new();
-        for wanted in &topology.queues {
+        for wanted in &topology.map_err(invalid)?.queues {
             let name = wanted.name.as_str();
             let role = if name == self.queue.as_str() { QueueRole::Work } else { QueueRole::Dead };
             let seen = self.management.queue(name, VALIDATE).await;
             match inspect(seen, &format!("policies of queue {name:?}"))? {
                 Inspected::Seen(Some(seen)) => {
                     let described = DescribedQueue::new(name, role, &seen);
-                    findings.extend(described.findings(&self.transport.inner.options));
+                    let options = &self.transport.inner.options;
+                    findings.extend(described.findings(options, self.back));
                 }
                 Inspected::Seen(None) => findings.push(missing("queue", name)),
                 Inspected::Denied(note) => {
@@ -131,15 +139,48 @@ impl TopologyCheck<'_> {
         }
     }
 
-    /// Missing bindings from the delay queues.
-    async fn bindings(&self, topology: &Topology) -> Result<Vec<Finding>, TransportError> {
-        let back = topology.bindings.iter().filter(|it| it.to == self.queue.as_str());
-        let back: Vec<_> = back.cloned().collect();
-        let there = self.management.bindings_to(self.queue.as_str(), VALIDATE).await;
+    /// Findings about the return queue, if there is one or should be.
+    async fn return_queue(&self) -> Result<Vec<Finding>, TransportError> {
+        let always = self.transport.inner.options.return_queues == ReturnQueues::Always;
+        if self.back == ReturnRoute::Direct && !always {
+            return Ok(Vec::new());
+        }
+        let mut findings = Vec::new();
+        for wanted in &self.route(ReturnRoute::ThroughQueue)?.queues {
+            findings.extend(self.transport.check_delay_queue(wanted).await?);
+            let seen = self.management.queue(&wanted.name, VALIDATE).await;
+            match inspect(seen, &format!("policies of queue {:?}", wanted.name))? {
+                Inspected::Seen(Some(seen)) => {
+                    let described = DescribedQueue::new(&wanted.name, QueueRole::Dead, &seen);
+                    findings.extend(described.return_queue_findings(self.queue.as_str()));
+                }
+                Inspected::Seen(None) => (), // found above
+                Inspected::Denied(note) => findings.push(note),
+            }
+        }
+        Ok(findings)
+    }
+
+    /// Missing bindings from the delay queues. The direct ones are needed also beside a return queue: messages may be on
+    /// their way that were delayed before it existed.
+    async fn bindings(&self) -> Result<Vec<Finding>, TransportError> {
+        let mut wanted = self.route(ReturnRoute::Direct)?.bindings;
+        let mut queues = vec![self.queue.to_string()];
+        if self.back == ReturnRoute::ThroughQueue {
+            let through = self.route(ReturnRoute::ThroughQueue)?;
+            wanted.extend(through.bindings);
+            queues.extend(through.queues.into_iter().map(|it| it.name));
+        }
+        let asked = queues.iter().map(|it| self.management.bindings_to(it, VALIDATE)).collect();
+        let there: Result<Vec<_>, _> = answers(asked).await.into_iter().collect();
         match inspect(there, "bindings")? {
-            Inspected::Seen(there) => Ok(MissingBindings::of(&back, &there).findings()),
+            Inspected::Seen(there) => Ok(MissingBindings::of(&wanted, &there.concat()).findings()),
             Inspected::Denied(note) => Ok(vec![note]),
         }
+    }
+
+    fn route(&self, route: ReturnRoute) -> Result<Topology, TransportError> {
+        route.topology(self.queue, &self.transport.inner.options).map_err(invalid)
     }
 
     /// Whether dead letters come back to the queue by themselves.
@@ -199,6 +240,10 @@ impl TopologyCheck<'_> {
             }
         }
     }
+}
+
+fn invalid(invalid: Invalid) -> TransportError {
+    error(ErrorKind::Invalid(invalid), VALIDATE)
 }
 
 /// A queue or exchange on the route of a dead letter.

@@ -60,6 +60,10 @@ pub(crate) async fn settle(
 ) -> Vec<SettleResult> {
     let mut results: Vec<SettleResult> =
         batch.iter().map(|_| Err(error(ErrorKind::LeaseLost, "settle"))).collect();
+    if batch.iter().any(|(_, settlement)| *settlement != Settlement::Complete) {
+        // Without it, the direct route is taken; if the broker cannot be asked, it cannot store the copies either.
+        let _ = pair.inner.look_up_route(&pair.queue, "settle").await;
+    }
     let parts = batch.into_iter().enumerate();
     let parts = parts.map(|(at, (delivery, settlement))| BatchItem { at, delivery, settlement });
     for (epoch, parts) in by_epoch(parts) {

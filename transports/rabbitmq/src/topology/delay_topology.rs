@@ -14,6 +14,7 @@ use std::{fmt, time::Duration};
 
 use sha2::{Digest, Sha256};
 
+use super::return_route::ReturnRoute;
 use crate::wire::hex;
 
 /// The prefix of all delay exchanges, queues and routing keys. No other queue may have it.
@@ -80,7 +81,11 @@ pub(crate) fn levels(longest: Duration) -> u32 {
 
 /// The route of a message that reaches `queue` after `delay`; `None` for a delay of 0. The delay must not be longer than
 /// that of the levels.
-pub(crate) fn route(delay: Duration, queue: &str, levels: u32) -> Option<DelayRoute> {
+pub(crate) fn route(
+    delay: Duration,
+    (queue, back): (&str, ReturnRoute),
+    levels: u32,
+) -> Option<DelayRoute> {
     let units = rounded(units(delay.min(MAX)), levels);
     let mut queues = (0..levels).rev().filter_map(|level| DelayQueue::of(units, level));
     let first = queues.next()?;
@@ -89,7 +94,7 @@ pub(crate) fn route(delay: Duration, queue: &str, levels: u32) -> Option<DelayRo
         hop_keys.push(hop_key(last.level, queue));
         last = queue;
     }
-    hop_keys.push(exit_key(last.level, queue));
+    hop_keys.push(exit_key(last.level, queue, back));
     Some(DelayRoute { first, hop_keys })
 }
 
@@ -98,11 +103,25 @@ pub(crate) fn hop_key(level: u32, to: DelayQueue) -> String {
     format!("{PREFIX}{level}>{to}")
 }
 
-/// The routing key from a level to the work queue `queue`. Hashed, because a key has less room than a name.
-pub(crate) fn exit_key(level: u32, queue: &str) -> String {
+/// The routing key from a level to the work queue `queue`, or to its return queue.
+pub(crate) fn exit_key(level: u32, queue: &str, route: ReturnRoute) -> String {
+    let through = match route {
+        ReturnRoute::Direct => "",
+        ReturnRoute::ThroughQueue => "return.",
+    };
+    format!("{PREFIX}{level}>{through}{}", digits(queue))
+}
+
+/// The routing key from a return queue to its work queue `queue`.
+pub(crate) fn return_key(queue: &str) -> String {
+    format!("{PREFIX}return>{}", digits(queue))
+}
+
+/// Stands for a queue. Hashed, because a key has less room than a name.
+fn digits(queue: &str) -> String {
     let mut digits = hex(&Sha256::digest(queue).into());
     digits.truncate(24);
-    format!("{PREFIX}{level}>{digits}")
+    digits
 }
 
 /// Whole units, rounded up: no message is early.
@@ -121,8 +140,10 @@ fn rounded(units: u32, levels: u32) -> u32 {
 mod tests {
     use super::*;
 
+    const Q: (&str, ReturnRoute) = ("q", ReturnRoute::Direct);
+
     /// The total delay of a route. Each key must begin at the level where the one before it led.
-    fn total(route: &DelayRoute, queue: &str) -> Duration {
+    fn total(route: &DelayRoute) -> Duration {
         let held =
             |queue: DelayQueue| Duration::from_millis(queue.time_to_live_ms().unwrap().into());
         let (mut total, mut at) = (held(route.first), route.first);
@@ -133,7 +154,7 @@ mod tests {
                 .unwrap();
             total += held(at);
         }
-        assert_eq!(*last, exit_key(at.level, queue), "{route:?}");
+        assert_eq!(*last, exit_key(at.level, Q.0, Q.1), "{route:?}");
         total
     }
 
@@ -141,8 +162,8 @@ mod tests {
     fn a_delay_is_kept_within_its_tolerance_and_never_early() {
         let mut delay = Duration::from_millis(1);
         while delay < MAX {
-            let route = route(delay, "q", levels(delay)).unwrap();
-            let (took, late) = (total(&route, "q"), delay / TOLERANCE + UNIT);
+            let route = route(delay, Q, levels(delay)).unwrap();
+            let (took, late) = (total(&route), delay / TOLERANCE + UNIT);
             assert!(took >= delay && took <= delay + late, "{delay:?} took {took:?}");
             assert!(route.hop_keys.len() <= 3, "{route:?}");
             delay = delay * 113 / 100 + Duration::from_millis(1);
@@ -151,16 +172,16 @@ mod tests {
 
     #[test]
     fn the_longest_delay_fits_and_longer_ones_are_capped() {
-        let longest = route(MAX, "q", levels(MAX)).unwrap();
-        assert!(total(&longest, "q") >= MAX);
-        assert_eq!(route(Duration::MAX, "q", levels(Duration::MAX)), Some(longest));
-        assert_eq!(route(Duration::ZERO, "q", levels(Duration::ZERO)), None);
+        let longest = route(MAX, Q, levels(MAX)).unwrap();
+        assert!(total(&longest) >= MAX);
+        assert_eq!(route(Duration::MAX, Q, levels(Duration::MAX)), Some(longest));
+        assert_eq!(route(Duration::ZERO, Q, levels(Duration::ZERO)), None);
     }
 
     #[test]
     fn a_route_has_one_delay_queue_for_each_digit() {
-        let hop_keys = vec!["bezoar.delay.1>0.5".to_owned(), exit_key(0, "q")];
+        let hop_keys = vec!["bezoar.delay.1>0.5".to_owned(), exit_key(0, Q.0, Q.1)];
         let first = DelayQueue { level: 1, digit: 3 };
-        assert_eq!(route(UNIT * 0o35, "q", 2), Some(DelayRoute { first, hop_keys }));
+        assert_eq!(route(UNIT * 0o35, Q, 2), Some(DelayRoute { first, hop_keys }));
     }
 }

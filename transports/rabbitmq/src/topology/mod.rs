@@ -1,15 +1,17 @@
 //! The exchanges, queues and bindings that a work queue needs, as a value (pure).
 //!
 //! `provision.rs` creates what is missing, `preconditions.rs` makes sure of the most important parts before consuming, and
-//! `check/` compares all of them with the broker. `delay_topology.rs` explains the delay queues, `dead_letter_route.rs`
-//! the names of dead-letter exchanges and queues.
+//! `check/` compares all of them with the broker. `delay_topology.rs` explains the delay queues, `return_route.rs` how
+//! delayed messages come back, `dead_letter_route.rs` the names of dead-letter exchanges and queues.
 
 pub(crate) mod dead_letter_route;
 pub(crate) mod delay_topology;
+pub(crate) mod known_routes;
 pub(crate) mod lookup;
 pub(crate) mod plan;
 pub(crate) mod preconditions;
 pub(crate) mod provision;
+pub(crate) mod return_route;
 
 use std::{collections::BTreeSet, iter};
 
@@ -19,10 +21,11 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use crate::{Options, QueueType};
+use crate::{Options, QueueType, ReturnQueues};
 
 use dead_letter_route::DeadLetterRoute;
 use delay_topology::DelayQueue;
+use return_route::ReturnRoute;
 
 /// The exchange and the queue of delayed messages that cannot come back, because their work queue was deleted. Without
 /// them such messages would stay in their delay queue, and hold up everything behind them.
@@ -77,17 +80,30 @@ pub struct Binding {
 }
 
 impl Topology {
-    /// What one work queue needs: itself, its dead-letter exchange and dead-letter queue, its quarantine queue, and the
-    /// bindings that bring delayed messages back to it.
+    /// What one work queue needs: itself, its dead-letter exchange and dead-letter queue, its quarantine queue, and what
+    /// brings delayed messages back to it. A return queue only if [`Options::return_queues`] wants one for all queues.
     ///
     /// # Errors
     ///
     /// [`Invalid`] if a name is too long, or reserved for delay queues.
     pub fn for_queue(queue: &QueueName, options: &Options) -> Result<Self, Invalid> {
+        let direct = ReturnRoute::Direct.topology(queue, options)?;
+        let topology = Self::without_delays(queue, options)?.and(direct);
+        match options.return_queues {
+            ReturnQueues::Auto => Ok(topology),
+            ReturnQueues::Always => {
+                Ok(topology.and(ReturnRoute::ThroughQueue.topology(queue, options)?))
+            }
+        }
+    }
+
+    /// What one work queue needs, without the way back of delayed messages.
+    pub(crate) fn without_delays(queue: &QueueName, options: &Options) -> Result<Self, Invalid> {
         if is_reserved(queue.as_str()) {
             let reserved = format!(
-                "begins with `{}` or is `{UNROUTABLE}`, which is reserved for delayed messages",
-                delay_topology::PREFIX
+                "begins with `{}` or `{}`, or is `{UNROUTABLE}`, which is reserved for delayed messages",
+                delay_topology::PREFIX,
+                return_route::PREFIX
             );
             return Err(Invalid::new("queue name", reserved));
         }
@@ -101,8 +117,6 @@ impl Topology {
             to: dead.clone(),
             key: key.clone(),
         });
-        let back = delay_return_bindings(&work, options.delay_levels());
-        let bindings = to_dead.into_iter().chain(back).collect();
         Ok(Self {
             exchanges: iter::once(exchange).filter(|it| !it.is_empty()).map(direct).collect(),
             queues: vec![
@@ -110,7 +124,7 @@ impl Topology {
                 Queue { name: quarantine, arguments: arguments.clone() },
                 Queue { name: work, arguments },
             ],
-            bindings,
+            bindings: to_dead.into_iter().collect(),
         })
     }
 
@@ -162,12 +176,16 @@ pub(crate) fn quarantine_queue(queue: &QueueName) -> Result<String, Invalid> {
 }
 
 fn with_suffix(queue: &QueueName, suffix: &str) -> Result<String, Invalid> {
-    let name = format!("{queue}{suffix}");
+    within_limit(format!("{queue}{suffix}"))
+}
+
+/// The name of a queue that belongs to a work queue, if it is not too long.
+fn within_limit(name: String) -> Result<String, Invalid> {
     match name.len() {
         ..=255 => Ok(name),
         _ => Err(Invalid::new(
             "queue name",
-            "is too long: with the suffix `.quarantine` it must not exceed 255 bytes",
+            "is too long: with the prefix `bezoar.return.` or the suffix `.quarantine` it must not exceed 255 bytes",
         )),
     }
 }
@@ -184,16 +202,7 @@ pub(crate) fn is_delay_queue(name: &str) -> bool {
 
 /// Whether no work queue can have this name.
 fn is_reserved(name: &str) -> bool {
-    is_delay_queue(name) || name == UNROUTABLE
-}
-
-/// The bindings that bring delayed messages back to `queue`, one from each level.
-pub(crate) fn delay_return_bindings(queue: &str, levels: u32) -> impl Iterator<Item = Binding> {
-    (0..levels).map(move |level| Binding {
-        from: level_exchange(level),
-        to: queue.to_owned(),
-        key: delay_topology::exit_key(level, queue),
-    })
+    is_delay_queue(name) || name.starts_with(return_route::PREFIX) || name == UNROUTABLE
 }
 
 /// The name of the exchange that expired messages of a level go to.
@@ -288,6 +297,7 @@ mod tests {
             "results.quarantine",
             "walking.dead",
             "bezoar.delay.1.2",
+            "bezoar.return.orders",
             UNROUTABLE,
         ];
         let shown = work_queues(all.map(str::to_owned).to_vec(), &options);
@@ -329,9 +339,15 @@ mod tests {
 
     #[test]
     fn every_delay_route_leads_to_its_work_queue() {
+        check_route(ReturnRoute::Direct, "q");
+        check_route(ReturnRoute::ThroughQueue, "bezoar.return.q");
+    }
+
+    #[track_caller]
+    fn check_route(back: ReturnRoute, expected: &str) {
         let queue = QueueName::new("q").unwrap();
-        let mut options = options();
-        options.max_delay = delay_topology::MAX;
+        let return_queues = ReturnQueues::Always;
+        let options = Options { max_delay: delay_topology::MAX, return_queues, ..options() };
         let (delays, for_queue) =
             (Topology::of_delays(&options), Topology::for_queue(&queue, &options).unwrap());
         let next = |from: &str, route: &delay_topology::DelayRoute| -> Vec<String> {
@@ -340,9 +356,8 @@ mod tests {
             bindings.filter(leads).map(|it| it.to.clone()).collect()
         };
         for millis in [1, 25, 125, 100_000, 123_456_789, 6_000_000_000] {
-            let route =
-                delay_topology::route(Duration::from_millis(millis), "q", options.delay_levels())
-                    .unwrap();
+            let delay = Duration::from_millis(millis);
+            let route = delay_topology::route(delay, ("q", back), options.delay_levels()).unwrap();
             let mut at = delay_queue_name(route.first);
             for _ in &route.hop_keys {
                 let queue = delays.queues.iter().find(|it| it.name == at).unwrap();
@@ -351,7 +366,23 @@ mod tests {
                 let [to] = &next(&behind, &route)[..] else { panic!("{at} {route:?}") };
                 to.clone_into(&mut at);
             }
-            assert_eq!(at, "q", "{route:?}");
+            assert_eq!(at, expected, "{route:?}");
         }
+    }
+
+    #[test]
+    fn a_return_queue_passes_messages_on_at_once_and_to_its_work_queue_alone() {
+        let queue = QueueName::new("q").unwrap();
+        let options = Options { return_queues: ReturnQueues::Always, ..options() };
+        let topology = Topology::for_queue(&queue, &options).unwrap();
+        let back = topology.queues.iter().find(|it| it.name == "bezoar.return.q").unwrap();
+        let argument = |name: &str| plan::plain(&back.arguments.inner()[name]);
+        assert_eq!(argument("x-message-ttl"), 0);
+        let leads = |it: &&Binding| {
+            argument("x-dead-letter-exchange") == it.from
+                && argument("x-dead-letter-routing-key") == it.key
+        };
+        let to: Vec<_> = topology.bindings.iter().filter(leads).map(|it| it.to.as_str()).collect();
+        assert_eq!(to, ["q"]);
     }
 }

@@ -25,7 +25,7 @@ impl TransportState {
         operation: &'static str,
     ) -> Result<(), TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), operation);
-        let topology = Topology::for_queue(queue, &self.options).map_err(invalid)?;
+        let topology = Topology::without_delays(queue, &self.options).map_err(invalid)?;
         let route = DeadLetterRoute::of(queue, &self.options).map_err(invalid)?;
         self.ensure_exchange(&topology, operation).await?;
         for wanted in topology.queues.iter().filter(|it| it.name != queue.as_str()) {
@@ -61,7 +61,7 @@ impl TransportState {
     }
 
     /// Declares an existing queue of the topology again: the broker refuses if an argument differs, and names the first.
-    async fn declared_again(
+    pub(crate) async fn declared_again(
         &self,
         topology: &Topology,
         name: &str,

@@ -12,9 +12,10 @@ use lapin::{
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    RabbitTransport,
+    RabbitTransport, ReturnQueues,
+    check::findings::{DescribedQueue, QueueRole},
     error::{AWAY_PAUSE, error, from_lapin, is_access_refused},
-    topology::{Binding, Exchange, Queue, Topology},
+    topology::{Binding, Exchange, Queue, Topology, return_route::ReturnRoute},
 };
 
 const PROVISION: &str = "provision";
@@ -93,12 +94,43 @@ impl RabbitTransport {
         queue: &QueueName,
         check_all_delays: bool,
     ) -> Result<(), TransportError> {
-        let topology = self.topology(queue, PROVISION)?;
-        let delays = Topology::of_delays(&self.inner.options);
+        let options = &self.inner.options;
+        let invalid = |invalid| error(ErrorKind::Invalid(invalid), PROVISION);
+        let topology = Topology::without_delays(queue, options).map_err(invalid)?;
+        let delays = Topology::of_delays(options);
         if check_all_delays || !self.has_delay_topology(&delays).await? {
             self.create_all(&delays).await?;
         }
-        self.create_all(&topology).await
+        self.create_all(&topology).await?;
+        let direct = ReturnRoute::Direct.topology(queue, options).map_err(invalid)?;
+        self.create_all(&direct).await?;
+        let route = self.needed_route(queue).await?;
+        if route == ReturnRoute::ThroughQueue {
+            self.create_all(&route.topology(queue, options).map_err(invalid)?).await?;
+        }
+        self.inner.routes.learn(queue, route);
+        Ok(())
+    }
+
+    /// How delayed messages of a queue that exists should come back to it.
+    async fn needed_route(&self, queue: &QueueName) -> Result<ReturnRoute, TransportError> {
+        let needs = self.inner.options.return_queues == ReturnQueues::Always
+            || self.can_be_full(queue).await?
+            || self.inner.existing_route(queue, PROVISION).await? == ReturnRoute::ThroughQueue;
+        Ok(if needs { ReturnRoute::ThroughQueue } else { ReturnRoute::Direct })
+    }
+
+    /// Whether a queue may refuse messages because it is full. Without the management API, a queue with our arguments
+    /// counts as one that does not, and every other one as one that may.
+    async fn can_be_full(&self, queue: &QueueName) -> Result<bool, TransportError> {
+        let name = queue.as_str();
+        if let Some(management) = &self.inner.management
+            && let Ok(Some(seen)) = management.queue(name, PROVISION).await
+        {
+            return Ok(DescribedQueue::new(name, QueueRole::Work, &seen).can_be_full());
+        }
+        let topology = self.topology(queue, PROVISION)?;
+        Ok(self.inner.declared_again(&topology, name, PROVISION).await?.is_err())
     }
 
     /// Whether the delay topology is complete: its last queue is created last.
@@ -116,15 +148,20 @@ impl RabbitTransport {
                 self.make_exchange(exchange).await?;
             }
         }
-        let Some((last, others)) = topology.queues.split_last() else { return Ok(()) };
+        let (last, others) = match topology.queues.split_last() {
+            Some((last, others)) => (Some(last), others),
+            None => (None, &[][..]),
+        };
         for queue in others {
             self.make_queue(queue).await?;
         }
-        let of_last = |it: &&Binding| it.to == last.name;
+        let of_last = |it: &&Binding| last.is_some_and(|last| it.to == last.name);
         for binding in topology.bindings.iter().filter(|it| !of_last(it)) {
             self.make_binding(binding).await?;
         }
-        self.make_queue(last).await?;
+        if let Some(last) = last {
+            self.make_queue(last).await?;
+        }
         for binding in topology.bindings.iter().filter(of_last) {
             self.make_binding(binding).await?;
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bezoar_core::{ErrorKind, Finding, QueueAdmin, QueueName, Settlement};
-use bezoar_rabbitmq::{Options, QueueType, RabbitTransport};
+use bezoar_rabbitmq::{Options, QueueType, RabbitTransport, ReturnQueues};
 
 use super::{
     support::{Place, dead_letter, is_empty, message, one, retry, settle},
@@ -17,7 +17,7 @@ const PROVISION: [&str; 3] = [
 ];
 const CONSUME: [&str; 3] = [
     "",
-    r"^(amq\\.default|bezoar\\.dead|orders)$",
+    r"^(amq\\.default|bezoar\\.(dead|return\\.orders)|orders)$",
     r"^(orders(\\.quarantine|\\.dead)?|bezoar\\.delay\\..*|bezoar\\.unroutable)$",
 ];
 
@@ -25,9 +25,17 @@ const COMPLETE: [&str; 3] = ["", "", r"^orders(\\.quarantine)?$"];
 const COUNT: [&str; 3] = ["", "", ""];
 
 async fn place(vhost: &Vhost, permissions: [&str; 3]) -> Place {
+    place_with(vhost, permissions, ReturnQueues::Auto).await
+}
+
+async fn place_with(vhost: &Vhost, permissions: [&str; 3], return_queues: ReturnQueues) -> Place {
     let user = vhost.user().await;
     vhost.permit_exactly(&user, permissions).await;
-    let options = Options { management_url: None, ..vhost.options_of(&user, QueueType::Quorum) };
+    let options = Options {
+        management_url: None,
+        return_queues,
+        ..vhost.options_of(&user, QueueType::Quorum)
+    };
     let transport = RabbitTransport::open(options).unwrap();
     Place { transport, queue: QueueName::new("orders").unwrap() }
 }
@@ -35,10 +43,17 @@ async fn place(vhost: &Vhost, permissions: [&str; 3]) -> Place {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn the_permissions_of_the_guide_are_enough() {
+    for return_queues in [ReturnQueues::Auto, ReturnQueues::Always] {
+        are_enough(return_queues).await;
+    }
+}
+
+async fn are_enough(return_queues: ReturnQueues) {
     let vhost = Vhost::new().await;
-    let administrator = place(&vhost, PROVISION).await;
+    let administrator = place_with(&vhost, PROVISION, return_queues).await;
     administrator.transport.provision(&administrator.queue).await.unwrap();
     let consumer = place(&vhost, CONSUME).await;
+    assert_eq!(missing_permissions(&consumer).await, [""; 0]);
     let worker = consumer.worker().await;
     consumer.send(message("m")).await.unwrap();
     settle(&*worker, one(&*worker).await, retry(Duration::from_millis(50))).await;

@@ -79,6 +79,14 @@ impl Vhost {
         serde_json::from_slice(&body).unwrap()
     }
 
+    /// The names of all its queues.
+    pub(crate) async fn queue_names(&self) -> Vec<String> {
+        let request = client().get(format!("{}/api/queues/{}", management(), self.name));
+        let body = request.send().await.unwrap().bytes().await.unwrap();
+        let queues: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
+        queues.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+    }
+
     pub(crate) async fn channel(&self) -> (Connection, Channel) {
         let connection = Connection::connect(&self.url(), ConnectionProperties::default()).await;
         let connection = connection.unwrap();

@@ -31,6 +31,8 @@ pub struct RabbitMqConfig {
     pub provision: bool,
     /// The longest delay before a retry.
     pub max_delay: Duration,
+    /// Which queues get a return queue.
+    pub return_queues: ReturnQueueMode,
     /// The broker's consumer timeout.
     pub consumer_timeout: Duration,
     /// CA certificates to trust.
@@ -48,6 +50,16 @@ choice! {
         Quorum = "quorum",
         /// On one node.
         Classic = "classic",
+    }
+}
+
+choice! {
+    /// Which queues get a return queue.
+    ReturnQueueMode {
+        /// Those that can be full.
+        Auto = "auto",
+        /// All of them.
+        Always = "always",
     }
 }
 
@@ -74,6 +86,7 @@ const KEYS: &[Key] = &[
     Key::new("transports.*.queue_type", Kind::Choice(QueueKind::NAMES), "Type of the queues that are created.").or("quorum").restart(),
     Key::new("transports.*.provision", Kind::Boolean, "Whether missing queues, exchanges and bindings are created; otherwise they are only checked.").or("true").restart(),
     Key::new("transports.*.max_delay", Kind::Duration(SECOND, LONGEST_DELAY), "Longest delay before a retry. Longer ones need more delay queues on the broker: 42 for 1h, 49 for 14h, 64 for 75d.").or("14h").restart(),
+    Key::new("transports.*.return_queues", Kind::Choice(ReturnQueueMode::NAMES), "Which queues get a return queue, where retries wait if the queue is full: those that can be full, or all.").or("auto").restart(),
     Key::new("transports.*.consumer_timeout", Kind::Duration(SECOND, LONGEST_DELAY), "The broker's consumer timeout, after which it takes back a message that is not settled.").or("30m").restart(),
     Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust in addition to the system's, in PEM.").restart(),
     Key::new("transports.*.tls_certificate", Kind::File, "Client certificate, in PEM.").restart(),
@@ -90,6 +103,7 @@ impl RabbitMqConfig {
             queue_type: reader.or_default(section, "queue_type"),
             provision: reader.or_default(section, "provision"),
             max_delay: reader.or_default(section, "max_delay"),
+            return_queues: reader.or_default(section, "return_queues"),
             consumer_timeout: reader.or_default(section, "consumer_timeout"),
             tls_ca: reader.optional(section, "tls_ca"),
             tls_certificate: reader.optional(section, "tls_certificate"),

@@ -9,12 +9,13 @@ use async_trait::async_trait;
 use bezoar::{
     Finding, QueueAdmin, QueueName, TransportError,
     rabbitmq::{
-        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, UNROUTABLE,
+        DeadLetterNames, DeadLettering, Options, Pem, QueueType, RabbitTransport, ReturnQueues,
+        UNROUTABLE,
     },
 };
 
 pub(super) use config::KIND;
-pub use config::{QueueKind, RabbitMqConfig};
+pub use config::{QueueKind, RabbitMqConfig, ReturnQueueMode};
 
 use super::{BrokerFindings, BrokerTransport, PlanForm};
 use crate::config::{BrokerName, Config, DeadLetterMode, Name};
@@ -37,6 +38,10 @@ fn open(config: &RabbitMqConfig, name: &Name, all: &Config) -> Result<Arc<dyn Br
         max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
         dead_letter_names: dead_letter_names(name, all),
         max_delay: config.max_delay,
+        return_queues: match config.return_queues {
+            ReturnQueueMode::Auto => ReturnQueues::Auto,
+            ReturnQueueMode::Always => ReturnQueues::Always,
+        },
         consumer_timeout: config.consumer_timeout,
         ..Options::from_url(config.url.reveal())
             .with_context(|| format!("transports.{name}.url"))?

@@ -55,6 +55,7 @@ management_ca = "/etc/bezoar/ca.pem"
 queue_type = "classic"
 provision = false
 max_delay = "2h"
+return_queues = "always"
 consumer_timeout = "1h"
 tls_ca = "/etc/bezoar/ca.pem"
 tls_certificate = "/etc/bezoar/bezoar.pem"

@@ -25,6 +25,7 @@ use crate::{
     connection::consumer_connection::ConsumerConnection,
     consuming::consumer_timeout::{self, ConsumerTimeouts},
     consuming::leases::PrefetchedMessage,
+    consuming::prefetch::PrefetchLimit,
     consuming::queue_consumer::{QueueConsumer, Source},
     publishing::publisher::{Patience, Publication, Published, Readiness},
     topology::{self, dead_letter_route::DeadLetterRoute},
@@ -48,6 +49,7 @@ pub(crate) struct ConsumerPair {
     pub(crate) quarantine: QueueConsumer,
     /// Where its dead letters go.
     pub(crate) dead: DeadLetterRoute,
+    pub(crate) prefetch: PrefetchLimit,
     /// What the broker's consumer timeout has ended.
     pub(crate) timeouts: Arc<ConsumerTimeouts>,
     /// Read-locked while copies are stored and their originals acknowledged; see `quarantine.rs`.
@@ -64,6 +66,8 @@ pub(crate) struct ConsumerPair {
     quarantined_last: AtomicBool,
     /// Notified when a `receive` begins.
     receive_started: Notify,
+    /// Whether a task waits to pause the consumers.
+    watched: AtomicBool,
 }
 
 impl Drop for ConsumerPair {
@@ -91,6 +95,7 @@ impl ConsumerPair {
         let pair = Arc::new(Self {
             quarantine: QueueConsumer::new(topology::quarantine_queue(&queue)?),
             dead: DeadLetterRoute::of(&queue, &inner.options)?,
+            prefetch: PrefetchLimit::new(options.prefetch.get(), &inner.options),
             timeouts: Arc::new(ConsumerTimeouts::new(inner.options.consumer_timeout)),
             work: QueueConsumer::new(queue.as_str().to_owned()),
             connection: ConsumerConnection::new(
@@ -110,6 +115,7 @@ impl ConsumerPair {
             unused: AtomicBool::new(false),
             quarantined_last: AtomicBool::new(false),
             receive_started: Notify::new(),
+            watched: AtomicBool::new(false),
         });
         pair.inner.register(&pair);
         let timeouts = pair.timeouts.clone();
@@ -199,7 +205,7 @@ impl ConsumerPair {
     }
 
     async fn start_watched(self: &Arc<Self>, source: Source) -> Result<(), TransportError> {
-        if self.start(source).await? {
+        if self.start(source).await? && !self.watched.swap(true, Ordering::SeqCst) {
             tokio::spawn(pause_when_idle(Arc::downgrade(self)));
         }
         Ok(())
@@ -222,11 +228,17 @@ impl ConsumerPair {
         });
     }
 
-    /// The prefetch limit; half of it after prefetched messages were left waiting.
+    /// The prefetch limit for a consumer that starts; half of it after prefetched messages were left waiting.
     pub(crate) fn prefetch(&self) -> u16 {
-        let most = self.options.prefetch.get();
-        let most = if self.unused.load(Ordering::SeqCst) { most.div_ceil(2) } else { most };
-        u16::try_from(most).unwrap_or(u16::MAX)
+        let most = self.prefetch.start();
+        if self.unused.load(Ordering::SeqCst) { most.div_ceil(2) } else { most }
+    }
+
+    /// Stops the work consumer, so that it starts again with another prefetch limit.
+    pub(crate) async fn restart(self: Arc<Self>) {
+        let _control = self.control.lock().await;
+        self.stop(Source::Work).await;
+        self.arrived.notify_waiters(); // the next `receive` starts it
     }
 
     /// Called when the work queue has a new channel. Subscribing has checked that dead letters are kept; after a
@@ -248,6 +260,12 @@ impl ConsumerPair {
     /// Stops both consumers if nobody receives. Returns whether there is nothing left to watch.
     async fn pause(&self) -> bool {
         let _control = self.control.lock().await;
+        let is_paused = self.stop_if_idle().await;
+        self.watched.store(!is_paused, Ordering::SeqCst);
+        is_paused
+    }
+
+    async fn stop_if_idle(&self) -> bool {
         if !self.is_idle() {
             return false;
         }

@@ -5,6 +5,7 @@ pub(crate) mod consumer_channel;
 pub(crate) mod consumer_pair;
 pub(crate) mod consumer_timeout;
 pub(crate) mod leases;
+pub(crate) mod prefetch;
 pub(crate) mod quarantine;
 pub(crate) mod queue_consumer;
 pub(crate) mod settle;

@@ -235,6 +235,10 @@ async fn pump(
         for it in some {
             it.map_or_else(|error| failures.push(error), |delivery| arrived.push(delivery));
         }
+        let sizes = arrived.iter().map(|delivery| delivery.data.len());
+        if source == Source::Work && pair.prefetch.observe(sizes) {
+            tokio::spawn(pair.clone().restart());
+        }
         pair.arrive(source, epoch, arrived).await;
         failed = failures.pop();
         pair.wait_for_receiver().await;

@@ -27,6 +27,7 @@ use lapin::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
+    Options,
     connection::{broker_connection::ChannelGuard, consumer_connection::ConsumerConnection},
     consuming::acknowledgements::{self, Ack},
     dead_letters::unroutable::Origin,
@@ -38,10 +39,6 @@ use crate::{
 
 /// The highest prefetch limit, and so the limit of letters that are handed out and not removed.
 const PREFETCH: u16 = 200;
-/// The limit of bytes that the broker sends ahead, if every letter is as large as a message may be. RabbitMQ limits by
-/// number only. The number is not adapted to the letters: that needs `basic.cancel` while letters are on their way, and a
-/// trial of that stalled on RabbitMQ 4.0.5 for a reason that is not known.
-const PREFETCH_BYTES: usize = 512 * 1024 * 1024;
 /// How long a batch waits for one more letter: a full batch is cheaper to store than many small ones.
 const GATHER: Duration = Duration::from_millis(5);
 /// The limit of bytes in a batch's bodies; the first letter is handed out whatever its size.
@@ -82,7 +79,7 @@ impl RabbitDeadLetterFeed {
         inner.ready_count(&queue, &name, "dead_letter_feed").await?;
         Ok(Self {
             connection: ConsumerConnection::new(&inner.dead, &inner.options, "dead letters alone"),
-            prefetch: prefetch(inner.options.max_message_bytes),
+            prefetch: prefetch(&inner.options),
             inner,
             queue,
             name,
@@ -205,9 +202,10 @@ impl RabbitDeadLetterFeed {
     }
 }
 
-/// How many letters the broker may send ahead, by the size that a message may have; at least one.
-fn prefetch(max_message_bytes: usize) -> u16 {
-    let fitting = u16::try_from(PREFETCH_BYTES / max_message_bytes.max(1));
+/// How many letters the broker may send ahead, if every one is as large as a message may be; at least one. Unlike that of
+/// a worker, the number is not adapted to the sizes: a feed does not need more for its speed.
+fn prefetch(options: &Options) -> u16 {
+    let fitting = u16::try_from(options.max_prefetch_bytes / options.max_message_bytes.max(1));
     fitting.unwrap_or(PREFETCH).clamp(1, PREFETCH)
 }
 
@@ -333,10 +331,14 @@ mod tests {
     #[test]
     fn large_letters_are_sent_a_few_at_a_time() {
         const MIB: usize = 1024 * 1024;
-        assert_eq!(prefetch(16 * MIB), 32);
-        assert_eq!(prefetch(MIB), 200);
-        assert_eq!(prefetch(0), 200);
-        assert_eq!(prefetch(usize::MAX), 1);
+        let limit = |max_message_bytes| {
+            let options = Options::from_url("amqp://localhost").unwrap();
+            prefetch(&Options { max_message_bytes, ..options })
+        };
+        assert_eq!(limit(16 * MIB), 32);
+        assert_eq!(limit(MIB), 200);
+        assert_eq!(limit(0), 200);
+        assert_eq!(limit(usize::MAX), 1);
     }
 
     #[test]

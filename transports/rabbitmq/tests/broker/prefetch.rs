@@ -2,10 +2,11 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use bezoar_core::{Delivery, SubscribeOptions, Subscription, Transport};
+use bezoar_core::{Delivery, Outgoing, Settlement, SubscribeOptions, Subscription, Transport};
+use bezoar_rabbitmq::Options;
 use tokio::time::sleep;
 
-use super::support::{Place, TYPES, message, one};
+use super::support::{Place, TYPES, message, one, options, settle};
 
 const AHEAD: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
@@ -38,5 +39,45 @@ async fn after_messages_were_left_waiting_the_prefetch_is_halved() {
         // These three are delivered, or were returned to the end of their queue.
         let more = ids.iter().filter(|id| !["m-1", "m-2", "m-3"].contains(id)).count();
         assert_eq!(more, 2, "{ids:?}");
+    }
+}
+
+/// A message with a body of so many bytes.
+fn sized(bytes: usize) -> Outgoing {
+    let mut message = message("m");
+    message.body = vec![b'x'; bytes].into();
+    message.into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn large_messages_are_prefetched_by_bytes_and_small_ones_by_number() {
+    const LARGE: usize = 128 * 1024;
+    const MOST: usize = 64;
+    for queue_type in TYPES {
+        let (max_message_bytes, max_prefetch_bytes) = (LARGE, 8 * LARGE);
+        let options = Options { max_message_bytes, max_prefetch_bytes, ..options(queue_type) };
+        let place = Place::with(options).await;
+        for sent in place.transport.send(&(&place.queue).into(), &vec![sized(LARGE); MOST]).await {
+            sent.unwrap();
+        }
+        let ahead = SubscribeOptions::default().with_prefetch(NonZeroU32::new(64).unwrap());
+        let worker = place.transport.subscribe(&place.queue, ahead).await.unwrap();
+        let held = all(&*worker).await;
+        assert_eq!(held.len(), 8, "as many as the bytes allow");
+        for it in held {
+            settle(&*worker, it, Settlement::Complete).await;
+        }
+        for _ in 8..MOST {
+            settle(&*worker, one(&*worker).await, Settlement::Complete).await;
+        }
+        for sent in place.transport.send(&(&place.queue).into(), &vec![sized(10); 300]).await {
+            sent.unwrap();
+        }
+        for _ in 0..200 {
+            settle(&*worker, one(&*worker).await, Settlement::Complete).await;
+        }
+        let held = all(&*worker).await;
+        assert!(held.len() > MOST / 2, "only {} small ones", held.len());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A delayed message gets there when a delay ends and the broker finds no route for it: because its queue was deleted, but
 //! also for a moment while a node of a cluster restarts. The dead-letter feed of `bezoar.unroutable` returns those of the
-//! second kind. Whoever consumes looks through the queue now and then, so that this needs no gateway. Messages of deleted
-//! queues stay where they are; they are fetched one by one and not prefetched, so that those behind them are reached.
+//! second kind. So does whoever consumes, so that this needs no gateway: a consumer waits for the first message, which
+//! costs nothing while there is none, and gives it back. Then the queue is looked through. Messages of deleted queues stay
+//! where they are; they are fetched one by one and not prefetched, so that those behind them are reached.
 
 use std::{
     collections::BTreeSet,
@@ -12,28 +13,35 @@ use std::{
 };
 
 use bezoar_core::{ErrorKind, Message, QueueName, TransportError};
+use futures_util::StreamExt;
 use jiff::Timestamp;
 use lapin::{
     Channel,
     message::BasicGetMessage,
-    options::{BasicAckOptions, BasicGetOptions},
+    options::{BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicQosOptions},
+    types::FieldTable,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     connection::broker_connection::BrokerConnection,
     consuming::consumer_pair::ConsumerPair,
-    error::{error, for_queue},
+    error::{error, for_queue, queue_not_found},
     publishing::publisher::{Patience, Publication, Published},
     topology::UNROUTABLE,
     transport::TransportState,
     wire::{self, Raw, Substitutes, foreign_failure, origin},
 };
 
-/// How often the queue is read. Doubled up to the longest while nothing can be returned: each time counts as a delivery of
-/// every message that stays.
+/// The pause before the queue is read again. Doubled up to the longest while nothing can be returned: each time counts as
+/// a delivery of every message that stays.
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
+/// The pause between an arrival and the look through the queue. The broker found no route a moment ago: a node may still be
+/// starting, or a queue that was just created have no leader yet.
+const ARRIVAL_PAUSE: Duration = Duration::from_secs(3);
+/// The pause after an error.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 /// How long one look through the queue takes, at most: far less than the shortest useful consumer timeout, because what
 /// stays is unacknowledged until the end.
 const PASS_LIMIT: Duration = Duration::from_secs(60);
@@ -54,28 +62,83 @@ pub(crate) fn watch(inner: &TransportState) {
 }
 
 async fn run(pairs: &Weak<Pairs>) {
-    let mut interval = SHORTEST;
+    let mut pause = SHORTEST;
     loop {
-        sleep(interval).await;
-        let Some(pairs) = pairs.upgrade() else { return };
-        let Some(inner) = consuming(&pairs) else { continue };
-        drop(pairs);
-        interval = match return_all(inner).await {
-            Ok(true) | Err(TransportError { kind: ErrorKind::QueueNotFound(_), .. }) => SHORTEST,
-            Ok(false) => (interval * 2).min(LONGEST),
+        pause = match wait_and_return(pairs).await {
+            Ok(Pass::Complete) => SHORTEST,
+            Ok(Pass::TransportGone) => return,
             Err(TransportError { kind: ErrorKind::NotAuthorized, .. }) => {
                 tracing::warn!(
                     "the user may not read {UNROUTABLE}: retries without a route stay there"
                 );
                 return;
             }
-            Err(_) => interval,
+            Ok(Pass::SomeStay) | Err(TransportError { kind: ErrorKind::QueueNotFound(_), .. }) => {
+                sleep(pause).await;
+                (pause * 2).min(LONGEST)
+            }
+            Err(_) => {
+                sleep(ERROR_PAUSE).await;
+                pause
+            }
         };
     }
 }
 
+/// How a look through the queue ended.
+enum Pass {
+    Complete,
+    /// Messages of deleted queues stay.
+    SomeStay,
+    TransportGone,
+}
+
+/// Waits for a message, and returns what can be returned.
+async fn wait_and_return(pairs: &Weak<Pairs>) -> Result<Pass, TransportError> {
+    let Some(inner) = consuming(pairs) else {
+        sleep(SHORTEST).await;
+        let is_gone = pairs.strong_count() == 0;
+        return Ok(if is_gone { Pass::TransportGone } else { Pass::Complete });
+    };
+    let link = inner.dead.clone();
+    drop(inner); // a transport that nobody uses any more must not be kept alive
+    if !has_arrival(&link, pairs).await? {
+        return Ok(Pass::Complete);
+    }
+    sleep(ARRIVAL_PAUSE).await;
+    let Some(inner) = consuming(pairs) else { return Ok(Pass::Complete) };
+    Ok(if return_all(inner).await? { Pass::Complete } else { Pass::SomeStay })
+}
+
+/// Waits until the queue has a message, and leaves it there; `false` if nobody consumes any more.
+async fn has_arrival(link: &BrokerConnection, pairs: &Weak<Pairs>) -> Result<bool, TransportError> {
+    let queue = QueueName::new(UNROUTABLE).expect("it is a valid name");
+    let failed = |source: lapin::Error| for_queue(&source, &queue, "receive");
+    let mut channel = link.guarded_channel("receive").await?;
+    let opening = async {
+        channel.basic_qos(1, BasicQosOptions::default()).await?;
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        channel.basic_consume(UNROUTABLE.into(), "".into(), options, none).await
+    };
+    let mut consumer = link.with_timeout(opening, "receive").await?.map_err(failed)?;
+    channel.keep_until_closed(&consumer);
+    loop {
+        match timeout(SHORTEST, consumer.next()).await {
+            Ok(Some(Ok(_))) => break,
+            Ok(Some(Err(source))) => return Err(failed(source)),
+            Ok(None) => return Err(queue_not_found(&queue, "receive")),
+            Err(_) if consuming(pairs).is_none() => return Ok(false),
+            Err(_) => (),
+        }
+    }
+    // Closing the channel gives the message back.
+    let closed = link.with_timeout(channel.close(200, "arrived".into()), "receive").await?;
+    closed.map_err(failed).map(|()| true)
+}
+
 /// The state of a transport that consumes; `None` while none does.
-fn consuming(pairs: &Pairs) -> Option<Arc<TransportState>> {
+fn consuming(pairs: &Weak<Pairs>) -> Option<Arc<TransportState>> {
+    let pairs = pairs.upgrade()?;
     let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
     pairs.iter().find_map(Weak::upgrade).map(|pair| pair.inner.clone())
 }
@@ -165,6 +228,9 @@ impl TransportState {
         message: &Message,
     ) -> Result<bool, TransportError> {
         let left = due.map_or(Duration::ZERO, |due| self.until(due));
+        if !left.is_zero() {
+            self.look_up_route(queue, "receive").await?;
+        }
         let properties = match left.is_zero() {
             true => origin::replay_target(raw, message, &self.user).to_queue(),
             false => wire::republished(raw, message),

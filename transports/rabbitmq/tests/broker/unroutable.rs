@@ -1,14 +1,22 @@
 //! Delayed messages that lost their way return to their queue, and not too early.
 
-use std::time::Duration;
+use std::{
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bezoar_core::{Outgoing, QueueAdmin, QueueName, Settlement, Transport};
-use bezoar_rabbitmq::{QueueType, UNROUTABLE};
+use bezoar_rabbitmq::{Options, QueueType, UNROUTABLE};
 use lapin::{options::QueueDeleteOptions, types::FieldTable};
-use tokio::time::Instant;
+use test_support::tcp_proxy::TcpProxy;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    support::{PATIENCE, Place, message, one, settle},
+    support::{PATIENCE, Place, at, broker, message, one, options, settle},
     vhost::Vhost,
 };
 
@@ -72,4 +80,43 @@ async fn a_message_that_returns_waits_for_the_rest_of_its_delay() {
     let held = one(&*worker).await;
     assert!(sent.elapsed() >= DELAY, "early: {:?}", sent.elapsed());
     settle(&*worker, held, Settlement::Complete).await;
+}
+
+/// A proxy that counts what a client sends, except for heartbeats.
+fn counting_proxy() -> (TcpProxy, Arc<AtomicUsize>) {
+    const HEARTBEAT: u8 = 8;
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = requests.clone();
+    let proxy = TcpProxy::with_upload_filter(broker(), move |_, bytes| {
+        if bytes.first().is_some_and(|kind| *kind != HEARTBEAT) {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (proxy.unwrap(), requests)
+}
+
+/// Waits by the clock, because it shows that nothing happens meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_consumer_of_an_empty_queue_asks_the_broker_nothing() {
+    let place = Place::with(options(QueueType::Quorum)).await;
+    let (proxy, requests) = counting_proxy();
+    let url = at(&proxy.address().to_string()).into();
+    let place = place.seen_with(Options { url, ..options(QueueType::Quorum) });
+    let worker = place.worker().await;
+    place.send(message("first")).await.unwrap();
+    settle(&*worker, one(&*worker).await, Settlement::Complete).await;
+    let receiving = async { worker.receive(NonZeroU32::MIN, 4 * PATIENCE).await.unwrap() };
+    let looking = async {
+        sleep(Duration::from_secs(2)).await; // until the consumers run
+        let before = requests.load(Ordering::SeqCst);
+        assert!(before > 0, "the proxy counts");
+        sleep(Duration::from_secs(25)).await;
+        requests.load(Ordering::SeqCst) - before
+    };
+    let asked = tokio::select! {
+        _ = receiving => panic!("nothing was sent"),
+        asked = looking => asked,
+    };
+    assert_eq!(asked, 0);
 }

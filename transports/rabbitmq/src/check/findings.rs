@@ -291,12 +291,12 @@ impl<'a> DescribedQueue<'a> {
         millis.map(Duration::from_millis)
     }
 
-    /// Handlers that may take longer than half of the consumer timeout. Beyond half of it, a message may be lost with a
-    /// slower one on its channel.
+    /// Handlers that may take longer than three quarters of the consumer timeout. Beyond that, a message may be lost with
+    /// a slower one on its channel.
     fn slow_handler(&self, options: &Options) -> Option<Finding> {
         let (own, handler) = (self.consumer_timeout(), options.handler_timeout?);
         let timeout = own.unwrap_or(options.consumer_timeout);
-        if handler * 2 < timeout {
+        if handler * 4 < timeout * 3 {
             return None;
         }
         let whose = if own.is_some() { "its" } else { "the broker's" };
@@ -305,7 +305,7 @@ impl<'a> DescribedQueue<'a> {
              back a message that is not settled in time, and delivers it again",
             self.name
         );
-        let remedy = "keep the handler's timeout below half of it, or raise consumer_timeout on the broker and in the \
+        let remedy = "keep the handler's timeout below three quarters of it, or raise consumer_timeout on the broker and in the \
                       options of the transport";
         Some(finding(Severity::Warning, problem, remedy))
     }

@@ -26,9 +26,9 @@ use crate::{
 /// Epochs are unique in this process, and begin at random so that those of other processes differ.
 static NEXT_EPOCH: LazyLock<AtomicI64> =
     LazyLock::new(|| AtomicI64::new((rand::random::<u32>() as i64) << 31));
-/// How many retired channels a consumer keeps. One is retired at most every quarter of the consumer timeout, so there are
-/// more than five only if the broker's timeout is longer than ours.
-const RETIRED_LIMIT: usize = 8;
+/// How many retired channels a consumer keeps. One is retired at most every eighth of the consumer timeout, so there are
+/// more than nine only if the broker's timeout is longer than ours.
+const RETIRED_LIMIT: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerChannel {

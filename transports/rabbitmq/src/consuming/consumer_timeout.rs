@@ -1,10 +1,10 @@
 //! The broker's consumer timeout: it ends the lease of a slow handler, and no other.
 //!
 //! When a message is not acknowledged within the consumer timeout, the broker closes the channel and redelivers
-//! everything that is prefetched or leased on it. So a channel with a message that has been there for a quarter of the
+//! everything that is prefetched or leased on it. So a channel with a message that has been there for an eighth of the
 //! timeout is retired: its consumer is cancelled, prefetched messages go back to the queue, and a new channel consumes.
 //! The retired one stays open to settle what is leased on it. If the broker closes it, a lease is lost only if it is
-//! older than half of the timeout. If the broker's timeout is longer than we assume, a retired channel lives until its
+//! older than three quarters of the timeout. If the broker's timeout is longer than we assume, a retired channel lives until its
 //! last lease is settled. The channel of the quarantine has one lease at a time, and is not retired.
 
 use std::{
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A channel is retired when a message has been on it for between one and two of so many parts of the timeout.
-const PARTS: u32 = 4;
+const PARTS: u32 = 8;
 /// The pause between two looks if the timeout is absurdly short.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// How many messages that the timeout has ended are remembered until they are redelivered.

@@ -301,11 +301,11 @@ async fn dead_letters_that_come_back_by_themselves_are_found() {
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_handler_timeout_beyond_the_consumer_timeout_is_found() {
     let checked = CheckedQueue::with(QueueType::Quorum, |options| Options {
-        handler_timeout: Some(Duration::from_secs(14 * 60)),
+        handler_timeout: Some(Duration::from_secs(22 * 60)),
         ..options
     })
     .await;
-    let slow = Duration::from_secs(16 * 60);
+    let slow = Duration::from_secs(23 * 60);
     let options =
         Options { handler_timeout: Some(slow), ..checked.vhost.options(QueueType::Quorum) };
     let place = checked.place.seen_with(options);

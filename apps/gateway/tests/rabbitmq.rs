@@ -9,6 +9,7 @@ mod rabbitmq {
     mod broker;
     mod counted;
     mod delivery;
+    mod pika;
     mod replays;
     mod unusable_queues;
 }

@@ -7,7 +7,7 @@ use bezoar_core::Severity;
 use super::{
     Config, ConfigProblem, ConfigProblems, InvalidValue, Origin, Resolve, Setting,
     contradictions::{self, Contradiction},
-    known_keys,
+    known_keys, known_transports,
     model::ListPositions,
     overrides,
     reader::{Section, SectionReader},
@@ -104,6 +104,7 @@ fn read(sources: &Sources, resolve: &Resolve<'_>) -> (Loaded, Vec<ConfigProblem>
     }
     mark_kinds(&mut root, resolve);
     known_keys::check(&mut root, &mut problems);
+    known_transports::check(&Section::root(&root), &mut problems);
     let mut reader = SectionReader::new(resolve);
     let (config, places) = Config::read(&mut reader, &Section::root(&root));
     let SectionReader { problems: refused, warnings: odd, settings, .. } = reader;

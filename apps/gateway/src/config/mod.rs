@@ -39,6 +39,7 @@ mod invalid_value;
 pub(crate) mod keys;
 mod kind;
 mod known_keys;
+mod known_transports;
 mod load;
 mod model;
 pub(crate) mod names;
@@ -74,8 +75,8 @@ pub use reload::Reload;
 pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
-    AckFormat, DeadLetterMode, DeadLettersConfig, LogConfig, LogFilter, LogFormat, LogLevel,
-    NetworkConfig, PoisonRetryConfig, PrivateAddresses, QueueConfig, Role, RouteConfig,
+    AckFormat, DeadLetterMode, DeadLettersConfig, EndpointTls, LogConfig, LogFilter, LogFormat,
+    LogLevel, NetworkConfig, PoisonRetryConfig, PrivateAddresses, QueueConfig, Role, RouteConfig,
     ServerConfig, StoreConfig, TelemetryConfig, TokenConfig, TransportConfig, Watch,
 };
 pub use show::{show, show_text};

@@ -12,7 +12,6 @@ use crate::{
     config::{
         Config, DeadLetterMode, QueueConfig, RouteConfig, Watch,
         human::{duration, size},
-        suggest::nearest,
     },
     endpoint::EndpointUrl,
 };
@@ -22,7 +21,6 @@ type Rule = fn(&Config) -> Vec<Contradiction>;
 pub(super) const RULES: &[Rule] = &[
     same_names,
     same_queues,
-    unknown_transports,
     not_of_a_broker,
     not_of_this_broker,
     poison_queues::shared,
@@ -80,31 +78,6 @@ fn same_queues(config: &Config) -> Vec<Contradiction> {
         Contradiction::error(ConfigKey::Route(later, "from"), problem, remedy)
     };
     twins.map(error).collect()
-}
-
-/// Queues of brokers that are not configured.
-fn unknown_transports(config: &Config) -> Vec<Contradiction> {
-    let routes = config.routes.iter().enumerate();
-    let routes = routes.map(|(index, route)| (&route.from, ConfigKey::Route(index, "from")));
-    let queues = config.queues.iter().enumerate();
-    let queues = queues.map(|(index, queue)| (&queue.name, ConfigKey::Queue(index, "name")));
-    let poison = config.poison_retries.iter().enumerate();
-    let poison = poison.map(|(index, it)| (&it.queue, ConfigKey::PoisonRetry(index, "queue")));
-    let unknown = routes
-        .chain(queues)
-        .chain(poison)
-        .filter(|(queue, _)| queue.as_str().contains('/') && config.broker(queue).is_none());
-    let error = |(queue, place): (&QueueName, ConfigKey)| {
-        let name = queue.as_str().split('/').next().unwrap_or_default();
-        let names = config.transports.iter().map(|transport| transport.name.as_str());
-        let remedy = match nearest(name, names) {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("add [transports.{name}] with its url"),
-        };
-        let problem = format!("is {queue}, but there is no transport {name}");
-        Contradiction::error(place, problem, remedy).moot_with("transports")
-    };
-    unknown.map(error).collect()
 }
 
 /// Broker settings on a queue of the embedded store.
@@ -235,11 +208,16 @@ fn short_drain(config: &Config) -> Vec<Contradiction> {
 fn late_retries(config: &Config) -> Vec<Contradiction> {
     let late = |route: &RouteConfig| route.retry.largest_delay() > WEEK;
     each(config, late, |index, route| {
-        let delay = duration::rough(route.retry.largest_delay());
+        let delay = in_seconds(route.retry.largest_delay());
         let problem = format!("may wait {delay} before a retry");
         let remedy = "lower max, max_retries or multiplier if this is not intended";
         Contradiction::warning(ConfigKey::Route(index, "retry"), problem, remedy)
     })
+}
+
+/// A computed delay, without its fractions of a second.
+fn in_seconds(delay: Duration) -> String {
+    duration::format(Duration::from_secs(delay.as_secs()))
 }
 
 /// A broker that cannot wait that long would deliver the message early.
@@ -251,8 +229,8 @@ fn impossible_retries(config: &Config) -> Vec<Contradiction> {
         longest(route).is_some_and(|longest| route.retry.largest_delay() > longest)
     };
     each(config, impossible, |index, route| {
-        let delay = duration::rough(route.retry.largest_delay());
-        let longest = duration::rough(longest(route).unwrap_or_default());
+        let delay = in_seconds(route.retry.largest_delay());
+        let longest = in_seconds(longest(route).unwrap_or_default());
         let problem =
             format!("may wait {delay} before a retry, longer than its broker can wait ({longest})");
         let remedy = "lower max, max_retries or multiplier; on RabbitMQ, max_delay can be raised";

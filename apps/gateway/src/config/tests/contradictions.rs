@@ -157,6 +157,9 @@ fn queues_of_brokers_need_their_broker() {
     );
     let misspelt = [hospital, "[[queue]]\nname = 'hospitl/x'"].concat();
     refused(&misspelt, "there is no transport hospitl; did you mean hospital?");
+    // Together with everything else that is wrong with the route.
+    let found = problems(&from("nowhere/results").replace("http:", "gopher:"));
+    assert!(found.len() == 2 && found[0].contains("there is no transport nowhere"), "{found:#?}");
     let broken = hospital.replace("amqp:", "http:");
     refused(
         &[broken, from("hospital/results")].concat(),
@@ -173,6 +176,19 @@ fn broker_settings_are_only_for_queues_of_brokers() {
     refused(
         "[[queue]]\nname = 'a'\nwatch = 'count'",
         "queue[0].watch applies only to queues of brokers",
+    );
+}
+
+#[test]
+fn certificates_of_endpoints_are_pem_and_for_tls() {
+    let https = |more: &str| route("a", more).replace("http:", "https:");
+    let pem = "'file:/etc/bezoar/tls.pem'";
+    assert!(warnings(&https(&format!("tls_ca = {pem}"))).is_empty());
+    refused(&route("a", &format!("tls_ca = {pem}")), "route[0].tls_ca has no effect without TLS");
+    refused(&https(&format!("tls_certificate = {pem}")), "set both tls_certificate and tls_key");
+    refused(
+        &https("tls_ca = 'env:TOKEN'"),
+        "route[0].tls_ca refers to env:TOKEN, which is not PEM",
     );
 }
 

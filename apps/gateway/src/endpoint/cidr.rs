@@ -7,108 +7,59 @@ use std::{
 };
 
 use bezoar::Invalid;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cidr {
-    first: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 impl Cidr {
     pub(super) const fn v4(first: [u8; 4], prefix: u8) -> Self {
         let [a, b, c, d] = first;
-        Self { first: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
+        Self(IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)))
     }
 
     /// The range of addresses whose first three groups are `first`.
     pub(super) const fn v6(first: [u16; 3], prefix: u8) -> Self {
         let [a, b, c] = first;
-        Self { first: IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)), prefix }
+        Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), prefix)))
     }
 
     /// Whether the address is in the range. An IPv4 address is in no IPv6 range, nor the reverse.
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.first.is_ipv4() == address.is_ipv4()
-            && differing(self.first, address).leading_zeros() >= u32::from(self.prefix)
-    }
-}
-
-/// The bits in which two addresses of one family differ, from the left.
-fn differing(one: IpAddr, other: IpAddr) -> u128 {
-    bits(one) ^ bits(other)
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-impl FromStr for Cidr {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let invalid = || Invalid::new("network", "is not an address or a range like 10.0.0.0/8");
-        let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
-        let first: IpAddr = address.parse().map_err(|_| invalid())?;
-        let prefix = match (prefix, text.contains('/')) {
-            ("", false) => width(first),
-            (digits, _) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map_err(|_| invalid())?
-            }
-            _ => return Err(invalid()),
-        };
-        if prefix > width(first) {
-            return Err(invalid());
-        }
-        Self { first, prefix }.checked().map(Self::canonical)
-    }
-}
-
-impl Cidr {
-    /// Bits beyond the prefix are probably a typo, so they are rejected.
-    fn checked(self) -> Result<Self, Invalid> {
-        let beyond = bits(self.first).checked_shl(u32::from(self.prefix)).unwrap_or(0);
-        if beyond == 0 {
-            return Ok(self);
-        }
-        let problem = format!("has bits beyond its prefix; use {}", self.masked());
-        Err(Invalid::new("network", problem))
-    }
-
-    fn masked(self) -> Self {
-        let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
-        let kept = bits(self.first) & mask;
-        let first = match self.first {
-            IpAddr::V4(_) => {
-                let bits = u32::try_from(kept >> 96).expect("32 bits are left of 128");
-                IpAddr::V4(Ipv4Addr::from_bits(bits))
-            }
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(kept)),
-        };
-        Self { first, ..self }
+        self.0.contains(&address)
     }
 
     /// Addresses are compared as IPv4 if they are IPv4-mapped, so ranges are converted too.
     fn canonical(self) -> Self {
-        match self.first.to_canonical() {
-            first @ IpAddr::V4(_) if self.first.is_ipv6() && self.prefix >= 96 => {
-                Self { first, prefix: self.prefix - 96 }
+        match (self.0.addr().to_canonical(), self.0.prefix_len().checked_sub(96)) {
+            (IpAddr::V4(first), Some(prefix)) if self.0.addr().is_ipv6() => {
+                Self(Ipv4Net::new_assert(first, prefix).into())
             }
             _ => self,
         }
     }
 }
 
+impl FromStr for Cidr {
+    type Err = Invalid;
+
+    /// Bits beyond the prefix are probably a typo, so they are rejected.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        let range = range
+            .map_err(|_| Invalid::new("network", "is not an address or a range like 10.0.0.0/8"))?;
+        if range != range.trunc() {
+            let problem = format!("has bits beyond its prefix; use {}", range.trunc());
+            return Err(Invalid::new("network", problem));
+        }
+        Ok(Self(range).canonical())
+    }
+}
+
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.first, self.prefix)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -120,8 +71,6 @@ impl fmt::Debug for Cidr {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn check(range: &str, address: &str, expected: bool) {
@@ -141,6 +90,7 @@ mod tests {
         check("fd00::/8", "fe00::1", false);
         check("::1", "::1", true);
         check("::ffff:10.0.0.0/104", "10.1.2.3", true);
+        assert_eq!("::ffff:10.0.0.0/104".parse::<Cidr>().unwrap().to_string(), "10.0.0.0/8");
     }
 
     #[test]
@@ -151,22 +101,10 @@ mod tests {
         }
         let error = "10.1.2.3/8".parse::<Cidr>().unwrap_err();
         assert_eq!(error.to_string(), "network has bits beyond its prefix; use 10.0.0.0/8");
+        assert_eq!(
+            "10.1.2.3/0".parse::<Cidr>().unwrap_err().to_string().split("use ").last(),
+            Some("0.0.0.0/0")
+        );
         assert!("fe80::1/10".parse::<Cidr>().unwrap_err().to_string().ends_with("fe80::/10"));
-    }
-
-    proptest! {
-        #[test]
-        fn a_range_agrees_with_comparing_bit_by_bit(a: u128, b: u128, prefix in 0_u8..=128) {
-            let range = Cidr { first: IpAddr::V6(Ipv6Addr::from_bits(a)), prefix }.masked();
-            let same = (0..prefix).all(|bit| (a >> (127 - bit)) & 1 == (b >> (127 - bit)) & 1);
-            prop_assert_eq!(range.contains(IpAddr::V6(Ipv6Addr::from_bits(b))), same);
-            prop_assert!(range.checked().is_ok());
-        }
-
-        #[test]
-        fn a_range_is_read_back_from_its_text(bits: u32, prefix in 0_u8..=32) {
-            let range = Cidr { first: IpAddr::V4(Ipv4Addr::from_bits(bits)), prefix }.masked();
-            prop_assert_eq!(range.to_string().parse::<Cidr>().unwrap(), range);
-        }
     }
 }

@@ -73,30 +73,6 @@ pub fn format(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// Formats a duration approximately: `"3d4h"`, `"1m30s"`, `"2.4s"`, `"12ms"`.
-pub fn rough(duration: Duration) -> String {
-    let nanos = duration.as_nanos();
-    match nanos {
-        0 => "0s".to_owned(),
-        _ if nanos >= 60 * SECOND => {
-            let (_, largest) =
-                UNITS[..3].iter().find(|(_, unit)| nanos >= *unit).unwrap_or(&UNITS[2]);
-            let smaller = UNITS.iter().find(|(_, unit)| unit < largest).unwrap_or(&UNITS[3]).1;
-            format(from_nanos(nanos / smaller * smaller).unwrap_or(duration))
-        }
-        _ => {
-            let (name, unit) =
-                UNITS[3..].iter().find(|(_, unit)| nanos >= *unit).unwrap_or(&UNITS[6]);
-            match nanos / (unit / 10).max(1) {
-                tenths if *unit > 1 && tenths < 100 && tenths % 10 > 0 => {
-                    format!("{}.{}{name}", tenths / 10, tenths % 10)
-                }
-                _ => format!("{}{name}", nanos / unit),
-            }
-        }
-    }
-}
-
 fn parts(duration: Duration) -> impl Iterator<Item = (u128, &'static str)> {
     let mut rest = duration.as_nanos();
     UNITS.iter().filter_map(move |(name, unit)| {
@@ -152,29 +128,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn rough_durations_have_a_sensible_precision() {
-        for (duration, expected) in [
-            (Duration::ZERO, "0s"),
-            (Duration::from_nanos(999), "999ns"),
-            (Duration::from_micros(1_250), "1.2ms"),
-            (Duration::from_millis(12), "12ms"),
-            (Duration::from_millis(2_430), "2.4s"),
-            (Duration::from_millis(42_430), "42s"),
-            (Duration::from_millis(90_500), "1m30s"),
-            (Duration::from_secs(3_600), "1h"),
-            (Duration::from_secs(3 * 86_400 + 4 * 3_600 + 59), "3d4h"),
-        ] {
-            assert_eq!(rough(duration), expected);
-        }
-    }
-
     proptest! {
         #[test]
         fn every_duration_is_read_back_as_it_was(seconds: u64, nanos in 0..1_000_000_000_u32) {
             let duration = Duration::new(seconds, nanos);
             prop_assert_eq!(parse(&format(duration)), Ok(duration));
-            prop_assert!(!rough(duration).is_empty());
         }
 
         #[test]

@@ -84,11 +84,11 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     }
     let network = config.network.rule(&config.server);
     let client = EndpointClient::new(ClientOptions { network, ..ClientOptions::default() });
-    let routes = config.routes.iter().map(|it| (format!("route {}", it.name), &it.to));
+    let routes = config.routes.iter().map(|it| (format!("route {}", it.name), &it.to, &it.tls));
     let poison = config.poison_retries.iter();
-    let poison = poison.map(|it| (format!("poison retry of {}", it.queue), &it.to));
-    for (subject, to) in routes.chain(poison) {
-        match client.reach(to).await {
+    let poison = poison.map(|it| (format!("poison retry of {}", it.queue), &it.to, &it.tls));
+    for (subject, to, tls) in routes.chain(poison) {
+        match client.with_tls(tls.options()).reach(to).await {
             Ok(()) => output::line(&format!("{subject}: {} is reachable", to.origin()))?,
             Err(error) => output::line(&format!(
                 "warning: {subject}: {} is not reachable: {error}",

@@ -88,11 +88,15 @@ fn packaged(name: &str) -> String {
     std::fs::read_to_string(root.join("packaging").join(name)).unwrap()
 }
 
+/// A certificate and its key.
+const PEM: &str = include_str!("../../gateway/src/endpoint/tests/localhost.pem");
+
 fn load(text: String) -> Loaded {
     let sources =
         Sources { file: Some((PathBuf::from("bezoar.toml"), text)), ..Sources::default() };
     let secret = |source: &config::SecretSource| match source.to_string().as_str() {
         "env:AZURE_STORAGE_CONNECTION_STRING" => Ok("UseDevelopmentStorage=true".to_owned()),
+        file if file.ends_with(".pem") => Ok(PEM.to_owned()),
         _ => Ok(format!("whsec_{}", "QUJD".repeat(8))),
     };
     let loaded = config::load(&sources, &secret).unwrap_or_else(|problems| panic!("{problems}"));

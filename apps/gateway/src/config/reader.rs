@@ -79,6 +79,22 @@ impl<'a> SectionReader<'a> {
         self.resolved(&section.path.key(name), node, Warn::Always)
     }
 
+    /// Certificates or a key in PEM.
+    pub(crate) fn pem(&mut self, section: &Section<'_>, name: &str) -> Option<Secret> {
+        let (path, node) = (section.path.key(name), section.node(name)?);
+        let Value::Text(text) = &node.value else { return None };
+        match self.look_up(text, Secret::pem) {
+            Ok((pem, _)) => {
+                self.show(&path, MASK.to_owned(), &node.origin);
+                Some(pem)
+            }
+            Err(invalid) => {
+                self.refuse(section, name, invalid);
+                None
+            }
+        }
+    }
+
     /// Reports an invalid value of a key in a section.
     pub(crate) fn refuse(&mut self, section: &Section<'_>, name: &str, invalid: InvalidValue) {
         let origin = section.node(name).map(|node| &node.origin).or(section.origin());
@@ -106,7 +122,7 @@ impl<'a> SectionReader<'a> {
         shown: impl Fn(&Secret) -> String,
     ) -> Option<Secret> {
         let Value::Text(text) = &node.value else { return None };
-        match self.look_up(text) {
+        match self.look_up(text, Secret::new) {
             Ok((secret, literal)) => {
                 if literal && warn == Warn::Always {
                     self.warn_of_literal(path, &node.origin);
@@ -122,9 +138,13 @@ impl<'a> SectionReader<'a> {
     }
 
     /// The secret, and whether it was written literally.
-    fn look_up(&self, text: &str) -> Result<(Secret, bool), InvalidValue> {
+    fn look_up(
+        &self,
+        text: &str,
+        secret: fn(String) -> Result<Secret, InvalidValue>,
+    ) -> Result<(Secret, bool), InvalidValue> {
         let Some(source) = SecretSource::parse(text)? else {
-            return Ok((Secret::new(text.to_owned())?, true));
+            return Ok((secret(text.to_owned())?, true));
         };
         let found = (self.resolve)(&source).map_err(|why| {
             let remedy = match source {
@@ -133,7 +153,7 @@ impl<'a> SectionReader<'a> {
             };
             InvalidValue::new(format!("refers to {source}, which {why}"), remedy)
         })?;
-        let secret = Secret::new(found).map_err(|invalid| {
+        let secret = secret(found).map_err(|invalid| {
             InvalidValue::new(
                 format!("refers to {source}, which {}", invalid.problem),
                 invalid.remedy,

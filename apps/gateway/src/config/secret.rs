@@ -9,6 +9,9 @@ use super::InvalidValue;
 /// The largest secret.
 pub(super) const SECRET_LIMIT_BYTES: usize = 8 * 1024;
 
+/// The largest file of certificates.
+const PEM_LIMIT_BYTES: usize = 256 * 1024;
+
 /// A reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
@@ -72,7 +75,7 @@ pub fn read_secret(source: &SecretSource) -> Result<String, String> {
         }),
         SecretSource::File(path) => {
             let mut text = String::new();
-            let limit = SECRET_LIMIT_BYTES as u64 + 2;
+            let limit = PEM_LIMIT_BYTES as u64 + 2;
             let file =
                 fs::File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
             let read = file.take(limit).read_to_string(&mut text);
@@ -106,6 +109,21 @@ impl Secret {
         }
         if text.contains(char::is_control) {
             return Err(InvalidValue::new("contains a line break or control character", remedy));
+        }
+        Ok(Self(secret))
+    }
+
+    /// Accepts certificates or a key in PEM, up to 256 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidValue`] for anything else, without quoting it.
+    pub fn pem(text: String) -> Result<Self, InvalidValue> {
+        let secret = SecretString::from(text);
+        let text = secret.expose_secret();
+        if text.len() > PEM_LIMIT_BYTES || !text.contains("-----BEGIN ") {
+            let problem = format!("is not PEM of at most {PEM_LIMIT_BYTES} bytes");
+            return Err(InvalidValue::new(problem, "use a file that begins with -----BEGIN"));
         }
         Ok(Self(secret))
     }

@@ -1,6 +1,6 @@
 //! The client of all routes: HTTP with a shared connection pool, and connections for other protocols.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
@@ -9,7 +9,6 @@ use hyper_util::{
     client::legacy::{self, connect::capture_connection},
     rt::{TokioExecutor, TokioTimer},
 };
-use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
@@ -20,7 +19,7 @@ use super::{
     mllp::IdleLimits,
     reply::EndpointReply,
     request::REDELIVERED,
-    tls_trust::TlsTrust,
+    tls_trust::{TlsOptions, TlsTrust},
 };
 
 /// The maximum size of a reply's head, and the read buffer for bodies.
@@ -40,8 +39,8 @@ pub struct ClientOptions {
     pub mllp_idle_timeout: Duration,
     /// The maximum number of idle connections per destination.
     pub max_idle: usize,
-    /// The TLS configuration; the system's root certificates if `None`.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// Whom to trust, and the client certificate.
+    pub tls: TlsOptions,
 }
 
 impl Default for ClientOptions {
@@ -53,7 +52,7 @@ impl Default for ClientOptions {
             idle_timeout: Duration::from_secs(4),
             mllp_idle_timeout: Duration::from_secs(60),
             max_idle: 256,
-            tls: None,
+            tls: TlsOptions::default(),
         }
     }
 }
@@ -68,7 +67,7 @@ pub struct EndpointClient {
     kept: legacy::Client<Connector, Full<Bytes>>,
     fresh: legacy::Client<Connector, Full<Bytes>>,
     connector: Connector,
-    mllp_idle: IdleLimits,
+    options: ClientOptions,
 }
 
 /// Why there is no reply.
@@ -82,8 +81,8 @@ pub(super) struct NoReply {
 impl EndpointClient {
     /// A client without connections yet.
     pub fn new(options: ClientOptions) -> Self {
-        let trust = TlsTrust::new(options.tls);
-        let connector = Connector::new(options.network, trust, options.connect_timeout);
+        let trust = TlsTrust::new(options.tls.clone());
+        let connector = Connector::new(options.network.clone(), trust, options.connect_timeout);
         let http = |max_idle| {
             legacy::Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -94,8 +93,17 @@ impl EndpointClient {
                 .retry_canceled_requests(true)
                 .build(connector.clone())
         };
-        let mllp_idle = IdleLimits { most: options.max_idle, timeout: options.mllp_idle_timeout };
-        Self { kept: http(options.max_idle), fresh: http(0), connector, mllp_idle }
+        Self { kept: http(options.max_idle), fresh: http(0), connector, options }
+    }
+
+    /// This client; or one with its own connections if an endpoint has its own TLS options, which connections of others
+    /// must not be mixed with.
+    #[must_use]
+    pub fn with_tls(&self, tls: Option<TlsOptions>) -> Self {
+        match tls {
+            Some(tls) => Self::new(ClientOptions { tls, ..self.options.clone() }),
+            None => self.clone(),
+        }
     }
 
     /// Tests whether a connection can be made, including TLS. Sends nothing.
@@ -113,7 +121,7 @@ impl EndpointClient {
     }
 
     pub(super) fn mllp_idle(&self) -> IdleLimits {
-        self.mllp_idle
+        IdleLimits { most: self.options.max_idle, timeout: self.options.mllp_idle_timeout }
     }
 
     /// Returns the reply, or why there is none; keeps the body of a success if `ack` needs it. Dropping the future closes the connection.

@@ -107,4 +107,5 @@ pub use options::{EndpointOptions, OnPause, PauseRequest, Traceparent};
 pub use rate_limit::RateLimit;
 pub use service::Endpoint;
 pub use signature::SigningSecret;
+pub use tls_trust::TlsOptions;
 pub use url::EndpointUrl;

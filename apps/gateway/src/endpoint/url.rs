@@ -27,6 +27,11 @@ impl EndpointUrl {
         self.origin.starts_with("mllp")
     }
 
+    /// Whether it is reached with TLS.
+    pub fn is_tls(&self) -> bool {
+        self.dialled.scheme() == Some(&http::uri::Scheme::HTTPS)
+    }
+
     /// The whole URL. The caller is responsible for where it goes.
     pub fn uri(&self) -> &Uri {
         &self.uri

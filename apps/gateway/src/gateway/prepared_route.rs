@@ -149,7 +149,7 @@ impl Gateway {
             on_pause: Some(Arc::new(pause)),
         };
         let clock: Arc<dyn Clock> = self.app.clock.clone();
-        Endpoint::new(options, client.clone(), clock)
+        Endpoint::new(options, client.with_tls(config.tls.options()), clock)
     }
 }
 

@@ -63,7 +63,8 @@ impl PoisonRetries {
         client: &EndpointClient,
     ) -> Result<PreparedProcessors> {
         let processor = |config: &PoisonRetryConfig| {
-            let processor = Processor::new(app, config, client.clone())?;
+            let client = client.with_tls(config.tls.options());
+            let processor = Processor::new(app, config, client)?;
             Ok((config.queue.clone(), Arc::new(processor)))
         };
         configs.iter().map(processor).collect::<Result<_>>().map(PreparedProcessors)

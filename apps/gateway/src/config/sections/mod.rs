@@ -1,6 +1,7 @@
 //! The sections of the file: their types and how they are read.
 
 mod dead_letters;
+mod endpoint_tls;
 mod log;
 mod network;
 mod poison_retry;
@@ -14,6 +15,7 @@ mod token;
 mod transport;
 
 pub use dead_letters::DeadLettersConfig;
+pub use endpoint_tls::EndpointTls;
 pub use log::{LogConfig, LogFilter, LogFormat, LogLevel};
 pub use network::{NetworkConfig, PrivateAddresses};
 pub use poison_retry::PoisonRetryConfig;

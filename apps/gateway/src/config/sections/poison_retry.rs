@@ -6,7 +6,7 @@ use bezoar::{
 };
 
 use super::{
-    AckFormat,
+    AckFormat, EndpointTls,
     route::{ack_mode, extra_headers, headers, refuse_http_only, secrets, signing_secrets},
 };
 use crate::{
@@ -35,6 +35,8 @@ pub struct PoisonRetryConfig {
     pub dead_letter: QueueName,
     /// The names of JSON members in messages of other programs.
     pub fields: RetryFields,
+    /// Whom to trust, and the client certificate.
+    pub tls: EndpointTls,
     secrets: Vec<Secret>,
     headers: Vec<(String, Secret)>,
 }
@@ -57,9 +59,10 @@ impl PoisonRetryConfig {
         let fields = fields(reader, section);
         let secrets = secrets(reader, section);
         let headers = headers(reader, section);
+        let tls = EndpointTls::read(reader, section, to.as_ref());
         let queue = queue?;
         let dead_letter = dead_letter_queue(reader, section, &queue, dead_letter)?;
-        Some(Self { queue, to: to?, ack, options, dead_letter, fields, secrets, headers })
+        Some(Self { queue, to: to?, ack, options, dead_letter, fields, tls, secrets, headers })
     }
 
     /// How the endpoint says that it took a message.

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use bezoar::{QueueName, RetryPolicy, UncountedPolicy, blame::BreakerOptions};
 
-use super::retry;
+use super::{EndpointTls, retry};
 use crate::{
     config::{
         InvalidValue, Name, Secret, TransportConfig,
@@ -54,6 +54,8 @@ pub struct RouteConfig {
     pub dead_letter: Option<DeadLetterMode>,
     /// Whether the route starts paused.
     pub paused: bool,
+    /// Whom to trust, and the client certificate.
+    pub tls: EndpointTls,
     secrets: Vec<Secret>,
     headers: Vec<(String, Secret)>,
 }
@@ -88,7 +90,7 @@ impl RouteConfig {
         let broker = from.as_ref().and_then(|from| broker_of(transports, from));
         let defaults = broker.map(|(broker, _)| broker.settings.of_kind().route_defaults());
         let defaults = defaults.unwrap_or_default();
-        let to = reader.required(section, "to");
+        let to: Option<EndpointUrl> = reader.required(section, "to");
         let ack = reader.optional(section, "ack");
         let timeout = reader.or_default(section, "timeout");
         let concurrency = or_of_broker(reader, section, "concurrency", defaults.concurrency);
@@ -101,6 +103,7 @@ impl RouteConfig {
             or_of_broker(reader, section, "max_deliveries", defaults.max_deliveries);
         let secrets = secrets(reader, section);
         let headers = headers(reader, section);
+        let tls = EndpointTls::read(reader, section, to.as_ref());
         let (breaker, (first, longest)) = breaker(reader, &section.table("breaker"));
         let max_suspected = reader.or_default(section, "max_suspected");
         let max_age = reader.or_default(section, "max_outage");
@@ -127,6 +130,7 @@ impl RouteConfig {
             uncounted,
             dead_letter,
             paused,
+            tls,
             secrets,
             headers,
         })

@@ -89,6 +89,8 @@ fn secrets_of_a_configuration_that_is_wrong_are_not_printed() {
         "to = 'CANARY'",
         "to = 'http://h:x/CANARY'",
         "to = ['CANARY']",
+        "tls_key = 'CANARY'",
+        "tls_certificate = 'CANARY'\ntls_key = '-----BEGIN CANARY'",
         "secret = 'CANARY'",
         "secret = 'whsec_CANARY!'",
         "secret = ['env:UNSIGNED', 1]",

@@ -138,6 +138,9 @@ name = "blood"
 from = "hospital/blood"
 to = "https://example.org/blood"
 dead_letter = "reject"
+tls_ca = "file:/etc/bezoar/tls.pem"
+tls_certificate = "file:/etc/bezoar/tls.pem"
+tls_key = "file:/etc/bezoar/tls.pem"
 timeout = "45s"
 
 [[poison_retry]]
@@ -159,6 +162,9 @@ correlation_id_field = "trace"
 body_field = "hl7"
 secret = "env:SIGNING"
 headers = { X-Tenant = "lab" }
+tls_ca = "file:/etc/bezoar/tls.pem"
+tls_certificate = "file:/etc/bezoar/tls.pem"
+tls_key = "file:/etc/bezoar/tls.pem"
 
 [network]
 allow = ["10.0.0.0/8"]

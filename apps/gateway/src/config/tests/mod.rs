@@ -13,6 +13,9 @@ mod sources;
 
 use super::{ConfigProblems, Loaded, SecretSource, Sources, load};
 
+/// A certificate and its key.
+const PEM: &str = include_str!("../../endpoint/tests/localhost.pem");
+
 /// Secrets that can be looked up.
 fn resolve(source: &SecretSource) -> Result<String, String> {
     match source.to_string().as_str() {
@@ -23,6 +26,7 @@ fn resolve(source: &SecretSource) -> Result<String, String> {
         "env:SAS" => Ok("?sv=2024&sig=abc".to_owned()),
         "env:WEAK" => Ok("hunter2".to_owned()),
         "file:/run/bearer" => Ok("Bearer abc".to_owned()),
+        "file:/etc/bezoar/tls.pem" => Ok(PEM.to_owned()),
         _ => Err("is not set".to_owned()),
     }
 }

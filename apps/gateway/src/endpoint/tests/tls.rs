@@ -8,16 +8,17 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    ConfigBuilder, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     crypto::ring::default_provider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{WantsServerCert, WebPkiClientVerifier},
 };
 
 use super::{
     Endpoint, FixedClock, LONG, NetworkRule, SHORT, deliver, hl7, message, options, server::Server,
     shown,
 };
-use crate::endpoint::{ClientOptions, EndpointClient};
+use crate::endpoint::{ClientOptions, EndpointClient, TlsOptions};
 
 /// A certificate for localhost and its key, made for these tests and used nowhere else.
 const PEM: &[u8] = include_bytes!("localhost.pem");
@@ -26,18 +27,32 @@ fn certificate() -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(PEM).unwrap()
 }
 
-fn trusting() -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap();
-    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+fn pem() -> &'static str {
+    std::str::from_utf8(PEM).unwrap()
+}
+
+fn trusting() -> TlsOptions {
+    TlsOptions::default().trust_only(pem()).unwrap()
 }
 
 /// Answers one request behind TLS, in a thread of its own.
 fn serve() -> SocketAddr {
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    serve_with(config.with_safe_default_protocol_versions().unwrap().with_no_client_auth())
+}
+
+/// The same, for clients with a certificate only.
+fn serve_known() -> SocketAddr {
+    let mut known = RootCertStore::empty();
+    known.add(certificate()).unwrap();
+    let provider = Arc::new(default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(known), provider.clone());
+    let config = ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    serve_with(config.with_client_cert_verifier(verifier.build().unwrap()))
+}
+
+fn serve_with(config: ConfigBuilder<ServerConfig, WantsServerCert>) -> SocketAddr {
     let key = PrivateKeyDer::from_pem_slice(PEM).unwrap();
     let config = Arc::new(config.with_single_cert(vec![certificate()], key).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -57,7 +72,7 @@ fn serve() -> SocketAddr {
     address
 }
 
-async fn check(host: &str, port: impl Fn() -> u16, tls: Option<Arc<ClientConfig>>, expected: &str) {
+async fn check(host: &str, port: impl Fn() -> u16, tls: Option<TlsOptions>, expected: &str) {
     check_within(LONG, host, port, tls, expected).await;
 }
 
@@ -65,15 +80,15 @@ async fn check_within(
     connect_timeout: Duration,
     host: &str,
     port: impl Fn() -> u16,
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<TlsOptions>,
     expected: &str,
 ) {
     let client = EndpointClient::new(ClientOptions {
         network: NetworkRule::any(),
         connect_timeout,
-        tls,
         ..ClientOptions::default()
     });
+    let client = client.with_tls(tls);
     // The server behind TLS speaks both.
     for scheme in ["https", "mllps"] {
         let port = port();
@@ -88,6 +103,34 @@ async fn check_within(
 async fn a_trusted_endpoint_is_reached_by_name_and_by_address() {
     check("localhost", || serve().port(), Some(trusting()), "done").await;
     check("127.0.0.1", || serve().port(), Some(trusting()), "done").await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_asks_for_a_certificate_gets_it() {
+    let known = trusting().identify(pem(), pem()).unwrap();
+    check("localhost", || serve_known().port(), Some(known), "done").await;
+    let client = EndpointClient::new(ClientOptions {
+        network: NetworkRule::any(),
+        tls: trusting(),
+        ..ClientOptions::default()
+    });
+    let url = format!("https://localhost:{}/", serve_known().port());
+    let endpoint = Endpoint::new(options(&url, LONG), client, Arc::new(FixedClock));
+    let sent = shown(&deliver(&endpoint, message(hl7("MSG-1"))).await);
+    assert_ne!(sent, "done", "without one it is refused");
+}
+
+#[test]
+fn certificates_and_keys_that_do_not_fit_are_refused() {
+    let error = |options: Result<TlsOptions, bezoar::Invalid>| options.unwrap_err().to_string();
+    let tls = TlsOptions::default;
+    assert_eq!(error(tls().trust_only("x")), "tls_ca has no certificate in PEM");
+    assert_eq!(error(tls().identify("x", pem())), "tls_certificate has no certificate in PEM");
+    assert_eq!(error(tls().identify(pem(), "x")), "tls_key is not a private key in PEM");
+    assert_eq!(
+        format!("{:?}", trusting().identify(pem(), pem()).unwrap()),
+        "TlsOptions { own_roots: true, client_certificate: true }"
+    );
 }
 
 #[tokio::test]

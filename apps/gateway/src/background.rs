@@ -1,4 +1,4 @@
-//! Background tasks beside the routes: metrics, replays and discards, retention.
+//! Background tasks beside the routes: metrics, replays and discards, retention, the anchor of the audit log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,6 +17,8 @@ use crate::{
 
 /// How often queue metrics are updated.
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
+/// How often the head of the audit log is compared and noted.
+const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 /// How often bodies without a message are looked for.
 const REMOVE_ORPHANS_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How many dead letters are regrouped at a time, and the pause in between, in which other writes proceed.
@@ -30,6 +32,7 @@ pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
     let mut running = JoinSet::new();
     running.spawn(measure(app.clone()));
     running.spawn(regroup(app.catalogue.clone()));
+    running.spawn(anchor_audit_log(app.clone()));
     running.spawn({
         let app = app.clone();
         async move { app.conductor.run(app.shutdown.clone()).await }
@@ -73,6 +76,17 @@ async fn measure(app: Arc<App>) {
     loop {
         ticks.tick().await;
         app.measure_queues().await;
+    }
+}
+
+/// Notes the head of the audit log outside of the store.
+async fn anchor_audit_log(app: Arc<App>) {
+    let mut ticks = interval(ANCHOR_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // An unreadable store is reported by those who need it.
+        let _ = app.audit_anchor.follow(&*app.catalogue).await;
     }
 }
 

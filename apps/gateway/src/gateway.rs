@@ -29,6 +29,7 @@ use crate::{
     access::{Access, Identity},
     api,
     app::{App, EditRules, ErrorTexts, LiveSettings},
+    audit_anchor::AuditAnchor,
     background,
     broker::Broker,
     config::{self, Config, Role},
@@ -101,6 +102,7 @@ impl Gateway {
             brokers,
             conductor: Conductor::new(catalogue.clone(), Arc::new(SystemClock)),
             catalogue,
+            audit_anchor: AuditAnchor::open(config.store.path()),
             clock: Arc::new(SystemClock),
             listen: listener.local_addr()?,
             max_body_bytes: usize::try_from(config.server.max_body_bytes)?,
@@ -178,6 +180,8 @@ impl Gateway {
         self.app.poison_retries.stop(until).await;
         self.app.intakes.stop().await;
         let _ = self.serving.await;
+        // The last actions have ended. If the store cannot be read, the next start compares.
+        let _ = self.app.audit_anchor.follow(&*self.app.catalogue).await;
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut LiveSettings) -> T) -> T {

@@ -1,13 +1,14 @@
 //! The generated token of a gateway without configured tokens.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Read, Write},
+    fs::OpenOptions,
+    io::{self, Read},
     path::Path,
 };
 
 use secrecy::SecretString;
-use tempfile::NamedTempFile;
+
+use crate::atomic_file;
 
 /// The name of the file, beside the database.
 pub const FILE: &str = "token";
@@ -22,24 +23,17 @@ pub const FILE: &str = "token";
 pub fn read_or_generate(folder: &Path) -> io::Result<(SecretString, bool)> {
     match read(&folder.join(FILE)) {
         Ok(token) => Ok((token.into(), false)),
-        Err(error) if is_missing(&error) => Ok((store(folder, generate())?.into(), true)),
+        Err(error) if is_missing(&error) => {
+            let token = generate();
+            atomic_file::replace(&folder.join(FILE), token.as_bytes())?;
+            Ok((token.into(), true))
+        }
         Err(error) => Err(error),
     }
 }
 
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
-}
-
-/// Writes the token to a temporary file, which is private from the start, and renames it once it is on disk.
-fn store(folder: &Path, token: String) -> io::Result<String> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let mut file = NamedTempFile::with_prefix_in(".token-", folder)?;
-    file.write_all(token.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(folder.join(FILE))?;
-    File::open(folder)?.sync_all()?;
-    Ok(token)
 }
 
 /// Reads a token that was generated before.
@@ -98,13 +92,5 @@ mod tests {
         let (token, new) = read_or_generate(folder.path()).unwrap();
         assert!(new && token.expose_secret().starts_with("bzr_"));
         assert_eq!(read(&folder.path().join(FILE)).unwrap(), token.expose_secret());
-    }
-
-    #[test]
-    fn a_token_that_cannot_be_written_leaves_no_file() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join(FILE)).unwrap();
-        assert!(store(folder.path(), generate()).is_err());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

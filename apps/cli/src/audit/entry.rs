@@ -9,6 +9,9 @@ use serde::Deserialize;
 pub(super) struct AuditPage {
     pub(super) entries: Vec<AuditRecord>,
     pub(super) head: RecordedHead,
+    /// The head that the gateway noted outside of its store, if there is one.
+    #[serde(default)]
+    pub(super) noted: Option<RecordedHead>,
 }
 
 /// One audited action.

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use bezoar::catalogue::{AuditBreak, AuditHash, AuditHead};
 use serde_json::json;
 
-use super::entry::{self, AuditPage};
+use super::entry::{self, AuditPage, RecordedHead};
 use crate::{client::ApiClient, humanize::plural, output};
 
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,8 @@ struct Verification {
     /// A hash from an earlier run, and the entry that has it.
     noted: Option<AuditHash>,
     noted_at: Option<u64>,
+    /// What the gateway noted outside of its store before the first page was read.
+    anchor: Option<AuditHead>,
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
@@ -30,9 +32,11 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     loop {
         let after = verification.head.count;
         let page = client.get(&format!("/v1/audit?after={after}&limit=1000")).await?;
-        if verification.follow(&page.parse()?).with_context(|| intact_up_to(after))?
-            == Position::End
-        {
+        let page: AuditPage = page.parse()?;
+        if after == 0 {
+            verification.begin(&page);
+        }
+        if verification.follow(&page).with_context(|| intact_up_to(after))? == Position::End {
             break;
         }
     }
@@ -86,7 +90,12 @@ enum Position {
 impl Verification {
     fn new(noted: Option<AuditHash>) -> Self {
         let at_start = noted.filter(|noted| *noted == AuditHead::START.hash);
-        Self { head: AuditHead::START, noted, noted_at: at_start.map(|_| 0) }
+        Self { head: AuditHead::START, noted, noted_at: at_start.map(|_| 0), anchor: None }
+    }
+
+    /// Remembers what must be in the log.
+    fn begin(&mut self, page: &AuditPage) {
+        self.anchor = page.noted.as_ref().and_then(RecordedHead::kept);
     }
 
     /// Verifies a page; at the end of the log, also that it ends at the stored head.
@@ -94,6 +103,9 @@ impl Verification {
         for entry in &page.entries {
             let written = entry.written().ok_or(AuditBreak::Changed(self.head.count + 1))?;
             self.head = self.head.follow(&written)?;
+            if self.anchor.is_some_and(|it| it.count == self.head.count && it != self.head) {
+                return Err(AuditBreak::Changed(self.head.count));
+            }
             if self.noted == Some(self.head.hash) {
                 self.noted_at = Some(self.head.count);
             }
@@ -102,7 +114,13 @@ impl Verification {
             return Ok(Position::Middle);
         }
         let kept = page.head.kept().ok_or(AuditBreak::Changed(page.head.count))?;
-        self.head.ends_at(&kept).map(|()| Position::End)
+        self.head.ends_at(&kept)?;
+        match self.anchor {
+            Some(anchor) if anchor.count > self.head.count => {
+                Err(AuditBreak::Missing(self.head.count + 1))
+            }
+            _ => Ok(Position::End),
+        }
     }
 }
 
@@ -150,6 +168,37 @@ mod tests {
         assert_eq!((verification.head, verification.noted_at), (head, Some(4)));
         let mut empty = Verification::new(None);
         assert_eq!(empty.follow(&page(&[], AuditHead::START)), Ok(Position::End));
+    }
+
+    #[test]
+    fn an_end_that_was_cut_with_its_head_contradicts_what_was_noted() {
+        let (entries, head) = log(5);
+        let noted = json!({ "count": head.count, "hash": head.hash.to_string() });
+        let check = |entries: &[Value], head: AuditHead| {
+            let mut page = page(entries, head);
+            page.noted = serde_json::from_value(noted.clone()).unwrap();
+            let mut verification = Verification::new(None);
+            verification.begin(&page);
+            verification.follow(&page)
+        };
+        assert_eq!(check(&entries, head), Ok(Position::End));
+        let (shorter, end) = log(4);
+        assert_eq!(check(&shorter, end), Err(AuditBreak::Missing(5)));
+        assert_eq!(Verification::new(None).follow(&page(&shorter, end)), Ok(Position::End));
+        let (mut rewritten, end) = (shorter, end);
+        let action = AuditedAction {
+            actor: "eve".to_owned(),
+            address: String::new(),
+            verb: Verb::Mark,
+            target: String::new(),
+            reason: String::new(),
+        };
+        let (entry, end) = end.append(Timestamp::UNIX_EPOCH, &action);
+        rewritten.push(json!({
+            "number": 5, "at": entry.at.to_string(), "who": "eve", "from": "", "verb": entry.verb,
+            "target": "", "why": "", "hash": entry.hash.to_string(),
+        }));
+        assert_eq!(check(&rewritten, end), Err(AuditBreak::Changed(5)));
     }
 
     #[test]

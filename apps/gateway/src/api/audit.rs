@@ -33,11 +33,13 @@ pub(super) async fn list(
         Problem::bad_request("invalid query: after must be a number, limit a number from 1")
     })?;
     let limit = page.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+    let noted = app.audit_anchor.noted(); // first, so that the log is at least as long
     let (entries, head) = app.catalogue().audit(page.after.unwrap_or(0), limit).await?;
     let next = (entries.len() == limit as usize).then(|| entries.last().map(|it| it.number));
     Ok(Json(json!({
         "entries": entries.iter().map(views::audit).collect::<Vec<_>>(),
         "next": next.flatten(),
         "head": { "count": head.count, "hash": head.hash.to_string() },
+        "noted": noted.map(|noted| json!({ "count": noted.count, "hash": noted.hash })),
     })))
 }

@@ -32,6 +32,7 @@ pub(crate) use edit_rules::EditRules;
 
 use crate::{
     access::Access,
+    audit_anchor::AuditAnchor,
     broker::Broker,
     dead_letter_intake::Intakes,
     poison_retry::PoisonRetries,
@@ -48,6 +49,7 @@ pub(crate) struct App {
     pub(crate) brokers: BTreeMap<String, Broker>,
     pub(crate) catalogue: Arc<dyn Catalogue>,
     pub(crate) conductor: Conductor,
+    pub(crate) audit_anchor: AuditAnchor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listen: SocketAddr,
     pub(crate) max_body_bytes: usize,

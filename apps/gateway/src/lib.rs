@@ -11,17 +11,21 @@
 //! | `api`, `server`, `app` | the HTTP API, the server, and the state they share |
 //! | `broker`, `broker_topology`, `dead_letter_intake` | queues on brokers: naming, checks and provisioning, intake of dead letters |
 //! | `access`, `token` | authentication and authorization |
+//! | `audit_anchor`, `export_signature` | what shows that the audit log or an export was changed |
 //! | `telemetry` | logs, metrics, traces |
 
 mod access;
 mod api;
 mod app;
+mod atomic_file;
+mod audit_anchor;
 mod background;
 mod broker;
 pub mod broker_topology;
 pub mod config;
 mod dead_letter_intake;
 pub mod endpoint;
+mod export_signature;
 mod gateway;
 mod poison_retry;
 mod route;

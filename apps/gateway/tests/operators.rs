@@ -272,6 +272,40 @@ async fn an_edit_is_a_new_version_that_somebody_else_approves() {
 }
 
 #[tokio::test]
+async fn an_import_that_was_changed_needs_approval_as_an_edit_does() {
+    let rules = r#"
+        [dead_letters]
+        approval = true
+        [[token]]
+        name = "ann"
+        role = "admin"
+        secret = "token-of-ann-0123"
+    "#;
+    let endpoint = Endpoint::start().await;
+    endpoint.answers([422, 422]);
+    let lab = Lab::start(&(route(endpoint.port, "") + rules)).await.with_token("token-of-ann-0123");
+    for _ in 0..2 {
+        lab.send("lab", &[], "x").await;
+    }
+    lab.until("lab", |row| row["dead"] == 2).await;
+    let lines = lab.text("/v1/exports", &json!({ "reason": "archive" }).to_string()).await;
+    let wanted = json!({ "reason": "old", "filter": {}, "expect": 2 });
+    let (_, discard) = ask(&lab, "/v1/discards", wanted).await;
+    until(&lab, &discard, "ended").await;
+    let (first, second) = lines.split_once('\n').unwrap();
+    let changed = first.replace("\"eA==\"", "\"eQ==\"");
+    assert_ne!(changed, first);
+    let both = format!("{changed}\n{second}");
+    let (_, answer) = lab.post("/v1/imports?reason=back", &[], &both).await;
+    assert_eq!(answer["imported"], 2, "{answer}");
+    let (_, list) = lab.get("/v1/dead-letters").await;
+    let states: Vec<_> =
+        list["dead_letters"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
+    assert_eq!(states.iter().filter(|state| **state == "unapproved").count(), 1, "{list}");
+    assert_eq!(states.iter().filter(|state| **state == "open").count(), 1, "{list}");
+}
+
+#[tokio::test]
 async fn edits_are_refused_where_they_are_not_allowed() {
     let (lab, _) = lab_with_dead(1, "").await;
     let wanted = json!({ "reason": "typo", "headers": { "a": "b" } });

@@ -10,7 +10,9 @@ use axum::{
 };
 use bezoar::{
     DeadLetterId, Message,
-    catalogue::{Catalogue, CatalogueError, DeadLetterRecord, Filter, ListRequest, Verb},
+    catalogue::{
+        Catalogue, CatalogueError, DeadLetterRecord, DeadLetterState, Filter, ListRequest, Verb,
+    },
     ops::{read_line, write_line},
 };
 use bytes::Bytes;
@@ -20,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Problem, caller::Caller, filter, input, input::Input};
-use crate::{app::App, config::Role};
+use crate::{app::App, config::Role, export_signature::ExportKey};
 
 /// How many are listed at a time; each is read and sent separately, so that bodies do not accumulate in memory.
 const PAGE: u32 = 200;
@@ -48,14 +50,21 @@ pub(super) async fn export(
     let target = format!("{} ({about}{})", filter::words(&filter), count.count);
     let action = caller.action(Verb::Export, target, reason);
     app.catalogue().log(&action).await?;
-    let lines = lines(app.catalogue().clone(), app.origin(&action).await?, filter);
+    let signed = Signed { origin: app.origin(&action).await?, key: app.export_key(&action).await? };
+    let lines = lines(app.catalogue().clone(), signed, filter);
     Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+}
+
+/// Who signs an export.
+struct Signed {
+    origin: String,
+    key: ExportKey,
 }
 
 /// The position of an export: a page of ids, whose dead letters are read one by one.
 struct Walk {
     catalogue: Arc<dyn Catalogue>,
-    origin: String,
+    signed: Signed,
     filter: Filter,
     page: ListRequest,
     ids: Vec<DeadLetterId>,
@@ -63,11 +72,11 @@ struct Walk {
 
 fn lines(
     catalogue: Arc<dyn Catalogue>,
-    origin: String,
+    signed: Signed,
     filter: Filter,
 ) -> impl Stream<Item = Result<Bytes, Problem>> {
     let page = ListRequest { after: None, limit: PAGE };
-    let walk = Walk { catalogue, origin, filter, page, ids: Vec::new() };
+    let walk = Walk { catalogue, signed, filter, page, ids: Vec::new() };
     stream::try_unfold(
         walk,
         |mut walk| async move { Ok(walk.next().await?.map(|line| (line, walk))) },
@@ -83,9 +92,9 @@ impl Walk {
                     Err(error) if is_gone(&error) => continue,
                     record => record?,
                 };
-                let line = write_line(&self.origin, &record)
+                let line = write_line(&self.signed.origin, &record)
                     .map_err(|_| Problem::bad_request(format!("cannot export dead letter {id}")))?;
-                return Ok(Some(format!("{line}\n").into()));
+                return Ok(Some(format!("{}\n", self.signed.key.signed(&line)).into()));
             }
             let rows = self.catalogue.list(&self.filter, &self.page).await?;
             let Some(last) = rows.last() else { return Ok(None) };
@@ -115,19 +124,31 @@ pub(super) async fn import(
     let body = input::read(request, &app).await?;
     let text = std::str::from_utf8(&body)
         .map_err(|_| Problem::bad_request("the request body is not UTF-8"))?;
+    let (key, approval) = (app.known_export_key().await?, app.edits_need_approval());
+    let is_unchanged = |line: &str| key.as_ref().is_some_and(|key| key.has_signed(line));
     let mut records: Vec<(String, DeadLetterRecord)> = Vec::new();
+    let mut unapproved = 0;
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let read = read_line(line).map_err(|error| {
+        let mut read = read_line(line).map_err(|error| {
             let line = number + 1;
             Problem::bad_request(format!("line {line}: {error}; nothing was imported"))
                 .with("line", line)
         })?;
         caller.needs(Role::Admin, Some(&read.1.entry.queue))?;
         app.known(&read.1.entry.queue, |queue| caller.sees(queue))?;
+        // Nobody can tell what was changed in it, so it is like an edit.
+        if approval && !is_unchanged(line) {
+            read.1.entry.state = DeadLetterState::Unapproved;
+            unapproved += 1;
+        }
         records.push(read);
     }
     let asked = records.len();
-    let action = caller.action(Verb::Import, format!("{asked} dead letters"), reason);
+    let target = match unapproved {
+        0 => format!("{asked} dead letters"),
+        _ => format!("{asked} dead letters, {unapproved} of them to be approved"),
+    };
+    let action = caller.action(Verb::Import, target, reason);
     let records = elsewhere(&app, records, &app.origin(&action).await?).await?;
     let imported = app.catalogue().import(records, &action).await?;
     Ok(Json(json!({ "imported": imported, "known_already": asked as u64 - imported })))

@@ -14,6 +14,11 @@ pub(crate) struct EditRules {
 }
 
 impl App {
+    /// Whether edits need a second person's approval, whatever the queue.
+    pub(crate) fn edits_need_approval(&self) -> bool {
+        self.live(|live| live.editable.approval)
+    }
+
     /// Whether edits of a queue's dead letters need a second person's approval; fails if they are not allowed.
     pub(crate) fn edits(&self, queue: &QueueName) -> Result<bool, Problem> {
         self.live(|live| {

@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | `envelope.rs`, `blob_reference.rs` | a message of ours as JSON; the reference in place of a large body |
 //! | `stored_text.rs` | a text that was fetched, as a message; the same text with another ledger |
-//! | `poison_record.rs` | a message that is set aside, and what others set aside |
-//! | `retry_text.rs` | retry count and correlation id in a text of a poison queue |
+//! | `poison_record/` | a message that is set aside, and what others set aside |
+//! | `retry_text/` | retry count and correlation id in a text of a poison queue |
 //! | `ledger.rs` | the ledger, as a part of both |
 
 pub(crate) mod blob_reference;

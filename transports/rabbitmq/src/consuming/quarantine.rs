@@ -67,6 +67,18 @@ struct PendingCopy {
     publication: Publication,
 }
 
+/// The problem that was logged last: one that lasts is tried again twice a second, and logged once.
+#[derive(Debug, Default)]
+struct LoggedProblem(Option<String>);
+
+impl LoggedProblem {
+    /// Whether this problem differs from the one before. It is the one before from now on.
+    fn is_news(&mut self, problem: &TransportError) -> bool {
+        let text = Some(problem.to_string());
+        std::mem::replace(&mut self.0, text.clone()) != text
+    }
+}
+
 impl ConsumerPair {
     /// Moves messages of `from` in the background, for as long as its channel lives.
     pub(crate) fn move_all(self: &Arc<Self>, from: Source, epoch: i64, moving: Vec<MessageToMove>) {
@@ -77,8 +89,13 @@ impl ConsumerPair {
         tokio::spawn(async move {
             pair.forget_retired_channels().await; // the broker may have taken these back with one
             let mut copies: Vec<_> = moving.into_iter().map(|it| pair.copy(it)).collect();
+            let mut logged = LoggedProblem::default();
             while pair.consumer(from).channel.has_epoch(epoch) && !copies.is_empty() {
-                copies = pair.store_moved(from, epoch, copies).await;
+                let (left, problem) = pair.store_moved(from, epoch, copies).await;
+                if let Some(problem) = problem {
+                    pair.cannot_move(problem, &mut logged).await;
+                }
+                copies = left;
             }
         });
     }
@@ -101,18 +118,18 @@ impl ConsumerPair {
         drop(self.moves.write().await);
     }
 
-    /// Stores copies and acknowledges their originals. Returns those that could not be stored, after a pause.
+    /// Stores copies and acknowledges their originals. Returns those that could not be stored, and why.
     async fn store_moved(
         &self,
         from: Source,
         epoch: i64,
         copies: Vec<PendingCopy>,
-    ) -> Vec<PendingCopy> {
+    ) -> (Vec<PendingCopy>, Option<TransportError>) {
         // Copies that are written during an alarm would be stored when it ends, whatever happens to their originals
         // meanwhile. Those that were written when it began are waited for.
         if self.inner.publisher.readiness("receive").await == Readiness::Blocked {
             sleep(PAUSE).await;
-            return copies;
+            return (copies, None);
         }
         let moved = self.moves.read().await;
         let publications = copies.iter().map(|it| it.publication.clone()).collect();
@@ -134,21 +151,20 @@ impl ConsumerPair {
         let _ = self.consumer(from).channel.ack(epoch, stored).await;
         drop(moved);
         self.arrived.notify_waiters();
-        if let Some(problem) = problem {
-            let unknown = problem.kind == ErrorKind::OutcomeUnknown;
-            self.cannot_move(problem);
-            // A copy that may be stored is not sent again at once: each time may add a duplicate.
-            sleep(if unknown { UNKNOWN_PAUSE } else { PAUSE }).await;
-        }
-        left
+        (left, problem)
     }
 
-    /// Logs the problem; the next `receive` reports it unless it is transient.
-    fn cannot_move(&self, problem: TransportError) {
-        tracing::warn!(queue = %self.queue, error = %problem, "cannot record a redelivery");
-        if !problem.is_transient() && problem.kind != ErrorKind::OutcomeUnknown {
+    /// Logs the problem if it is another one than before, and pauses; the next `receive` reports it unless it is transient.
+    async fn cannot_move(&self, problem: TransportError, logged: &mut LoggedProblem) {
+        if logged.is_news(&problem) {
+            tracing::warn!(queue = %self.queue, error = %problem, "cannot record a redelivery, retrying");
+        }
+        let unknown = problem.kind == ErrorKind::OutcomeUnknown;
+        if !problem.is_transient() && !unknown {
             self.set_background_error(problem);
         }
+        // A copy that may be stored is not sent again at once: each time may add a duplicate.
+        sleep(if unknown { UNKNOWN_PAUSE } else { PAUSE }).await;
     }
 
     /// The error if one of the two queues does not exist.
@@ -166,6 +182,16 @@ impl ConsumerPair {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_is_news_once() {
+        let mut logged = LoggedProblem::default();
+        let problem = |kind| error(kind, "receive");
+        let kinds = [ErrorKind::Unavailable, ErrorKind::Unavailable, ErrorKind::NotAuthorized];
+        let news = kinds.map(|kind| logged.is_news(&problem(kind)));
+        assert_eq!(news, [true, false, true]);
+        assert!(logged.is_news(&problem(ErrorKind::Unavailable)), "it is back");
+    }
 
     #[test]
     fn the_second_redelivery_makes_a_suspect_and_counting_is_exact_from_then_on() {

@@ -177,6 +177,7 @@ async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Te
             routes_changed = changes.routes_changed.len(),
             routes_removed = changes.routes_removed.len(),
             queues_added = changes.queues_added.len(),
+            poison_retries_changed = changes.poison_retries_changed.len(),
             tokens_changed = changes.tokens_changed,
             needs_restart = changes.restart.join(", "),
             "configuration reloaded"

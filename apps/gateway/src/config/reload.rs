@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use bezoar::QueueName;
 
-use super::{BrokerName, Config, Name, QueueConfig, RouteConfig};
+use super::{BrokerName, Config, Name, PoisonRetryConfig, QueueConfig, RouteConfig};
 
 /// The differences between two configurations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Reload {
     pub routes_unchanged: Vec<Name>,
     /// Queues that are new. Removed queues keep their messages.
     pub queues_added: Vec<QueueName>,
+    /// Poison queues whose `[[poison_retry]]` has changed settings: the old one finishes its run.
+    pub poison_retries_changed: Vec<QueueName>,
     /// Whether tokens differ.
     pub tokens_changed: bool,
     /// Whether the allowed addresses differ.
@@ -61,6 +63,7 @@ impl Config {
             routes_changed: names(changed),
             routes_unchanged: names(unchanged),
             queues_added: after.all_queues().difference(&queues).cloned().collect(),
+            poison_retries_changed: self.changed_poison_retries(&after),
             tokens_changed: self.tokens != new.tokens,
             network_changed: self.network != new.network,
             log_changed: self.log.directives() != new.log.directives(),
@@ -75,7 +78,8 @@ impl Config {
         after.server = self.server.clone();
         after.store = self.store.clone();
         after.transports = self.transports.clone();
-        after.poison_retries = self.poison_retries.clone();
+        after.poison_retries =
+            self.poison_retries.iter().map(|old| reloaded_poison_retry(old, &after)).collect();
         after.telemetry = self.telemetry.clone();
         after.dead_letters.keep = self.dead_letters.keep;
         after.dead_letters.warn = self.dead_letters.warn;
@@ -94,6 +98,16 @@ impl Config {
         self.routes.iter().find(|route| route.name == *name)
     }
 
+    fn changed_poison_retries(&self, after: &Self) -> Vec<QueueName> {
+        let changed = after.poison_retries.iter().filter(|it| !self.poison_retries.contains(it));
+        changed.map(|it| it.queue.clone()).collect()
+    }
+
+    /// The poison queues that are worked on, with their queues for dead letters. Transports are opened with both.
+    fn poison_queues(&self) -> BTreeMap<&QueueName, &QueueName> {
+        self.poison_retries.iter().map(|it| (&it.queue, &it.dead_letter)).collect()
+    }
+
     /// The names on brokers that queues have, of one kind.
     fn names(
         &self,
@@ -108,6 +122,7 @@ impl Config {
         let (e, f) = (&self.telemetry, &new.telemetry);
         let renamed =
             |name: fn(&QueueConfig) -> &Option<BrokerName>| self.names(name) != new.names(name);
+        let (old_poison, new_poison) = (self.poison_queues(), new.poison_queues());
         let keys = [
             ("server.listen", a.listen != b.listen),
             ("server.max_body", a.max_body_bytes != b.max_body_bytes),
@@ -115,7 +130,8 @@ impl Config {
             ("server.drain", a.drain != b.drain),
             ("store.url", c.path() != d.path()),
             ("transports", self.transports != new.transports),
-            ("poison_retry", self.poison_retries != new.poison_retries),
+            ("poison_retry[].queue", !old_poison.keys().eq(new_poison.keys())),
+            ("poison_retry[].dead_letter", old_poison != new_poison),
             ("queue[].dead_letter_exchange", renamed(|it| &it.dead_letter_exchange)),
             ("queue[].dead_letter_key", renamed(|it| &it.dead_letter_key)),
             ("queue[].dead_letter_queue", renamed(|it| &it.dead_letter_queue)),
@@ -132,6 +148,14 @@ impl Config {
         ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
     }
+}
+
+/// The `[[poison_retry]]` in effect after a reload: the new one of the same queue, with the old queue for dead letters.
+fn reloaded_poison_retry(old: &PoisonRetryConfig, new: &Config) -> PoisonRetryConfig {
+    let new = new.poison_retries.iter().find(|it| it.queue == old.queue).unwrap_or(old);
+    let mut after = new.clone();
+    after.dead_letter = old.dead_letter.clone();
+    after
 }
 
 fn names<'r>(routes: impl IntoIterator<Item = &'r RouteConfig>) -> Vec<Name> {

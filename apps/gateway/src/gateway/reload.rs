@@ -20,7 +20,7 @@ use crate::{
 struct PreparedReload {
     /// Set if the allowed addresses have changed.
     client: Option<EndpointClient>,
-    processors: Option<PreparedProcessors>,
+    processors: PreparedProcessors,
     /// Set if tokens have changed.
     access: Option<Arc<Access>>,
     /// New routes with the reason of their stored pause, and the successors of routes that have changed.
@@ -54,8 +54,7 @@ impl Gateway {
         }
         let processors =
             self.app.poison_retries.prepare(&self.app, &config.poison_retries, &client)?;
-        let prepared =
-            PreparedReload { client: None, processors: Some(processors), access: None, routes };
+        let prepared = PreparedReload { client: None, processors, access: None, routes };
         self.switch(prepared, Vec::new(), config.clone());
         Ok(())
     }
@@ -71,13 +70,8 @@ impl Gateway {
         }
         let running = lock(&self.client).clone();
         let client = reload.network_changed.then(|| client(new));
-        let processors = match &client {
-            Some(client) => {
-                let configs = lock(&self.config).poison_retries.clone();
-                Some(self.app.poison_retries.prepare(&self.app, &configs, client)?)
-            }
-            None => None,
-        };
+        let processors =
+            self.prepare_processors(reload, new, client.as_ref().unwrap_or(&running))?;
         let is_new = |route: &&RouteConfig| {
             reload.network_changed || !reload.routes_unchanged.contains(&route.name)
         };
@@ -94,6 +88,20 @@ impl Gateway {
             false => None,
         };
         Ok(PreparedReload { client, processors, access, routes })
+    }
+
+    /// Prepares the processors of poison queues that have changed.
+    fn prepare_processors(
+        &self,
+        reload: &Reload,
+        new: &Config,
+        client: &EndpointClient,
+    ) -> Result<PreparedProcessors> {
+        let after = lock(&self.config).reloaded(new.clone());
+        let changed = after.poison_retries.iter().filter(|it| {
+            reload.network_changed || reload.poison_retries_changed.contains(&it.queue)
+        });
+        self.app.poison_retries.prepare(&self.app, changed, client)
     }
 
     /// Lets a prepared configuration take effect, all of it at once.
@@ -120,9 +128,7 @@ impl Gateway {
         if let Some(client) = client {
             *lock(&self.client) = client;
         }
-        if let Some(processors) = processors {
-            self.app.poison_retries.replace(&self.app, processors);
-        }
+        self.app.poison_retries.replace(&self.app, processors);
         self.app.intakes.follow(&self.app, &after);
         *lock(&self.config) = after;
     }

@@ -23,6 +23,7 @@ use crate::{
     config::PoisonRetryConfig,
     endpoint::{CallOptions, EndpointCaller, EndpointClient},
     route::describe,
+    telemetry::PoisonRetryMetrics,
 };
 
 /// How much longer than its endpoint a delivery may take, so that the endpoint's more specific failure is recorded.
@@ -30,10 +31,14 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// The processors, by queue.
 #[derive(Debug, Default)]
-pub(crate) struct PoisonRetries(Mutex<BTreeMap<QueueName, Arc<Processor>>>);
+pub(crate) struct PoisonRetries {
+    running: Mutex<BTreeMap<QueueName, Arc<Processor>>>,
+    /// Processors that a reload replaced, and that may still be in a run.
+    ending: Mutex<Vec<Arc<Processor>>>,
+}
 
 /// Processors that do nothing yet.
-pub(crate) struct PreparedProcessors(BTreeMap<QueueName, Arc<Processor>>);
+pub(crate) struct PreparedProcessors(Vec<Arc<Processor>>);
 
 /// One processor.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ pub(crate) struct Processor {
     /// A run on demand waits for the one before it.
     turn: Semaphore,
     last: Mutex<Option<LastRun>>,
+    metrics: PoisonRetryMetrics,
     shutdown: Shutdown,
     schedule: Mutex<Option<JoinHandle<()>>>,
 }
@@ -55,41 +61,49 @@ struct LastRun {
 }
 
 impl PoisonRetries {
-    /// Prepares a processor for each `[[poison_retry]]`. Changes nothing.
-    pub(crate) fn prepare(
+    /// Prepares processors. Changes nothing.
+    pub(crate) fn prepare<'c>(
         &self,
         app: &App,
-        configs: &[PoisonRetryConfig],
+        configs: impl IntoIterator<Item = &'c PoisonRetryConfig>,
         client: &EndpointClient,
     ) -> Result<PreparedProcessors> {
         let processor = |config: &PoisonRetryConfig| {
             let client = client.with_tls(config.tls.options());
-            let processor = Processor::new(app, config, client)?;
-            Ok((config.queue.clone(), Arc::new(processor)))
+            Processor::new(app, config, client).map(Arc::new)
         };
-        configs.iter().map(processor).collect::<Result<_>>().map(PreparedProcessors)
+        configs.into_iter().map(processor).collect::<Result<_>>().map(PreparedProcessors)
     }
 
-    /// Starts prepared processors instead of those that run, which finish what they do.
+    /// Starts prepared processors. One that already works on the same queue finishes its run and ends.
     pub(crate) fn replace(&self, app: &Arc<App>, prepared: PreparedProcessors) {
-        prepared.0.values().for_each(|processor| processor.schedule(app.clone()));
-        let before = std::mem::replace(&mut *lock(&self.0), prepared.0);
-        before.values().for_each(|processor| processor.shutdown.drain());
+        let mut ending = lock(&self.ending);
+        ending.retain(|it| !it.has_ended());
+        for processor in prepared.0 {
+            if let Some(before) = self.find(processor.queue()) {
+                before.shutdown.drain();
+                *lock(&processor.last) = lock(&before.last).clone();
+                ending.push(before);
+            }
+            processor.schedule(app.clone());
+            lock(&self.running).insert(processor.queue().clone(), processor);
+        }
     }
 
     /// All processors, by queue.
     pub(crate) fn all(&self) -> Vec<Arc<Processor>> {
-        lock(&self.0).values().cloned().collect()
+        lock(&self.running).values().cloned().collect()
     }
 
     /// The processor of a queue.
     pub(crate) fn find(&self, queue: &QueueName) -> Option<Arc<Processor>> {
-        lock(&self.0).get(queue).cloned()
+        lock(&self.running).get(queue).cloned()
     }
 
     /// Lets runs finish until `until`, and then aborts them: their messages become visible again later.
     pub(crate) async fn stop(&self, until: Instant) {
-        let all = self.all();
+        let mut all = self.all();
+        all.append(&mut lock(&self.ending));
         all.iter().for_each(|it| it.shutdown.drain());
         let stopped = async {
             for processor in &all {
@@ -128,6 +142,7 @@ impl Processor {
             processor,
             turn: Semaphore::new(1),
             last: Mutex::default(),
+            metrics: app.metrics.poison_retry(queue.as_str()),
             shutdown: app.shutdown.child(),
             schedule: Mutex::default(),
         })
@@ -149,8 +164,14 @@ impl Processor {
         let _turn = self.turn.acquire().await;
         let run = self.processor.run_once().await;
         let result = run.as_ref().map(|run| *run).map_err(|failed| describe(&failed.source));
-        *lock(&self.last) = Some(LastRun { at: app.now(), result });
+        let at = app.now();
+        self.metrics.ran(run.as_ref().map_err(|failed| &failed.so_far), at);
+        *lock(&self.last) = Some(LastRun { at, result });
         run
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.schedule).as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     async fn stopped(&self) {

@@ -34,8 +34,8 @@ mod trace;
 
 pub use error::TelemetryError;
 pub use metrics::{
-    BreakerState, CONTENT_TYPE, MeasureLayer, Metrics, QueueGauges, QueueMetrics, RouteMetrics,
-    RouteObserver,
+    BreakerState, CONTENT_TYPE, MeasureLayer, Metrics, PoisonRetryMetrics, QueueGauges,
+    QueueMetrics, RouteMetrics, RouteObserver,
 };
 pub use options::{LogFormat, LogOptions, TelemetryOptions};
 pub use start::{LogDirectives, Telemetry};

@@ -49,6 +49,11 @@ fn all_missing_settings_are_in_one_problem() {
         &format!("{LAB}[[poison_retry]]\nqueue = 'lab/q-poison'\n"),
         "missing required configuration settings: to",
     );
+    // What the account lacks is in the same report.
+    let text = "[transports.lab]\nurl = 'azurequeue:'\n[[poison_retry]]\nevery = '1m'\n";
+    assert_eq!(problems(text).len(), 2, "{:#?}", problems(text));
+    check(text, "missing required configuration settings: queue, to");
+    check(text, "connection_string");
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn a_poison_queue_that_is_new_in_a_reload_waits_for_a_restart() {
     assert!(new.poison_retry_of(&queue("lab/results")).is_some());
     assert!(after.poison_retry_of(&queue("lab/results")).is_none(), "still taken in");
     assert_eq!(after.all_queues(), before.all_queues());
-    assert!(before.differences(&new).restart.contains(&"poison_retry"));
+    assert!(before.differences(&new).restart.contains(&"poison_retry[].queue"));
 }
 
 #[test]

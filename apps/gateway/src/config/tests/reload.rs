@@ -60,10 +60,9 @@ fn reloads_and_restarts_follow_the_table_of_keys() {
     let (old, new) = (config(""), config(EVERYTHING));
     let reload = old.differences(&new);
     let restart = keys().iter().filter(|key| key.applies == Applies::Restart);
-    // Of a broker and of a poison queue it is not said which of its keys.
+    // Of a broker it is not said which of its keys.
     let path = |key: &'static Key| match key.parent() {
         parent if parent.starts_with("transports.*") => "transports",
-        "poison_retry[]" => "poison_retry",
         _ => key.path,
     };
     let paths: BTreeSet<_> = restart.map(path).collect();
@@ -77,4 +76,35 @@ fn reloads_and_restarts_follow_the_table_of_keys() {
     assert_eq!((&after.routes, &after.tokens), (&new.routes, &new.tokens));
     assert_eq!(after.differences(&new).restart, reload.restart, "still to come");
     assert!(Reload { restart: vec![], ..after.differences(&new) }.is_empty(), "all else is done");
+}
+
+const POISON: &str = "[transports.lab]\nurl = 'azurequeue:'\nconnection_string = 'UseDevelopmentStorage=true'\n\
+    [[poison_retry]]\nqueue = 'lab/a-poison'\nto = 'http://h/a'\n\
+    [[poison_retry]]\nqueue = 'lab/b-poison'\nto = 'http://h/b'\n";
+
+#[test]
+fn a_changed_poison_retry_takes_effect_without_a_restart() {
+    let (old, new) = (config(POISON), config(&(POISON.to_owned() + "base = 3\nevery = '1m'\n")));
+    let reload = old.differences(&new);
+    assert_eq!(reload.poison_retries_changed, [new.poison_retries[1].queue.clone()]);
+    assert!(reload.restart.is_empty() && !reload.is_empty());
+    let after = old.reloaded(new.clone());
+    assert_eq!(after, new);
+    assert!(after.differences(&new).is_empty());
+}
+
+#[test]
+fn a_new_poison_queue_or_queue_for_its_dead_letters_needs_a_restart() {
+    let old = config(POISON);
+    let added = POISON.to_owned() + "[[poison_retry]]\nqueue = 'lab/c-poison'\nto = 'http://h/c'\n";
+    let added = config(&added);
+    let both = ["poison_retry[].queue", "poison_retry[].dead_letter"];
+    let reload = old.differences(&added);
+    assert_eq!((reload.restart.as_slice(), reload.poison_retries_changed.len()), (&both[..], 0));
+    assert_eq!(added.differences(&old).restart, both, "nor is one stopped");
+    let moved = config(&(POISON.to_owned() + "dead_letter = 'lab/elsewhere'\nbatch = 5\n"));
+    let (reload, after) = (old.differences(&moved), old.reloaded(moved.clone()));
+    assert_eq!((reload.restart.as_slice(), reload.poison_retries_changed.len()), (&both[1..], 1));
+    assert_eq!(after.poison_retries[1].options.batch, 5);
+    assert_eq!(after.poison_retries[1].dead_letter, old.poison_retries[1].dead_letter);
 }

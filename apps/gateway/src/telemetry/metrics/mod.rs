@@ -8,6 +8,7 @@ mod measure;
 mod measured_try;
 mod named;
 mod observer;
+mod poison_retry;
 mod queue;
 mod queue_gauges;
 mod reasons;
@@ -25,6 +26,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 
 use self::{
     instruments::{Histograms, Series},
+    poison_retry::PoisonRetrySeries,
     queue::QueueSeries,
     route::RouteSeries,
 };
@@ -32,6 +34,7 @@ use super::{TelemetryError, TelemetryOptions, otlp};
 
 pub use measure::MeasureLayer;
 pub use observer::RouteObserver;
+pub use poison_retry::PoisonRetryMetrics;
 pub use queue::QueueMetrics;
 pub use queue_gauges::QueueGauges;
 pub use route::{BreakerState, RouteMetrics};
@@ -116,6 +119,12 @@ impl Metrics {
     /// The metrics of a configured route. Its gauges are exported as long as a handle exists; its counters stay.
     pub fn route(&self, name: &str) -> RouteMetrics {
         RouteMetrics { shared: self.0.clone(), series: self.0.series.routes.at(name) }
+    }
+
+    /// The metrics of the processor of a configured poison queue. Its gauges are exported as long as a handle exists; its
+    /// counters stay.
+    pub fn poison_retry(&self, queue: &str) -> PoisonRetryMetrics {
+        PoisonRetryMetrics(self.0.series.poison_retries.at(queue))
     }
 
     /// Sets the gauges of a queue.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bezoar::{ErrorKind, Event, Observer, QueueName, TransportError};
+use bezoar::{ErrorKind, Event, Observer, PoisonRun, QueueName, Timestamp, TransportError};
 
 use super::{
     exposition::parse,
@@ -103,6 +103,41 @@ fn the_state_of_a_route_is_shown_while_it_exists() {
 }
 
 #[test]
+fn runs_of_a_poison_queue_are_counted_by_result_and_outcome() {
+    let metrics = Metrics::local();
+    let processor = metrics.poison_retry("lab/results-poison");
+    let last = |metrics: &Metrics| {
+        let samples = samples(metrics);
+        let of = |name: &str| {
+            let series = format!(r#"bezoar_poison_retry_{name}{{queue="lab/results-poison"}}"#);
+            samples.get(&series).copied()
+        };
+        (of("last_run_time_seconds"), of("last_run_ok"))
+    };
+    assert_eq!(last(&metrics), (None, None), "no run yet");
+    let mut run = PoisonRun::default();
+    (run.taken, run.delivered, run.retried, run.dead_lettered, run.left) = (10, 4, 3, 2, 1);
+    processor.ran(Ok(&run), Timestamp::from_millisecond(1_500).unwrap());
+    assert_eq!(last(&metrics), (Some(1.5), Some(1.0)));
+    processor.ran(Err(&run), Timestamp::from_millisecond(2_500).unwrap());
+    assert_eq!(last(&metrics), (Some(2.5), Some(0.0)));
+    let counted = samples(&metrics);
+    for (series, value) in [
+        (r#"runs_total{queue="lab/results-poison",result="ok"}"#, 1.0),
+        (r#"runs_total{queue="lab/results-poison",result="failed"}"#, 1.0),
+        (r#"messages_total{outcome="delivered",queue="lab/results-poison"}"#, 8.0),
+        (r#"messages_total{outcome="retried",queue="lab/results-poison"}"#, 6.0),
+        (r#"messages_total{outcome="dead_lettered",queue="lab/results-poison"}"#, 4.0),
+        (r#"messages_total{outcome="left",queue="lab/results-poison"}"#, 2.0),
+    ] {
+        let series = format!("bezoar_poison_retry_{series}");
+        assert_eq!(counted.get(&series), Some(&value), "{series} in {counted:#?}");
+    }
+    drop(processor);
+    assert_eq!(last(&metrics), (None, None), "it is no longer configured");
+}
+
+#[test]
 fn label_values_are_bounded() {
     let metrics = Metrics::local();
     for number in 0..3_000 {
@@ -117,6 +152,9 @@ fn label_values_are_bounded() {
         metrics.set_queue(&name, &ready);
         metrics.queue(&name).accepted(1, Duration::ZERO);
         metrics.queue(&name).refused(1, "too-large");
+        let mut run = PoisonRun::default();
+        (run.taken, run.delivered) = (1, 1);
+        metrics.poison_retry(&name).ran(Ok(&run), Timestamp::UNIX_EPOCH);
     }
     metrics.unknown_queue().refused(1, "unknown-queue");
     let samples = samples(&metrics);
@@ -126,6 +164,8 @@ fn label_values_are_bounded() {
     assert_eq!(sum("bezoar_accepted_total"), 3_000.0);
     assert_eq!(sum("bezoar_refused_total"), 3_001.0);
     assert_eq!(sum("bezoar_queue_messages"), 4_000.0);
+    assert_eq!(sum("bezoar_poison_retry_runs_total"), 3_000.0);
+    assert_eq!(sum("bezoar_poison_retry_messages_total"), 3_000.0);
     assert_eq!(samples[r#"bezoar_accepted_total{queue="other"}"#], 2_000.0);
     assert!(!samples.keys().any(|series| series.contains("overflow")));
 }

@@ -3,6 +3,7 @@
 //! Names follow OpenTelemetry; for Prometheus dots become underscores, and unit and `_total` are appended:
 //! `bezoar.delivery.duration` is `bezoar_delivery_duration_seconds`.
 
+mod poison_retries;
 mod queues;
 mod routes;
 
@@ -19,7 +20,7 @@ use opentelemetry::{
 use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
 
 use super::{
-    QueueSeries, RouteSeries,
+    PoisonRetrySeries, QueueSeries, RouteSeries,
     named::{ByName, NAME_LIMIT},
     reasons::{ReasonPairs, Reasons},
 };
@@ -29,6 +30,7 @@ use super::{
 pub(super) struct Series {
     pub(super) queues: ByName<QueueSeries>,
     pub(super) routes: ByName<RouteSeries>,
+    pub(super) poison_retries: ByName<PoisonRetrySeries>,
     pub(super) refusals: ReasonPairs,
     pub(super) deaths: ReasonPairs,
 }
@@ -45,6 +47,8 @@ pub(super) struct Histograms {
 }
 
 const MESSAGES_IN_QUEUE: &str = "bezoar.queue.messages";
+const POISON_RETRY_RUNS: &str = "bezoar.poison_retry.runs";
+const POISON_RETRY_MESSAGES: &str = "bezoar.poison_retry.messages";
 const DELIVERY_DURATION: &str = "bezoar.delivery.duration";
 
 /// Creates all instruments, which read from `series`.
@@ -59,14 +63,17 @@ pub(super) fn build(
     queues::gauges(&meter, series);
     routes::counters(&meter, series);
     routes::gauges(&meter, series);
+    poison_retries::counters(&meter, series);
+    poison_retries::gauges(&meter, series);
     histograms(&meter)
 }
 
-/// Raises the series limit of two instruments with four series per name; the SDK's default is 2,000 series.
+/// Raises the series limit of instruments with up to four series per name; the SDK's default is 2,000 series.
 pub(super) fn room(instrument: &Instrument) -> Option<Stream> {
-    let four = matches!(instrument.name(), MESSAGES_IN_QUEUE | DELIVERY_DURATION);
+    let several = [MESSAGES_IN_QUEUE, DELIVERY_DURATION, POISON_RETRY_RUNS, POISON_RETRY_MESSAGES];
+    let several = several.contains(&instrument.name());
     let limit = Stream::builder().with_cardinality_limit(4 * (NAME_LIMIT + 1));
-    four.then(|| limit.build().ok()).flatten()
+    several.then(|| limit.build().ok()).flatten()
 }
 
 /// The sizes of a store's files.

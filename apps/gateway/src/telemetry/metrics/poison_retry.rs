@@ -1,0 +1,97 @@
+//! The metrics of one `[[poison_retry]]`.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use bezoar::{PoisonRun, Timestamp};
+use opentelemetry::KeyValue;
+
+use super::named::{Named, OTHER};
+
+/// The metrics of the processor of one poison queue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PoisonRetryMetrics(pub(super) Arc<PoisonRetrySeries>);
+
+impl PoisonRetryMetrics {
+    /// Records a run that ended `at`: what it did, or what it had done when it could not proceed.
+    pub fn ran(&self, run: Result<&PoisonRun, &PoisonRun>, at: Timestamp) {
+        let series = &self.0;
+        let (counter, counts) = match run {
+            Ok(counts) => (&series.completed, counts),
+            Err(so_far) => (&series.failed, so_far),
+        };
+        counter.fetch_add(1, Relaxed);
+        series.delivered.fetch_add(counts.delivered, Relaxed);
+        series.retried.fetch_add(counts.retried, Relaxed);
+        series.dead_lettered.fetch_add(counts.dead_lettered, Relaxed);
+        series.left.fetch_add(counts.left, Relaxed);
+        series.show(LastRun { at, is_ok: run.is_ok() });
+    }
+}
+
+/// When the last run ended, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastRun {
+    pub(super) at: Timestamp,
+    pub(super) is_ok: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct PoisonRetrySeries {
+    pub(super) label: KeyValue,
+    completed: AtomicU64,
+    failed: AtomicU64,
+    delivered: AtomicU64,
+    retried: AtomicU64,
+    dead_lettered: AtomicU64,
+    left: AtomicU64,
+    last: Mutex<Option<LastRun>>,
+    is_other: bool,
+}
+
+impl PoisonRetrySeries {
+    /// Runs by result.
+    pub(super) fn runs(&self) -> [(&'static str, u64); 2] {
+        [("ok", self.completed.load(Relaxed)), ("failed", self.failed.load(Relaxed))]
+    }
+
+    /// Messages by outcome.
+    pub(super) fn messages(&self) -> [(&'static str, u64); 4] {
+        [
+            ("delivered", self.delivered.load(Relaxed)),
+            ("retried", self.retried.load(Relaxed)),
+            ("dead_lettered", self.dead_lettered.load(Relaxed)),
+            ("left", self.left.load(Relaxed)),
+        ]
+    }
+
+    /// The last run; `None` before the first one.
+    pub(super) fn last(&self) -> Option<LastRun> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last run of several queues under one name would be wrong, so `other` has none.
+    fn show(&self, last: LastRun) {
+        if !self.is_other {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        }
+    }
+}
+
+impl Named for PoisonRetrySeries {
+    fn new(name: &str) -> Self {
+        Self {
+            label: KeyValue::new("queue", name.to_owned()),
+            completed: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            delivered: AtomicU64::default(),
+            retried: AtomicU64::default(),
+            dead_lettered: AtomicU64::default(),
+            left: AtomicU64::default(),
+            last: Mutex::default(),
+            is_other: name == OTHER,
+        }
+    }
+}

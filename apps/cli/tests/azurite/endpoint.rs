@@ -1,7 +1,7 @@
 //! An endpoint that does what the body says, and remembers what came.
 
 use std::{
-    convert::Infallible,
+    io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -26,12 +26,14 @@ pub(crate) struct Arrival {
     /// The header `x-gateway`.
     pub(crate) gateway: String,
     pub(crate) attempt: u32,
+    /// The status of the answer; 0 for none.
     pub(crate) status: u16,
     /// Whether it was answered. Not if its gateway was killed first.
     pub(crate) is_done: bool,
 }
 
-/// Bodies that begin with `poison` are refused until it is cured, and `flaky` ones fail the first time.
+/// Bodies that begin with `poison` are refused until it is cured, and `flaky` ones fail the first time. Others that contain
+/// `refuse` are refused, and those with `hang up` get no answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) port: u16,
@@ -91,9 +93,12 @@ impl Endpoint {
             let endpoint = self.clone();
             tokio::spawn(async move {
                 let service = service_fn(async |request| {
-                    let status = endpoint.take(request).await;
-                    let reply = Response::builder().status(status).body(Empty::<Bytes>::new());
-                    Ok::<_, Infallible>(reply.unwrap())
+                    let reply = match endpoint.take(request).await {
+                        0 => return Err(io::Error::other("hangs up")),
+                        422 => Response::builder().status(422).header("retry-after", 3_600),
+                        status => Response::builder().status(status),
+                    };
+                    Ok(reply.body(Empty::<Bytes>::new()).unwrap())
                 });
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
@@ -129,7 +134,13 @@ impl Endpoint {
         match body {
             _ if body.starts_with(b"poison") && !self.cured.load(Ordering::SeqCst) => 400,
             _ if body.starts_with(b"flaky") && attempt <= 1 => 500,
+            _ if contains(body, "refuse") => 422,
+            _ if contains(body, "hang up") => 0,
             _ => 200,
         }
     }
+}
+
+fn contains(body: &[u8], word: &str) -> bool {
+    String::from_utf8_lossy(body).contains(word)
 }

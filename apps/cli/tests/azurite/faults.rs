@@ -3,10 +3,10 @@
 use test_support::azurite::Azurite;
 
 use crate::{
-    busy_proxy::BusyProxy,
     endpoint::Endpoint,
     lab::{Lab, python},
     life::route,
+    proxy::{AzureProxy, Behaviour},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,18 +34,18 @@ async fn a_wrong_key_pauses_the_route_and_touches_no_message() {
 async fn throttling_pauses_the_route_and_kills_nothing() {
     let azurite = Azurite::shared();
     let endpoint = Endpoint::start().await;
-    let proxy = BusyProxy::before(azurite.queue_port()).await;
+    let proxy = AzureProxy::before(azurite.queue_port()).await;
     let lab = Lab::at(azurite.connection_string_through(proxy.port), "", &route(endpoint.port));
     let (_gateway, client) = lab.up();
     lab.python("send", &["first"]);
     endpoint.until(|all| all.len() == 1).await;
-    proxy.set_busy(true);
+    proxy.behave(Behaviour::Busy);
     lab.python("send", &["second"]);
     client.until(&lab.name(), |row| row["route"]["problem"].is_string()).await;
     let row = client.until(&lab.name(), |row| row["problem"].is_string()).await;
     assert!(row["problem"].as_str().unwrap().contains("ServerBusy"), "{row}");
-    assert!(proxy.refused() > 0);
-    proxy.set_busy(false);
+    assert!(proxy.count(|it| it.status == 503) > 0);
+    proxy.behave(Behaviour::Forward);
     endpoint.until(|all| all.len() == 2).await;
     client.until(&lab.name(), |row| row["route"]["problem"].is_null() && row["total"] == 0).await;
     assert!(endpoint.arrivals().iter().all(|it| it.attempt == 1), "it used up no attempt");

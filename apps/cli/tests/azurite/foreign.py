@@ -36,6 +36,9 @@ elif command == "sas":
     services, permissions = ResourceTypes(service=True, container=True, object=True), "rwlacup"
     soon = datetime.now(timezone.utc) + timedelta(hours=1)
     print(json.dumps(generate_account_sas(client.account_name, key, services, permissions, soon)))
+elif command == "clear":
+    client.clear_messages()
+    print("null")
 elif command == "count":
     print(client.get_queue_properties().approximate_message_count)
 elif command == "peek":

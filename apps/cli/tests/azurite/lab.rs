@@ -1,6 +1,11 @@
 //! A gateway with a transport `lab` on the shared Azurite, and what others do in the same account.
 
-use std::{env, path::Path, process::Command, time::Duration};
+use std::{
+    env,
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -69,9 +74,13 @@ impl Lab {
         command
     }
 
+    pub(crate) fn output(&self, name: &str, arguments: &[&str]) -> Output {
+        self.command(name, arguments).output().unwrap()
+    }
+
     /// What a command prints on both streams, and whether it succeeds.
     pub(crate) fn run(&self, name: &str, arguments: &[&str]) -> (bool, String) {
-        let done = self.command(name, arguments).output().unwrap();
+        let done = self.output(name, arguments);
         let said = [done.stdout, done.stderr].concat();
         (done.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
@@ -101,17 +110,25 @@ pub(crate) fn python(command: &str, queue: &str, texts: &[&str]) -> Value {
 
 /// The only dead letter, as soon as it is taken in.
 pub(crate) async fn dead_letter(client: &Client) -> Value {
+    let listed = until(client, "/v1/dead-letters", |it| it["dead_letters"] != json!([])).await;
+    match listed["dead_letters"].as_array().unwrap().as_slice() {
+        [one] => one.clone(),
+        more => panic!("{more:?}"),
+    }
+}
+
+/// What the gateway says at a path, as soon as it fits.
+pub(crate) async fn until(client: &Client, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let looking = async {
         loop {
-            let listed = client.get("/v1/dead-letters").await.json();
-            match listed["dead_letters"].as_array().unwrap().as_slice() {
-                [] => tokio::time::sleep(Duration::from_millis(10)).await,
-                [one] => return one.clone(),
-                more => panic!("{more:?}"),
+            let value = client.get(path).await.json();
+            if fits(&value) {
+                return value;
             }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, looking).await.expect("it is taken in")
+    timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("{path} does not get there"))
 }
 
 /// A request with a JSON body, and its JSON answer.

@@ -6,7 +6,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod busy_proxy;
 mod commands;
 mod endpoint;
 mod evidence;
@@ -14,9 +13,9 @@ mod faults;
 mod kills;
 mod lab;
 mod life;
-mod poison_endpoint;
 mod poison_queues;
 mod poison_retry;
+mod proxy;
 mod sizes;
 #[path = "../support/mod.rs"]
 mod support;

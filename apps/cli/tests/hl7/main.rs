@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use receivers::Receivers;
 use serde_json::{Value, json};
-use support::{client::Client, program::Program};
+use support::{client::Client, hl7_receivers::hl7, program::Program};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_delivered_by_mllp_and_by_http_with_acknowledgements() {
@@ -64,13 +64,6 @@ async fn check(receivers: Receivers) {
 }
 
 const NOT_HL7: &str = "CANARY is no HL7";
-
-/// A message that a receiver treats as it says.
-fn hl7(control_id: &str, says: &str) -> String {
-    format!(
-        "MSH|^~\\&|HIS|Y|LAB|X|20260101||ORU^R01|{control_id}|P|2.5\rPID|1||CANARY\rNTE|1||{says}\r"
-    )
-}
 
 fn configure(folder: &Path, receivers: &Receivers) {
     let (mllp, http) = (receivers.mllp, receivers.http);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, dead_code, reason = "a test may panic, and uses what it needs")]
 
 pub(crate) mod client;
+pub(crate) mod hl7_receivers;
 pub(crate) mod program;
 
 /// How long anything may take here.

@@ -64,9 +64,18 @@ impl Program {
 
     /// SIGTERM: it ends as it likes.
     pub(crate) fn stop(mut self) -> Said {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.signal("-TERM");
         self.end()
+    }
+
+    /// SIGHUP: it reads its configuration again.
+    pub(crate) fn reload(&self) {
+        self.signal("-HUP");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
     fn end(&mut self) -> Said {

@@ -20,6 +20,9 @@ pub(crate) const AZURE: Package = Package { name: "azure-storage-queue", version
 /// Receives HL7 messages by MLLP.
 pub(crate) const HL7: Package = Package { name: "hl7", version: "0.4.5" };
 
+/// Asks an API everything that its description allows, and much that it does not.
+pub(crate) const SCHEMATHESIS: Package = Package { name: "schemathesis", version: "4.32.5" };
+
 /// A package of PyPI.
 pub(crate) struct Package {
     name: &'static str,

@@ -36,6 +36,9 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
         let python = python::HL7.interpreter(root)?.display().to_string();
         HL7.run(root, filters, &[("BEZOAR_TEST_HL7", python)])
     });
+    steps.check("tests with schemathesis", || {
+        SCHEMATHESIS.run(root, filters, &[schemathesis_variable(root)?])
+    });
     let brokers = Brokers { root, filters, pika, suite: rabbitmq_suite(runner) };
     let names = ["tests with RabbitMQ", "tests that kill RabbitMQ"];
     brokers.run(steps, names, &Installation::of_this_machine());
@@ -79,6 +82,12 @@ fn azure_environment(root: &Path, modules: &Path) -> Result<Vec<(&'static str, S
     ])
 }
 
+/// The environment variable by which tests find schemathesis.
+fn schemathesis_variable(root: &Path) -> Result<(&'static str, String)> {
+    let python = python::SCHEMATHESIS.interpreter(root)?.display().to_string();
+    Ok(("BEZOAR_TEST_SCHEMATHESIS", python))
+}
+
 /// The suites that need RabbitMQ, for one version after the other.
 struct Brokers<'a> {
     root: &'a Path,
@@ -114,6 +123,7 @@ pub(crate) fn soak(root: &Path, filters: &[String]) -> Result<()> {
         let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
         let mut environment = broker.environment();
         environment.extend(azure_environment(root, &azurite(root)?)?);
+        environment.push(schemathesis_variable(root)?);
         SOAK.run(root, filters, &environment)
     });
     steps.check("soak that kills RabbitMQ 4.0", || {
@@ -270,6 +280,20 @@ const AZURE: Suite = Suite {
 const HL7: Suite = Suite {
     name: "tests with another HL7 library",
     arguments: &["test", "--workspace", "--no-fail-fast", "--test=hl7", "--", "--ignored"],
+};
+
+/// Tests of the API against its description.
+const SCHEMATHESIS: Suite = Suite {
+    name: "tests with schemathesis",
+    arguments: &[
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--test=schemathesis",
+        "--",
+        "--ignored",
+        "--skip=soak_",
+    ],
 };
 
 macro_rules! with_broker {

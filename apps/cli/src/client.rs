@@ -26,7 +26,7 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use serde_json::Value;
+use serde::Serialize;
 use tokio::time::timeout;
 
 pub(crate) use connection::Connection;
@@ -117,17 +117,29 @@ impl ApiClient {
     }
 
     /// Sends a POST request with a JSON body.
-    pub(crate) async fn order(&self, path: &str, what: &Value) -> Result<ApiReply, ClientError> {
+    pub(crate) async fn order(
+        &self,
+        path: &str,
+        what: &impl Serialize,
+    ) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), LONG).await
     }
 
     /// The same, for a response that contains a message body and may be large.
-    pub(crate) async fn reveal(&self, path: &str, what: &Value) -> Result<ApiReply, ClientError> {
+    pub(crate) async fn reveal(
+        &self,
+        path: &str,
+        what: &impl Serialize,
+    ) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), WITH_BODY).await
     }
 
     /// The same, for a response of unlimited size that is read in chunks.
-    pub(crate) async fn download(&self, path: &str, what: &Value) -> Result<Download, ClientError> {
+    pub(crate) async fn download(
+        &self,
+        path: &str,
+        what: &impl Serialize,
+    ) -> Result<Download, ClientError> {
         let answer = timeout(LONG.deadline, async {
             let response = self.respond(self.request_of(path, what)).await?;
             match response.status().is_success() {
@@ -148,10 +160,11 @@ impl ApiClient {
         self.exchange(self.request(Method::POST, path, headers, body), LONG).await
     }
 
-    fn request_of(&self, path: &str, what: &Value) -> Request<Full<Bytes>> {
+    fn request_of(&self, path: &str, what: &impl Serialize) -> Request<Full<Bytes>> {
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
-        self.request(Method::POST, path, headers, what.to_string().into())
+        let body = serde_json::to_vec(what).expect("a request has only text as keys");
+        self.request(Method::POST, path, headers, body.into())
     }
 
     fn request(

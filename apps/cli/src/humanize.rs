@@ -1,9 +1,9 @@
 //! Numbers, ages and times as people write them. Unknown is "?", never 0.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
+use bezoar_gateway::api_types::MatchCount;
 use jiff::Timestamp;
-use serde::Deserialize;
 
 /// Shown for unknown values.
 pub(crate) const UNKNOWN: &str = "?";
@@ -29,17 +29,9 @@ pub(crate) fn count_or_unknown(known: Option<u64>) -> String {
 }
 
 /// A count that may be a lower bound: `12,345`, `at least 50,000`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(crate) struct Count {
-    pub(crate) count: u64,
-    pub(crate) exact: bool,
-}
-
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = if self.exact { "" } else { "at least " };
-        write!(f, "{about}{}", count(self.count))
-    }
+pub(crate) fn at_least(matching: MatchCount) -> String {
+    let about = if matching.exact { "" } else { "at least " };
+    format!("{about}{}", count(matching.count))
 }
 
 /// Units with their seconds, largest first.
@@ -97,25 +89,14 @@ pub(crate) fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", count(number))
 }
 
-/// `2 lines`, or `? lines` if unknown.
-pub(crate) fn plural_or_unknown(known: Option<u64>, noun: &str) -> String {
-    known.map_or_else(|| format!("{UNKNOWN} {noun}s"), |number| plural(number, noun))
+/// How long ago a time was; 0 if it is in the future.
+pub(crate) fn age_of(at: Timestamp, now: Timestamp) -> String {
+    age(Duration::try_from(now.duration_since(at)).unwrap_or_default())
 }
 
-/// How long ago a time was; unknown if it cannot be parsed, 0 if it is in the future.
-pub(crate) fn age_of(at: &str, now: Timestamp) -> String {
-    match at.parse::<Timestamp>() {
-        Ok(at) => age(Duration::try_from(now.duration_since(at)).unwrap_or_default()),
-        Err(_) => UNKNOWN.to_owned(),
-    }
-}
-
-/// `2026-11-14 09:26:53 UTC`, or unchanged if it cannot be parsed.
-pub(crate) fn moment(at: &str) -> String {
-    match at.parse::<Timestamp>() {
-        Ok(at) => at.strftime("%F %T UTC").to_string(),
-        Err(_) => at.to_owned(),
-    }
+/// `2026-11-14 09:26:53 UTC`
+pub(crate) fn moment(at: Timestamp) -> String {
+    at.strftime("%F %T UTC").to_string()
 }
 
 #[cfg(test)]
@@ -130,8 +111,8 @@ mod tests {
             assert_eq!(count(number), expected);
         }
         assert_eq!(count_or_unknown(None), "?");
-        assert_eq!(Count { count: 12_345, exact: true }.to_string(), "12,345");
-        assert_eq!(Count { count: 50_000, exact: false }.to_string(), "at least 50,000");
+        assert_eq!(at_least(MatchCount { count: 12_345, exact: true }), "12,345");
+        assert_eq!(at_least(MatchCount { count: 50_000, exact: false }), "at least 50,000");
         assert_eq!(plural(1, "line"), "1 line");
         assert_eq!(plural(1_000, "line"), "1,000 lines");
     }
@@ -180,10 +161,9 @@ mod tests {
     #[test]
     fn times_are_formatted() {
         let now = "2026-11-14T12:00:00Z".parse().unwrap();
-        assert_eq!(age_of("2026-11-14T09:59:59.999Z", now), "2 h");
-        assert_eq!(age_of("2026-11-14T12:00:05Z", now), "0 s");
-        assert_eq!(age_of("yesterday", now), "?");
-        assert_eq!(moment("2026-11-14T09:26:53.123Z"), "2026-11-14 09:26:53 UTC");
-        assert_eq!(moment("yesterday"), "yesterday");
+        let at = |text: &str| text.parse().unwrap();
+        assert_eq!(age_of(at("2026-11-14T09:59:59.999Z"), now), "2 h");
+        assert_eq!(age_of(at("2026-11-14T12:00:05Z"), now), "0 s");
+        assert_eq!(moment(at("2026-11-14T09:26:53.123Z")), "2026-11-14 09:26:53 UTC");
     }
 }

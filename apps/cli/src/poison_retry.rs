@@ -1,7 +1,7 @@
 //! `bezoar poison-retry`: runs of the poison-queue retry processor.
 
 use anyhow::Result;
-use serde::Deserialize;
+use bezoar_gateway::api_types::{Page, PoisonRetry, PoisonRun, PoisonRunCounts, PoisonRunReport};
 
 use crate::{
     client::{ApiClient, path},
@@ -32,29 +32,6 @@ pub(crate) struct ListArguments {
     json: bool,
 }
 
-#[derive(Deserialize)]
-struct Counts {
-    taken: u64,
-    delivered: u64,
-    retried: u64,
-    dead_lettered: u64,
-    left: u64,
-}
-
-#[derive(Deserialize)]
-struct Processor {
-    queue: String,
-    to: String,
-    last_run: Option<LastRun>,
-}
-
-#[derive(Deserialize)]
-struct LastRun {
-    at: String,
-    problem: Option<String>,
-    counts: Option<Counts>,
-}
-
 pub(crate) async fn run(command: Command, client: &ApiClient) -> Result<()> {
     match command {
         Command::Run(arguments) => run_now(arguments, client).await,
@@ -69,7 +46,7 @@ async fn run_now(arguments: RunArguments, client: &ApiClient) -> Result<()> {
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let counts: Counts = reply.parse()?;
+    let PoisonRunReport { counts, .. } = reply.parse()?;
     output::print(&format!("{}\n", sentence(&arguments.queue, &counts))).map(drop)
 }
 
@@ -78,31 +55,35 @@ async fn list(arguments: ListArguments, client: &ApiClient) -> Result<()> {
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let all: Vec<Processor> = reply.parse()?;
+    let Page { items: all, .. } = reply.parse::<Page<PoisonRetry>>()?;
     if all.is_empty() {
         output::say("no [[poison_retry]] is configured");
     }
     for it in all {
         let last = match it.last_run {
             None => "no run yet".to_owned(),
-            Some(LastRun { at, problem: Some(problem), .. }) => format!("{at} failed: {problem}"),
-            Some(LastRun { at, counts: Some(counts), .. }) => format!("{at} {}", outcome(&counts)),
-            Some(LastRun { at, .. }) => at,
+            Some(PoisonRun { ended_at, problem: Some(problem), .. }) => {
+                format!("{ended_at} failed: {problem}")
+            }
+            Some(PoisonRun { ended_at, counts: Some(counts), .. }) => {
+                format!("{ended_at} {}", outcome(&counts))
+            }
+            Some(PoisonRun { ended_at, .. }) => ended_at.to_string(),
         };
         output::print(&format!("{} to {}: {last}\n", it.queue, it.to))?;
     }
     Ok(())
 }
 
-fn sentence(queue: &str, counts: &Counts) -> String {
+fn sentence(queue: &str, counts: &PoisonRunCounts) -> String {
     match counts.taken {
         0 => format!("{queue}: no messages to deliver"),
         _ => format!("{queue}: {}", outcome(counts)),
     }
 }
 
-fn outcome(counts: &Counts) -> String {
-    let Counts { taken, delivered, retried, dead_lettered, left } = counts;
+fn outcome(counts: &PoisonRunCounts) -> String {
+    let PoisonRunCounts { taken, delivered, retried, dead_lettered, left } = counts;
     let rest = match left {
         0 => String::new(),
         left => format!(", {left} left for a later run (see the gateway's log)"),
@@ -118,8 +99,13 @@ mod tests {
 
     #[test]
     fn a_run_is_told_in_a_sentence() {
-        let counts =
-            |taken, left| Counts { taken, delivered: 1, retried: 2, dead_lettered: 0, left };
+        let counts = |taken, left| PoisonRunCounts {
+            taken,
+            delivered: 1,
+            retried: 2,
+            dead_lettered: 0,
+            left,
+        };
         assert_eq!(sentence("lab/q", &counts(0, 0)), "lab/q: no messages to deliver");
         assert_eq!(
             sentence("lab/q", &counts(3, 0)),

@@ -1,53 +1,14 @@
-//! The state of a queue and its route, as the gateway's API returns it.
+//! The state of a queue and its route as text.
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use bezoar_gateway::api_types::BreakerState;
+pub(crate) use bezoar_gateway::api_types::{QueueStatus, RouteStatus};
 
 use crate::{
     client::{ApiClient, ApiReply, ClientError},
     humanize,
 };
-
-/// A snapshot of a queue; `None` means unknown.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct QueueStatus {
-    pub(crate) queue: String,
-    /// All messages together, if the broker counts no other way.
-    #[serde(default)]
-    total: Option<u64>,
-    pub(crate) ready: Option<u64>,
-    pub(crate) delayed: Option<u64>,
-    pub(crate) in_flight: Option<u64>,
-    pub(crate) dead: Option<u64>,
-    oldest_ready_seconds: Option<f64>,
-    oldest_dead_seconds: Option<f64>,
-    /// Why the counts are unknown, if the broker is unavailable.
-    #[serde(default)]
-    problem: Option<String>,
-    pub(crate) route: Option<RouteStatus>,
-}
-
-/// The route that consumes a queue.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct RouteStatus {
-    pub(crate) name: String,
-    to: String,
-    /// Why it is paused, if it is.
-    paused: Option<String>,
-    breaker: Option<String>,
-    /// Why the breaker is open, for how long, and when it probes next; `None` while it is closed.
-    #[serde(default)]
-    breaker_code: Option<String>,
-    #[serde(default)]
-    breaker_open_seconds: Option<f64>,
-    #[serde(default)]
-    breaker_next_probe_seconds: Option<f64>,
-    pub(crate) per_second: Option<f64>,
-    /// Why the queue is unavailable, if it is.
-    #[serde(default)]
-    problem: Option<String>,
-}
 
 /// The condition of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,83 +26,93 @@ pub(crate) async fn fetch(client: &ApiClient) -> Result<ApiReply, ClientError> {
     client.get("/v1/queues").await
 }
 
-impl QueueStatus {
+/// The columns of a queue as text.
+pub(crate) trait QueueText {
     /// How many messages are ready: `12`, `≤120` if only the total is known, or `?`.
-    pub(crate) fn ready(&self) -> String {
+    fn ready(&self) -> String;
+    /// The age of the oldest ready message.
+    fn oldest_ready(&self) -> String;
+    /// The age of the oldest dead letter.
+    fn oldest_dead(&self) -> String;
+    /// Messages completed per second.
+    fn per_second(&self) -> String;
+    /// The route and its endpoint.
+    fn leads_to(&self) -> String;
+    /// The condition as text. An unavailable broker comes before everything else.
+    fn state(&self) -> (Condition, String);
+}
+
+impl QueueText for QueueStatus {
+    fn ready(&self) -> String {
         match (self.ready, self.total) {
             (None, Some(total)) => format!("≤{}", humanize::count(total)),
             (ready, _) => humanize::count_or_unknown(ready),
         }
     }
 
-    /// The age of the oldest ready message.
-    pub(crate) fn oldest_ready(&self) -> String {
+    fn oldest_ready(&self) -> String {
         humanize::oldest(self.ready, self.oldest_ready_seconds)
     }
 
-    /// The age of the oldest dead letter.
-    pub(crate) fn oldest_dead(&self) -> String {
+    fn oldest_dead(&self) -> String {
         humanize::oldest(self.dead, self.oldest_dead_seconds)
     }
 
-    /// Messages completed per second.
-    pub(crate) fn per_second(&self) -> String {
+    fn per_second(&self) -> String {
         match &self.route {
             Some(route) => route.per_second.map_or(humanize::UNKNOWN.to_owned(), humanize::rate),
             None => humanize::NONE.to_owned(),
         }
     }
 
-    /// The route and its endpoint.
-    pub(crate) fn leads_to(&self) -> String {
+    fn leads_to(&self) -> String {
         self.route
             .as_ref()
             .map_or(humanize::NONE.to_owned(), |route| format!("{} → {}", route.name, route.to))
     }
 
-    /// The condition as text. An unavailable broker comes before everything else.
-    pub(crate) fn state(&self) -> (Condition, String) {
+    fn state(&self) -> (Condition, String) {
         let of_route = || self.route.as_ref().and_then(|route| route.problem.as_ref());
         if let Some(problem) = self.problem.as_ref().or_else(of_route) {
             return (Condition::Down, problem.clone());
         }
         match &self.route {
-            Some(route) => route.state(),
+            Some(route) => route_state(route),
             None => (Condition::Fine, "no route".to_owned()),
         }
     }
 }
 
-impl RouteStatus {
-    /// Whether it is paused.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused.is_some()
-    }
+/// Whether a route is paused.
+pub(crate) fn is_paused(route: &RouteStatus) -> bool {
+    route.paused.is_some()
+}
 
-    fn state(&self) -> (Condition, String) {
-        match (self.paused.as_deref(), self.breaker.as_deref()) {
-            // Some reasons already begin with "paused".
-            (Some(why), _) if why.starts_with("paused") => (Condition::HeldBack, why.to_owned()),
-            (Some(why), _) => (Condition::HeldBack, format!("paused: {why}")),
-            (None, Some("closed")) => (Condition::Fine, "running".to_owned()),
-            (None, Some("open")) => (Condition::Down, self.breaker_in_words("open")),
-            (None, Some(other)) => (Condition::HeldBack, self.breaker_in_words(other)),
-            (None, None) => (Condition::Fine, humanize::UNKNOWN.to_owned()),
+fn route_state(route: &RouteStatus) -> (Condition, String) {
+    match (route.paused.as_deref(), route.breaker) {
+        // Some reasons already begin with "paused".
+        (Some(why), _) if why.starts_with("paused") => (Condition::HeldBack, why.to_owned()),
+        (Some(why), _) => (Condition::HeldBack, format!("paused: {why}")),
+        (None, BreakerState::Closed) => (Condition::Fine, "running".to_owned()),
+        (None, BreakerState::Open) => (Condition::Down, breaker_in_words(route)),
+        (None, BreakerState::HalfOpen) => (Condition::HeldBack, breaker_in_words(route)),
+        (None, BreakerState::Unknown) => (Condition::Fine, humanize::UNKNOWN.to_owned()),
+    }
+}
+
+/// `breaker open (http.503) for 2 m, next probe in 8 s`
+fn breaker_in_words(route: &RouteStatus) -> String {
+    let age =
+        |seconds: f64| humanize::age(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let code = route.breaker_code.as_ref().map(|code| format!(" ({code})"));
+    let open = route.breaker_open_seconds.map(|seconds| format!(" for {}", age(seconds)));
+    let probe = match route.breaker_next_probe_seconds {
+        Some(seconds) if route.breaker == BreakerState::Open => {
+            Some(format!(", next probe in {}", age(seconds)))
         }
-    }
-
-    /// `breaker open (http.503) for 2 m, next probe in 8 s`
-    fn breaker_in_words(&self, state: &str) -> String {
-        let age =
-            |seconds: f64| humanize::age(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        let code = self.breaker_code.as_ref().map(|code| format!(" ({code})"));
-        let open = self.breaker_open_seconds.map(|seconds| format!(" for {}", age(seconds)));
-        let probe = match self.breaker_next_probe_seconds {
-            Some(seconds) if state == "open" => Some(format!(", next probe in {}", age(seconds))),
-            _ => None,
-        };
-        [Some(format!("breaker {state}")), code, open, probe].into_iter().flatten().collect()
-    }
+        _ => None,
+    };
+    [Some(format!("breaker {}", route.breaker)), code, open, probe].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -168,7 +139,7 @@ mod tests {
         check(route(json!(null), json!("closed")), Condition::Fine, "running");
         check(route(json!(null), json!("open")), Condition::Down, "breaker open");
         check(route(json!(null), json!("half-open")), Condition::HeldBack, "breaker half-open");
-        check(route(json!(null), json!(null)), Condition::Fine, "?");
+        check(route(json!(null), json!("ajar")), Condition::Fine, "?");
         check(route(why, json!("open")), Condition::HeldBack, "paused by an operator");
         check(route(json!("gone"), json!("closed")), Condition::HeldBack, "paused: gone");
     }

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::{
     client::{ApiClient, ApiReply},
     humanize, output,
-    queue_status::{self, Condition, QueueStatus},
+    queue_status::{self, Condition, QueueStatus, QueueText},
     table::{ALARM, Cell, Lean, Table, WARNING},
 };
 

@@ -1,7 +1,7 @@
 //! `bezoar pause` and `bezoar resume`.
 
 use anyhow::Result;
-use serde::Deserialize;
+use bezoar_gateway::api_types::RoutePause;
 
 use crate::{
     client::{ApiClient, ApiReply, ClientError, path},
@@ -36,12 +36,6 @@ impl RouteCommand {
     }
 }
 
-#[derive(Deserialize)]
-struct RouteState {
-    route: String,
-    paused: bool,
-}
-
 pub(crate) async fn run(
     command: RouteCommand,
     arguments: Arguments,
@@ -51,7 +45,7 @@ pub(crate) async fn run(
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let state: RouteState = reply.parse()?;
+    let state: RoutePause = reply.parse()?;
     let text = if state.paused { "paused; its messages wait" } else { "resumed" };
     output::say(&format!("route {} {text}", state.route));
     Ok(())

@@ -14,10 +14,10 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use bezoar::{Clock, MessageId, QueueName, SystemClock};
+use bezoar_gateway::api_types::AcceptedMessage;
 use bytes::Bytes;
 use clap::error::ErrorKind;
 use secrecy::SecretString;
-use serde::Deserialize;
 
 use self::{body_source::BodySource, envelope::Envelope};
 use crate::{
@@ -92,17 +92,13 @@ fn problem_of_id(id: &MessageId) -> Option<&'static str> {
 }
 
 async fn one(sender: &Sender<'_>, source: &BodySource, json: bool) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Accepted {
-        id: String,
-    }
     let body = source.read()?.into();
     let id = sender.id.clone().unwrap_or_else(new_id);
     let reply = sender.send_with_retries(&id, body).await?;
     if json {
         output::print_json(&reply)?;
     } else {
-        let accepted: Accepted = reply.parse()?;
+        let accepted: AcceptedMessage = reply.parse()?;
         output::print(&format!("{}\n", output::printable(&accepted.id)))?;
     }
     output::hint(&format!("accepted by queue {}", sender.queue));

@@ -9,6 +9,7 @@
 //! | `poison_retry` | poison queues whose messages are delivered again, on a schedule and on demand |
 //! | `endpoint` | HTTP delivery: request, reply, breaker, allowed addresses |
 //! | `api`, `server`, `app` | the HTTP API, the server, and the state they share |
+//! | `api_types` | the requests and answers of the API, which clients share |
 //! | `broker`, `broker_topology`, `dead_letter_intake` | queues on brokers: naming, checks and provisioning, intake of dead letters |
 //! | `access`, `token` | authentication and authorization |
 //! | `audit_anchor`, `export_signature` | what shows that the audit log or an export was changed |
@@ -16,6 +17,7 @@
 
 mod access;
 mod api;
+pub mod api_types;
 mod app;
 mod atomic_file;
 mod audit_anchor;

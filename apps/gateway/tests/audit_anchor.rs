@@ -65,6 +65,6 @@ async fn an_end_that_was_cut_with_its_head_is_noticed_after_a_restart() {
     act(&lab, 2).await;
     let (_, after) = lab.get("/v1/audit").await;
     assert_eq!((&after["head"]["count"], &after["noted"]), (&4.into(), &before["noted"]));
-    assert_ne!(after["entries"][2]["hash"], before["noted"]["hash"]);
+    assert_ne!(after["items"][1]["hash"], before["noted"]["hash"]);
     lab.gateway.stop().await;
 }

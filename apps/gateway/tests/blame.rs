@@ -134,7 +134,7 @@ async fn a_replay_whose_canary_waits_says_so_and_can_be_cancelled() {
     };
     tokio::time::timeout(support::PATIENCE, waiting).await.expect("the replay says that it waits");
     endpoint.requests(5).await; // the canary is tried, and has no outcome
-    let order = r#"{"order": "cancel", "reason": "the endpoint is down"}"#;
+    let order = r#"{"command": "cancel", "reason": "the endpoint is down"}"#;
     let (status, cancelled) = lab.post(&path, JSON, order).await;
     assert_eq!((status, &cancelled["state"]), (StatusCode::OK, &"cancelled".into()), "{cancelled}");
     assert!(cancelled["canary_waiting_seconds"].is_null());
@@ -215,7 +215,7 @@ async fn what_is_no_hl7_dies_at_once_where_acknowledgements_are_read() {
     }
     lab.until("lab", |row| row["dead"] == 3).await;
     let (_, list) = lab.get("/v1/dead-letters?queue=lab").await;
-    let letters = list["dead_letters"].as_array().unwrap();
+    let letters = list["items"].as_array().unwrap();
     let codes: Vec<_> = letters.iter().map(|it| it["error"]["code"].as_str().unwrap()).collect();
     assert_eq!(codes.iter().filter(|code| **code == "hl7.no-msh").count(), 2);
     assert!(codes.contains(&"hl7.no-control-id"), "{codes:?}");

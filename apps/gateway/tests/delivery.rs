@@ -43,7 +43,7 @@ async fn a_failing_message_is_retried_and_then_dead_lettered_with_its_history() 
     lab.send("lab", &[("bezoar-id", "m-1")], "CANARY").await;
     lab.until("lab", |row| row["dead"] == 1).await;
     let (_, list) = lab.get("/v1/dead-letters?queue=lab").await;
-    let dead = &list["dead_letters"][0];
+    let dead = &list["items"][0];
     assert_eq!(dead["reason"], "max retries (2) exhausted");
     assert_eq!(dead["error"]["code"], "http.500");
     let (_, shown) = lab.get(&format!("/v1/dead-letters/{}", dead["id"].as_str().unwrap())).await;

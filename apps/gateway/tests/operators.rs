@@ -53,15 +53,15 @@ fn id(shown: &Value) -> &str {
 /// The id of the newest dead letter.
 async fn newest(lab: &Lab) -> String {
     let (_, list) = lab.get("/v1/dead-letters?limit=1").await;
-    id(&list["dead_letters"][0]).to_owned()
+    id(&list["items"][0]).to_owned()
 }
 
 async fn audited(lab: &Lab) -> Vec<String> {
-    let (_, log) = lab.get("/v1/audit").await;
+    let (_, log) = lab.get("/v1/audit?order=oldest_first").await;
     let line = |entry: &Value| {
         format!("{} {}", entry["verb"].as_str().unwrap(), entry["target"].as_str().unwrap())
     };
-    log["entries"].as_array().unwrap().iter().map(line).collect()
+    log["items"].as_array().unwrap().iter().map(line).collect()
 }
 
 #[tokio::test]
@@ -69,12 +69,8 @@ async fn dead_letters_are_found_by_what_is_known_of_them_and_grouped_by_cause() 
     let (lab, _) = lab_with_dead(3, "").await;
     let (_, all) = lab.get("/v1/dead-letters").await;
     assert_eq!(all["matching"], json!({ "count": 3, "exact": true }));
-    let ids: Vec<_> = all["dead_letters"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["message_id"].clone())
-        .collect();
+    let ids: Vec<_> =
+        all["items"].as_array().unwrap().iter().map(|row| row["message_id"].clone()).collect();
     assert_eq!(ids, ["m-2", "m-1", "m-0"]);
     for (query, expected) in [
         ("queue=lab&kind=permanent&code=http.422&type=message", 3),
@@ -86,11 +82,11 @@ async fn dead_letters_are_found_by_what_is_known_of_them_and_grouped_by_cause() 
     ] {
         let (status, found) = lab.get(&format!("/v1/dead-letters?{query}")).await;
         assert_eq!(status, StatusCode::OK, "{query}: {found}");
-        assert_eq!(found["dead_letters"].as_array().unwrap().len(), expected, "{query}");
+        assert_eq!(found["items"].as_array().unwrap().len(), expected, "{query}");
     }
     let (_, causes) = lab.get("/v1/causes").await;
-    let cause = &causes["causes"][0];
-    assert_eq!((&cause["count"], &cause["this_hour"]), (&json!(3), &json!(3)));
+    let cause = &causes["items"][0];
+    assert_eq!((&cause["count"], &cause["added_this_hour"]), (&json!(3), &json!(3)));
     assert_eq!(cause["title"], "http.422 (permanent) of message in lab");
     let path = format!("/v1/causes/{}", cause["id"].as_str().unwrap());
     let (_, marked) = ask(&lab, &path, json!({ "state": "acknowledged", "note": "seen" })).await;
@@ -106,7 +102,7 @@ async fn pages_go_through_all_once() {
     let (mut seen, mut next) = (Vec::new(), String::new());
     loop {
         let (_, page) = lab.get(&format!("/v1/dead-letters?limit=2{next}")).await;
-        seen.extend(page["dead_letters"].as_array().unwrap().iter().map(|row| row["id"].clone()));
+        seen.extend(page["items"].as_array().unwrap().iter().map(|row| row["id"].clone()));
         match page["next"].as_str() {
             Some(after) => next = format!("&after={after}"),
             None => break,
@@ -114,7 +110,7 @@ async fn pages_go_through_all_once() {
     }
     let (_, whole) = lab.get("/v1/dead-letters").await;
     let whole: Vec<_> =
-        whole["dead_letters"].as_array().unwrap().iter().map(|row| row["id"].clone()).collect();
+        whole["items"].as_array().unwrap().iter().map(|row| row["id"].clone()).collect();
     assert_eq!((seen.len(), seen), (5, whole));
 }
 
@@ -133,9 +129,9 @@ async fn content_is_shown_only_when_revealed_and_revealing_is_audited() {
     let target = format!("reveal dead letter {}: body, headers, details", id(&revealed));
     assert_eq!(audited(&lab).await, [target]);
     let (_, log) = lab.get("/v1/audit").await;
-    assert_eq!(log["entries"][0]["who"], "local");
-    assert_eq!(log["entries"][0]["from"], "127.0.0.1");
-    assert_eq!(log["entries"][0]["why"], "ticket 7");
+    assert_eq!(log["items"][0]["actor"], "local");
+    assert_eq!(log["items"][0]["address"], "127.0.0.1");
+    assert_eq!(log["items"][0]["reason"], "ticket 7");
 }
 
 #[tokio::test]
@@ -150,9 +146,9 @@ async fn a_replay_sends_each_message_once_and_knows_every_result() {
     assert_eq!(counts, [4, 4, 3, 1, 0]);
     let (_, messages) = lab.get(&format!("/v1/replays/{}/messages", id(&replay))).await;
     let states = |state: &str| {
-        messages["messages"].as_array().unwrap().iter().filter(|it| it["state"] == state).count()
+        messages["items"].as_array().unwrap().iter().filter(|it| it["state"] == state).count()
     };
-    assert_eq!((states("completed"), states("failed again")), (3, 1));
+    assert_eq!((states("completed"), states("failed_again")), (3, 1));
     let requests = endpoint.requests(8).await;
     let replayed: Vec<_> =
         requests.iter().filter(|(head, _)| head.contains_key("bezoar-replay")).collect();
@@ -168,10 +164,10 @@ async fn the_rest_goes_only_after_the_canary_completed() {
     let wanted = json!({ "reason": "try one", "filter": {}, "canary": 1 });
     let (_, replay) = ask(&lab, "/v1/replays", wanted).await;
     let stopped = until(&lab, &replay, "stopped").await;
-    assert_eq!((&stopped["done"], &stopped["failed"]), (&json!(1), &json!(1)));
-    assert_eq!(stopped["stopped"], json!("a canary message failed"), "{stopped}");
+    assert_eq!((&stopped["processed"], &stopped["failed"]), (&json!(1), &json!(1)));
+    assert_eq!(stopped["stop_reason"], json!("a canary message failed"), "{stopped}");
     let path = format!("/v1/replays/{}", id(&replay));
-    let (_, cancelled) = ask(&lab, &path, json!({ "order": "cancel", "reason": "no" })).await;
+    let (_, cancelled) = ask(&lab, &path, json!({ "command": "cancel", "reason": "no" })).await;
     assert_eq!(cancelled["state"], "cancelled");
     let (_, replay) =
         ask(&lab, "/v1/replays", json!({ "reason": "again", "filter": {}, "canary": 2 })).await;
@@ -203,11 +199,11 @@ async fn a_plan_is_frozen_and_reserves_its_dead_letters() {
     let (status, refused) = ask(&lab, "/v1/discards", wanted).await;
     assert_eq!((status, &refused["found"]), (StatusCode::CONFLICT, &json!(1)), "{refused}");
     let path = format!("/v1/replays/{}", id(&plan));
-    let pause = json!({ "order": "pause", "reason": "wait" });
+    let pause = json!({ "command": "pause", "reason": "wait" });
     let (_, refused) = ask(&lab, &path, pause.clone()).await;
     let detail = refused["detail"].as_str().unwrap();
     assert!(detail.ends_with("has not started; start or cancel it"), "{refused}");
-    ask(&lab, &path, json!({ "order": "run", "reason": "go" })).await;
+    ask(&lab, &path, json!({ "command": "run", "reason": "go" })).await;
     assert_eq!(until(&lab, &plan, "ended").await["completed"], 2);
     let (_, refused) = ask(&lab, &path, pause).await;
     assert!(refused["detail"].as_str().unwrap().contains("has ended"), "{refused}");
@@ -222,7 +218,7 @@ async fn discarding_needs_the_right_number() {
     assert_eq!((status, &problem["found"]), (StatusCode::CONFLICT, &json!(3)));
     let (_, discard) =
         ask(&lab, "/v1/discards", json!({ "reason": "old", "filter": {}, "expect": 3 })).await;
-    assert_eq!(until(&lab, &discard, "ended").await["done"], 3);
+    assert_eq!(until(&lab, &discard, "ended").await["processed"], 3);
     lab.until("lab", |row| row["dead"] == 0).await;
 }
 
@@ -300,7 +296,7 @@ async fn an_import_that_was_changed_needs_approval_as_an_edit_does() {
     assert_eq!(answer["imported"], 2, "{answer}");
     let (_, list) = lab.get("/v1/dead-letters").await;
     let states: Vec<_> =
-        list["dead_letters"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
+        list["items"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
     assert_eq!(states.iter().filter(|state| **state == "unapproved").count(), 1, "{list}");
     assert_eq!(states.iter().filter(|state| **state == "open").count(), 1, "{list}");
 }
@@ -342,7 +338,7 @@ async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
         ),
         ("/v1/replays", json!({ "reason": "x", "ids": [1] }), "line 1"),
         ("/v1/replays", json!({ "reason": "x", "ids": [one], "rate": 0 }), "above 0"),
-        ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "known filters"),
+        ("/v1/replays", json!({ "reason": "x", "filter": { "quue": "lab" } }), "line 1"),
         (
             "/v1/replays",
             json!({ "reason": "x", "filter": { "queue": "lba" } }),
@@ -355,15 +351,15 @@ async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
             "unknown cause v1:0123456789abcdef",
         ),
         ("/v1/replays", json!({ "resaon": "x" }), "line 1"),
-        ("/v1/discards", json!({ "reason": "x", "filter": {} }), "line 1"),
+        ("/v1/discards", json!({ "reason": "x", "filter": {} }), "expect is required"),
         (
             &format!("/v1/replays/{no_operation}"),
-            json!({ "order": "run", "reason": "x" }),
+            json!({ "command": "run", "reason": "x" }),
             &format!("unknown replay or discard {no_operation}"),
         ),
         (
             &format!("/v1/replays/{one}"),
-            json!({ "order": "run", "reason": "x" }),
+            json!({ "command": "run", "reason": "x" }),
             &format!("{one} is the id of a dead letter, not of an operation"),
         ),
         (
@@ -388,7 +384,7 @@ async fn nonsense_is_refused_with_what_to_do_and_nothing_is_done() {
         assert!(!detail.contains(CANARY), "{detail}");
     }
     assert_eq!(audited(&lab).await, Vec::<String>::new());
-    assert_eq!(lab.get("/v1/replays").await.1["operations"], json!([]), "nothing was planned");
+    assert_eq!(lab.get("/v1/replays").await.1["items"], json!([]), "nothing was planned");
     lab.until("lab", |row| row["dead"] == 1).await;
 }
 

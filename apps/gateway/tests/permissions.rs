@@ -59,13 +59,19 @@ fn needs(method: &str, path: &str) -> Option<Needs> {
         ("get", "/v1/whoami") => Token,
         (
             "get",
-            "/v1/queues" | "/v1/dead-letters" | "/v1/causes" | "/v1/replays" | "/v1/rejections"
+            "/v1/queues" | "/v1/routes" | "/v1/status" | "/v1/messages/{id}" | "/v1/dead-letters"
+            | "/v1/causes" | "/v1/replays" | "/v1/discards" | "/v1/rejections"
             | "/v1/poison-retries",
         ) => Shown(Role::Viewer),
-        ("get", "/v1/dead-letters/{id}" | "/v1/replays/{id}" | "/v1/replays/{id}/messages") => {
-            Found(Role::Viewer)
-        }
-        ("post", "/v1/dead-letters/{id}/reveal" | "/v1/causes/{cause}" | "/v1/replays/{id}") => {
+        ("get", "/v1/queues/{queue}") => Queue(Role::Viewer),
+        (
+            "get",
+            "/v1/dead-letters/{id}"
+            | "/v1/causes/{id}"
+            | "/v1/replays/{id}"
+            | "/v1/replays/{id}/messages",
+        ) => Found(Role::Viewer),
+        ("post", "/v1/dead-letters/{id}/reveal" | "/v1/causes/{id}" | "/v1/replays/{id}") => {
             Found(Role::Operator)
         }
         ("post", "/v1/replays") => Shown(Role::Operator),
@@ -161,13 +167,13 @@ struct There {
 
 impl There {
     fn filled(&self, path: &str) -> String {
-        let id = if path.starts_with("/v1/replays") { &self.operation } else { &self.dead_letter };
+        let id = match path {
+            _ if path.starts_with("/v1/replays") => &self.operation,
+            _ if path.starts_with("/v1/causes") => &self.cause,
+            _ => &self.dead_letter,
+        };
         let query = if path == "/v1/imports" { "?reason=test" } else { "" };
-        path.replace("{queue}", "lab")
-            .replace("{route}", "results")
-            .replace("{cause}", &self.cause)
-            .replace("{id}", id)
-            + query
+        path.replace("{queue}", "lab").replace("{route}", "results").replace("{id}", id) + query
     }
 }
 
@@ -184,7 +190,7 @@ fn body(method: &str, path: &str) -> &'static str {
         "replays" => r#"{"reason": "test", "filter": {"state": "edited"}, "plan": true}"#,
         "discards" => r#"{"reason": "test", "filter": {}, "expect": 999}"#,
         _ if path.starts_with("/v1/causes") => r#"{"state": "acknowledged"}"#,
-        _ if path.starts_with("/v1/replays") => r#"{"order": "pause", "reason": "test"}"#,
+        _ if path.starts_with("/v1/replays") => r#"{"command": "pause", "reason": "test"}"#,
         _ => "",
     }
 }
@@ -285,11 +291,11 @@ async fn lab_with_dead_letters() -> (Lab, There) {
     lab.send("lab", &[], "y").await;
     lab.until("lab", |row| row["dead"] == 2).await;
     let (_, list) = lab.get("/v1/dead-letters").await;
-    let [free, taken] = [0, 1].map(|at| list["dead_letters"][at]["id"].as_str().unwrap());
+    let [free, taken] = [0, 1].map(|at| list["items"][at]["id"].as_str().unwrap());
     let plan = format!(r#"{{"reason": "test", "ids": ["{taken}"], "plan": true}}"#);
     let (status, planned) = lab.post("/v1/replays", &[], &plan).await;
     assert_eq!(status, StatusCode::OK, "{planned}");
-    let cause = list["dead_letters"][0]["cause"].as_str().unwrap().to_owned();
+    let cause = list["items"][0]["cause"].as_str().unwrap().to_owned();
     let operation = planned["id"].as_str().unwrap().to_owned();
     (lab, There { dead_letter: free.to_owned(), operation, cause })
 }

@@ -1,60 +1,25 @@
-//! The audit log as the gateway's API returns it.
+//! Entries of the audit log in the form that was hashed.
 
 use bezoar::catalogue::{AuditEntry, AuditHash, AuditHead};
-use jiff::Timestamp;
-use serde::Deserialize;
+use bezoar_gateway::api_types::{AuditRecord, RecordedHead};
 
-/// A page of the log, and the head of the whole log.
-#[derive(Debug, Deserialize)]
-pub(super) struct AuditPage {
-    pub(super) entries: Vec<AuditRecord>,
-    pub(super) head: RecordedHead,
-    /// The head that the gateway noted outside of its store, if there is one.
-    #[serde(default)]
-    pub(super) noted: Option<RecordedHead>,
+/// The entry in the form that was hashed; `None` if its hash cannot be parsed, which means it was changed.
+pub(super) fn written(record: &AuditRecord) -> Option<AuditEntry> {
+    Some(AuditEntry {
+        number: record.number,
+        at: record.recorded_at,
+        actor: record.actor.clone(),
+        address: record.address.clone(),
+        verb: record.verb.clone(),
+        target: record.target.clone(),
+        reason: record.reason.clone(),
+        hash: hash(&record.hash).ok()?,
+    })
 }
 
-/// One audited action.
-#[derive(Debug, Deserialize)]
-pub(super) struct AuditRecord {
-    pub(super) number: u64,
-    pub(super) at: String,
-    pub(super) who: String,
-    pub(super) from: String,
-    pub(super) verb: String,
-    pub(super) target: String,
-    pub(super) why: String,
-    hash: String,
-}
-
-/// The head of the log, which the store keeps separately from the entries.
-#[derive(Debug, Deserialize)]
-pub(super) struct RecordedHead {
-    pub(super) count: u64,
-    hash: String,
-}
-
-impl AuditRecord {
-    /// The entry in the form that was hashed; `None` if its time or hash cannot be parsed, which means it was changed.
-    pub(super) fn written(&self) -> Option<AuditEntry> {
-        Some(AuditEntry {
-            number: self.number,
-            at: self.at.parse::<Timestamp>().ok()?,
-            actor: self.who.clone(),
-            address: self.from.clone(),
-            verb: self.verb.clone(),
-            target: self.target.clone(),
-            reason: self.why.clone(),
-            hash: hash(&self.hash).ok()?,
-        })
-    }
-}
-
-impl RecordedHead {
-    /// The head as stored; `None` if its hash cannot be parsed.
-    pub(super) fn kept(&self) -> Option<AuditHead> {
-        Some(AuditHead { count: self.count, hash: hash(&self.hash).ok()? })
-    }
+/// The head as stored; `None` if its hash cannot be parsed.
+pub(super) fn kept(head: &RecordedHead) -> Option<AuditHead> {
+    Some(AuditHead { count: head.count, hash: hash(&head.hash).ok()? })
 }
 
 /// Parses the hash of an entry.

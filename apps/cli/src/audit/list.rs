@@ -1,8 +1,8 @@
-//! `bezoar audit list`
+//! `bezoar audit list`: the audit log, newest first.
 
 use anyhow::Result;
+use bezoar_gateway::api_types::{AuditPage, AuditRecord};
 
-use super::entry::{AuditPage, AuditRecord};
 use crate::{
     client::ApiClient,
     humanize, output,
@@ -21,9 +21,9 @@ const COLUMNS: &[(&str, Lean)] = &[
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// List entries after this number, to continue an earlier list
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    after: u64,
+    /// Continue an earlier list; its last line says how
+    #[arg(long, value_name = "N")]
+    after: Option<u64>,
     /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
@@ -34,19 +34,19 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { after, limit, json } = arguments;
-    let reply = client.get(&format!("/v1/audit?after={after}&limit={limit}")).await?;
+    let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+    let reply = client.get(&format!("/v1/audit?limit={limit}{after}")).await?;
     if json {
         return output::print_json(&reply).map(drop);
     }
     let page: AuditPage = reply.parse()?;
-    let Some(last) = page.entries.last() else {
+    if page.items.is_empty() {
         output::say("no entries");
         return Ok(());
-    };
-    output::print(&table(&page.entries).render())?;
+    }
+    output::print(&table(&page.items).render())?;
     output::say(&format!("{} entries in total", humanize::count(page.head.count)));
-    if last.number < page.head.count {
-        let next = last.number;
+    if let Some(next) = page.next {
         output::say(&format!("next page: bezoar audit list --limit {limit} --after {next}"));
     }
     Ok(())
@@ -57,12 +57,12 @@ fn table(entries: &[AuditRecord]) -> Table {
     for entry in entries {
         table.push([
             entry.number.to_string().into(),
-            humanize::moment(&entry.at).into(),
-            entry.who.as_str().into(),
-            entry.from.as_str().into(),
+            humanize::moment(entry.recorded_at).into(),
+            entry.actor.as_str().into(),
+            entry.address.as_str().into(),
             entry.verb.as_str().into(),
             entry.target.as_str().into(),
-            entry.why.as_str().into(),
+            entry.reason.as_str().into(),
         ]);
     }
     table

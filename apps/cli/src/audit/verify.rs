@@ -2,9 +2,10 @@
 
 use anyhow::{Context as _, Result, bail};
 use bezoar::catalogue::{AuditBreak, AuditHash, AuditHead};
+use bezoar_gateway::api_types::AuditPage;
 use serde_json::json;
 
-use super::entry::{self, AuditPage, RecordedHead};
+use super::entry;
 use crate::{client::ApiClient, humanize::plural, output};
 
 #[derive(Debug, clap::Args)]
@@ -31,8 +32,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     let mut verification = Verification::new(arguments.head);
     loop {
         let after = verification.head.count;
-        let page = client.get(&format!("/v1/audit?after={after}&limit=1000")).await?;
-        let page: AuditPage = page.parse()?;
+        let path = format!("/v1/audit?order=oldest_first&after={after}&limit=1000");
+        let page: AuditPage = client.get(&path).await?.parse()?;
         if after == 0 {
             verification.begin(&page);
         }
@@ -95,13 +96,13 @@ impl Verification {
 
     /// Remembers what must be in the log.
     fn begin(&mut self, page: &AuditPage) {
-        self.anchor = page.noted.as_ref().and_then(RecordedHead::kept);
+        self.anchor = page.noted.as_ref().and_then(entry::kept);
     }
 
     /// Verifies a page; at the end of the log, also that it ends at the stored head.
     fn follow(&mut self, page: &AuditPage) -> Result<Position, AuditBreak> {
-        for entry in &page.entries {
-            let written = entry.written().ok_or(AuditBreak::Changed(self.head.count + 1))?;
+        for entry in &page.items {
+            let written = entry::written(entry).ok_or(AuditBreak::Changed(self.head.count + 1))?;
             self.head = self.head.follow(&written)?;
             if self.anchor.is_some_and(|it| it.count == self.head.count && it != self.head) {
                 return Err(AuditBreak::Changed(self.head.count));
@@ -110,10 +111,10 @@ impl Verification {
                 self.noted_at = Some(self.head.count);
             }
         }
-        if !page.entries.is_empty() && self.head.count < page.head.count {
+        if !page.items.is_empty() && self.head.count < page.head.count {
             return Ok(Position::Middle);
         }
-        let kept = page.head.kept().ok_or(AuditBreak::Changed(page.head.count))?;
+        let kept = entry::kept(&page.head).ok_or(AuditBreak::Changed(page.head.count))?;
         self.head.ends_at(&kept)?;
         match self.anchor {
             Some(anchor) if anchor.count > self.head.count => {
@@ -144,8 +145,9 @@ mod tests {
             };
             let (entry, after) = head.append(Timestamp::UNIX_EPOCH, &action);
             entries.push(json!({
-                "number": entry.number, "at": entry.at.to_string(), "who": entry.actor,
-                "from": entry.address, "verb": entry.verb, "target": entry.target, "why": entry.reason,
+                "number": entry.number, "recorded_at": entry.at, "actor": entry.actor,
+                "address": entry.address, "verb": entry.verb, "target": entry.target,
+                "reason": entry.reason,
                 "hash": entry.hash.to_string(),
             }));
             head = after;
@@ -155,7 +157,7 @@ mod tests {
 
     fn page(entries: &[Value], head: AuditHead) -> AuditPage {
         let head = json!({ "count": head.count, "hash": head.hash.to_string() });
-        serde_json::from_value(json!({ "entries": entries, "next": null, "head": head })).unwrap()
+        serde_json::from_value(json!({ "items": entries, "next": null, "head": head })).unwrap()
     }
 
     #[test]
@@ -195,8 +197,8 @@ mod tests {
         };
         let (entry, end) = end.append(Timestamp::UNIX_EPOCH, &action);
         rewritten.push(json!({
-            "number": 5, "at": entry.at.to_string(), "who": "eve", "from": "", "verb": entry.verb,
-            "target": "", "why": "", "hash": entry.hash.to_string(),
+            "number": 5, "recorded_at": entry.at, "actor": "eve", "verb": entry.verb,
+            "hash": entry.hash.to_string(),
         }));
         assert_eq!(check(&rewritten, end), Err(AuditBreak::Changed(5)));
     }
@@ -205,8 +207,8 @@ mod tests {
     fn a_changed_removed_or_truncated_entry_is_named() {
         type Harm = fn(&mut Vec<Value>);
         let harms: [(Harm, AuditBreak); 4] = [
-            (|it| it[1]["why"] = "nothing".into(), AuditBreak::Changed(2)),
-            (|it| it[2]["at"] = "long ago".into(), AuditBreak::Changed(3)),
+            (|it| it[1]["reason"] = "nothing".into(), AuditBreak::Changed(2)),
+            (|it| it[2]["recorded_at"] = "1970-01-02T00:00:00Z".into(), AuditBreak::Changed(3)),
             (|it| drop(it.remove(2)), AuditBreak::Missing(3)),
             (Vec::clear, AuditBreak::Missing(1)),
         ];

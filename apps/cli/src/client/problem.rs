@@ -2,16 +2,14 @@
 
 use std::{fmt, time::Duration};
 
+use bezoar_gateway::api_types::{self, BatchResult, Holder};
 use http::{HeaderMap, StatusCode, header};
-use serde::Deserialize;
 
 use super::token::TokenSource;
 use crate::{
     humanize::{count, plural},
     output::printable,
 };
-
-const PREFIX: &str = "urn:bezoar:problem:";
 
 /// An error response.
 #[derive(Debug, Clone)]
@@ -27,26 +25,11 @@ pub(crate) struct Problem {
     pub(crate) found: Option<u64>,
     /// The invalid line of the request, from 1.
     pub(crate) line: Option<u64>,
+    /// One result per message of a batch in which all were refused.
+    pub(crate) results: Vec<BatchResult>,
     held: Vec<Holder>,
     /// Where the refused token came from.
     token: TokenSource,
-}
-
-/// An operation that holds selected dead letters, and how many.
-#[derive(Debug, Clone, Deserialize)]
-struct Holder {
-    operation: String,
-    count: u64,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Document {
-    r#type: String,
-    detail: Option<String>,
-    found: Option<u64>,
-    line: Option<u64>,
-    held: Vec<Holder>,
 }
 
 impl Problem {
@@ -57,13 +40,14 @@ impl Problem {
         body: &[u8],
         token: TokenSource,
     ) -> Self {
-        let document: Document = serde_json::from_slice(body).unwrap_or_default();
-        let code = document.r#type.strip_prefix(PREFIX).unwrap_or_default().to_owned();
+        let document: api_types::Problem = serde_json::from_slice(body).unwrap_or_default();
+        let code = document.code().unwrap_or_default().to_owned();
         let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = seconds.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let detail = document.detail.clone().filter(|_| !code.is_empty());
-        let Document { found, line, held, .. } = document;
-        Self { status, code, detail, retry_after, found, line, held, token }
+        let api_types::Problem { detail, found, line, held, results, .. } = document;
+        let results = results.unwrap_or_default();
+        let detail = Some(detail).filter(|_| !code.is_empty());
+        Self { status, code, detail, retry_after, found, line, results, held, token }
     }
 
     /// The gateway's text, if it is one.

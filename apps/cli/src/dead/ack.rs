@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use bezoar::catalogue::CauseId;
-use serde_json::json;
+use bezoar_gateway::api_types::{Cause, CauseMark, MarkCauseRequest};
 
-use super::{causes::Cause, filter};
+use super::filter;
 use crate::{
     client::{ApiClient, path},
     output,
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
-    let mark = json!({ "state": arguments.state(), "note": arguments.note });
+    let mark = MarkCauseRequest { state: arguments.mark(), note: Some(arguments.note.clone()) };
     let reply = client.order(&path(["v1", "causes", arguments.cause.as_str()]), &mark).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
@@ -41,11 +41,11 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 }
 
 impl Arguments {
-    fn state(&self) -> &'static str {
+    fn mark(&self) -> CauseMark {
         match (self.resolved, self.reopen) {
-            (true, _) => "resolved",
-            (_, true) => "open",
-            _ => "acknowledged",
+            (true, _) => CauseMark::Resolved,
+            (_, true) => CauseMark::Open,
+            _ => CauseMark::Acknowledged,
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 use bezoar::DeadLetterId;
-use serde_json::json;
+use bezoar_gateway::api_types::{DeadLetterSummary, ReasonRequest};
 
-use super::dead_letter::DeadLetterSummary;
 use crate::{
     client::{ApiClient, path},
     output, reason,
@@ -25,7 +24,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let path = path(["v1", "dead-letters", &arguments.id.to_string(), "approve"]);
-    let reply = client.order(&path, &json!({ "reason": arguments.reason })).await?;
+    let reply = client.order(&path, &ReasonRequest { reason: arguments.reason }).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock};
+use bezoar_gateway::api_types::{Cause, CauseState, Page};
 use jiff::Timestamp;
-use serde::Deserialize;
 
 use super::filter::Filter;
 use crate::{
@@ -36,39 +36,14 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Debug, Deserialize)]
-struct CausesPage {
-    causes: Vec<Cause>,
-}
-
-/// A group of dead letters that failed the same way.
-#[derive(Debug, Deserialize)]
-pub(super) struct Cause {
-    pub(super) id: String,
-    pub(super) title: String,
-    count: u64,
-    this_hour: Option<u64>,
-    last_hour: Option<u64>,
-    first_seen: String,
-    last_seen: String,
-    pub(super) state: String,
-    note: Option<Note>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Note {
-    text: String,
-    who: String,
-}
-
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let (limit, filter) = (arguments.limit, arguments.filter.query());
     let reply = client.get(&format!("/v1/causes?limit={limit}{filter}")).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let page: CausesPage = reply.parse()?;
-    let Some(largest) = page.causes.first() else {
+    let page: Page<Cause> = reply.parse()?;
+    let Some(largest) = page.items.first() else {
         let matching = if arguments.filter.is_empty() { "" } else { " match" };
         output::say(&format!("no dead letters{matching}"));
         return Ok(());
@@ -78,51 +53,49 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         "list the dead letters of a cause: bezoar dead list --cause {}",
         largest.id
     ));
-    if page.causes.len() == limit as usize {
+    if page.items.len() == limit as usize {
         output::say("there may be more; raise --limit or use filters");
     }
     Ok(())
 }
 
-fn table(page: &CausesPage, now: Timestamp) -> Table {
+fn table(page: &Page<Cause>, now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
-    for cause in &page.causes {
+    for cause in &page.items {
         table.push([
             humanize::count(cause.count).into(),
-            cause.growth(),
-            humanize::count_or_unknown(cause.last_hour).into(),
-            humanize::age_of(&cause.first_seen, now).into(),
-            humanize::age_of(&cause.last_seen, now).into(),
-            cause.condition(),
+            growth(cause),
+            humanize::count(cause.added_last_hour).into(),
+            humanize::age_of(cause.first_seen_at, now).into(),
+            humanize::age_of(cause.last_seen_at, now).into(),
+            condition(cause),
             cause.id.as_str().into(),
             cause.title.as_str().into(),
-            cause.note(),
+            note(cause),
         ]);
     }
     table
 }
 
-impl Cause {
-    /// The count of this hour, highlighted if it is higher than in the last hour.
-    fn growth(&self) -> Cell {
-        let text = humanize::count_or_unknown(self.this_hour);
-        let grows = self.this_hour > self.last_hour;
-        if grows { Cell::styled(&text, WARNING) } else { text.into() }
-    }
+/// The count of this hour, highlighted if it is higher than in the last hour.
+fn growth(cause: &Cause) -> Cell {
+    let text = humanize::count(cause.added_this_hour);
+    let grows = cause.added_this_hour > cause.added_last_hour;
+    if grows { Cell::styled(&text, WARNING) } else { text.into() }
+}
 
-    fn condition(&self) -> Cell {
-        match self.state.as_str() {
-            "regressed" => Cell::styled(&self.state, ALARM),
-            state => state.into(),
-        }
+fn condition(cause: &Cause) -> Cell {
+    match cause.state {
+        CauseState::Regressed => Cell::styled(cause.state.as_str(), ALARM),
+        state => state.as_str().into(),
     }
+}
 
-    fn note(&self) -> Cell {
-        match &self.note {
-            Some(note) if note.text.is_empty() => format!("({})", note.who).into(),
-            Some(note) => format!("{} ({})", note.text, note.who).into(),
-            None => "".into(),
-        }
+fn note(cause: &Cause) -> Cell {
+    match &cause.note {
+        Some(note) if note.text.is_empty() => format!("({})", note.author).into(),
+        Some(note) => format!("{} ({})", note.text, note.author).into(),
+        None => "".into(),
     }
 }
 
@@ -137,12 +110,12 @@ mod tests {
         let cause = |this_hour: u64, state: &str| {
             json!({
                 "id": "v1:0123456789abcdef", "title": "http-503 (transient) of t in q",
-                "count": 1234, "this_hour": this_hour, "last_hour": 7, "state": state,
-                "first_seen": "2026-11-14T09:00:00Z", "last_seen": "2026-11-14T11:59:00Z",
-                "note": { "text": "ticket 7", "who": "ada", "at": "2026-11-14T10:00:00Z" },
+                "count": 1234, "added_this_hour": this_hour, "added_last_hour": 7, "state": state,
+                "first_seen_at": "2026-11-14T09:00:00Z", "last_seen_at": "2026-11-14T11:59:00Z",
+                "note": { "text": "ticket 7", "author": "ada", "written_at": "2026-11-14T10:00:00Z" },
             })
         };
-        let causes = json!({ "causes": [cause(8, "regressed"), cause(7, "open")] });
+        let causes = json!({ "items": [cause(8, "regressed"), cause(7, "open")] });
         let page = serde_json::from_value(causes).unwrap();
         let text = table(&page, "2026-11-14T12:00:00Z".parse().unwrap()).render();
         assert!(text.contains("\u{1b}[33m8\u{1b}[0m"), "{text:?}");

@@ -1,17 +1,17 @@
 //! `bezoar dead discard`: removes dead letters for good.
 
 use anyhow::{Result, bail};
-use serde::Deserialize;
+use bezoar_gateway::api_types::{DeadLetterPage, DiscardRequest};
 
 use super::{
     filter::Filter,
     follow, on_broker,
-    operation::{self, OperationCommand, OperationReply, begun},
+    operation::{self, OperationCommand, OperationReply, OperationText, begun},
     selection::{Selection, SelectionArguments},
 };
 use crate::{
     client::{ApiClient, ApiReply, ClientError},
-    humanize::{Count, count, plural},
+    humanize::{count, plural},
     output, prompt, reason,
 };
 
@@ -72,10 +72,16 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 
 impl Discard {
     async fn send(&self, client: &ApiClient, expect: u64) -> Result<ApiReply, ClientError> {
-        let mut request = self.selection.request(&self.reason);
-        request.insert("expect".to_owned(), expect.into());
-        request.insert("skip_held".to_owned(), self.skip_held.into());
-        client.order("/v1/discards", &request.into()).await
+        let (ids, filter) = self.selection.request();
+        let request = DiscardRequest {
+            reason: self.reason.clone(),
+            ids,
+            filter,
+            expect: Some(expect),
+            skip_held: self.skip_held,
+            plan: false,
+        };
+        client.order("/v1/discards", &request).await
     }
 
     /// The exact number that would be discarded. A discard that expects 0 changes nothing and reports it.
@@ -135,11 +141,7 @@ pub(super) async fn typed(number: u64) -> Result<()> {
 
 /// Whether a filter selects nothing: then there is nothing to plan.
 async fn is_none(client: &ApiClient, filter: &Filter) -> Result<bool> {
-    #[derive(Deserialize)]
-    struct Listed {
-        matching: Count,
-    }
     let path = format!("/v1/dead-letters?limit=1{}", filter.query_of_open());
-    let Listed { matching } = client.get(&path).await?.parse()?;
+    let DeadLetterPage { matching, .. } = client.get(&path).await?.parse()?;
     Ok(matching.count == 0)
 }

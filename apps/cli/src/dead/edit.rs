@@ -5,11 +5,11 @@ mod editor;
 
 use anyhow::Result;
 use bezoar::DeadLetterId;
+use bezoar_gateway::api_types::{DeadLetterState, DeadLetterSummary};
 use secrecy::SecretString;
 use std::path::PathBuf;
 
 use self::{change::BodyChange, editor::EditedBody};
-use super::dead_letter::DeadLetterSummary;
 use crate::{
     client::{ApiClient, ApiReply, ClientError, path},
     output, prompt, reason,
@@ -85,8 +85,8 @@ fn done(reply: &ApiReply, json: bool) -> Result<()> {
     let version: DeadLetterSummary = reply.parse()?;
     let id = output::printable(&version.id);
     output::print(&format!("{id}\n"))?;
-    output::say(&match version.state.as_deref() {
-        Some("unapproved") => format!(
+    output::say(&match version.state {
+        DeadLetterState::Unapproved => format!(
             "created dead letter {id}; someone else must approve it with: bezoar dead approve {id} --reason TEXT"
         ),
         _ => format!(

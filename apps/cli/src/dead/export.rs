@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use bezoar_gateway::api_types::ExportRequest;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::filter::Filter;
@@ -44,7 +44,8 @@ enum ExportTarget {
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let mut target = ExportTarget::choose(&arguments)?;
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let wanted = json!({ "reason": arguments.reason, "filter": arguments.filter.object() });
+    let wanted =
+        ExportRequest { reason: arguments.reason.clone(), filter: arguments.filter.request() };
     let mut lines = ExportedLines::default();
     let copied = tokio::select! {
         copied = copy(client, &wanted, &mut target, &mut lines) => copied,
@@ -59,7 +60,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 
 async fn copy(
     client: &ApiClient,
-    wanted: &serde_json::Value,
+    wanted: &ExportRequest,
     target: &mut ExportTarget,
     lines: &mut ExportedLines,
 ) -> Result<()> {

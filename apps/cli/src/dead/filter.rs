@@ -4,8 +4,8 @@ use bezoar::{
     Code, CorrelationId, FailureKind, Invalid, MessageId, MessageType, QueueName,
     catalogue::CauseId,
 };
+use bezoar_gateway::api_types::DeadLetterFilter;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
 use crate::{client::encode, duration, shell};
 
@@ -64,22 +64,51 @@ const STATES: [&str; 4] = ["open", "held", "edited", "unapproved"];
 impl Filter {
     /// Whether it matches everything.
     pub(super) fn is_empty(&self) -> bool {
-        self.pairs().is_empty()
+        self.request().pairs().is_empty()
     }
 
     /// The queue, if it is the only criterion.
     pub(super) fn only_queue(&self) -> Option<&QueueName> {
-        self.queue.as_ref().filter(|_| self.pairs().len() == 1)
+        self.queue.as_ref().filter(|_| self.request().pairs().len() == 1)
     }
 
     /// As part of a query string: `&queue=lab`.
     pub(super) fn query(&self) -> String {
-        self.pairs().iter().map(|(name, text)| format!("&{name}={}", encode(text))).collect()
+        self.request()
+            .pairs()
+            .iter()
+            .map(|(name, text)| format!("&{name}={}", encode(text)))
+            .collect()
     }
 
-    /// As a JSON object in the body of a request.
-    pub(super) fn object(&self) -> Map<String, Value> {
-        self.pairs().into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
+    /// In the body of a request.
+    pub(super) fn request(&self) -> DeadLetterFilter {
+        fn text(value: &Option<impl ToString>) -> Option<String> {
+            value.as_ref().map(ToString::to_string)
+        }
+        DeadLetterFilter {
+            queue: text(&self.queue),
+            route: self.route.clone(),
+            r#type: text(&self.message_type),
+            kind: text(&self.kind),
+            code: text(&self.code),
+            cause: text(&self.cause),
+            correlation_id: text(&self.correlation_id),
+            message_id: text(&self.message_id),
+            since: self.since.clone(),
+            until: self.until.clone(),
+            min_attempts: self.min_attempts,
+            replayed: self.replayed(),
+            state: self.state.clone(),
+        }
+    }
+
+    fn replayed(&self) -> Option<bool> {
+        match (self.replayed, self.never_replayed) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
     }
 
     /// The query limited to dead letters that can be selected, unless a state was given.
@@ -96,32 +125,7 @@ impl Filter {
             ("kind", text) => format!(" --kind {}", text.to_lowercase().replace(' ', "-")),
             (name, text) => format!(" --{} {}", name.replace('_', "-"), shell::quote(text)),
         };
-        self.pairs().iter().map(flag).collect()
-    }
-
-    /// The criteria, named as in the API.
-    fn pairs(&self) -> Vec<(&'static str, String)> {
-        let replayed = match (self.replayed, self.never_replayed) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        };
-        let all = [
-            ("queue", self.queue.as_ref().map(ToString::to_string)),
-            ("route", self.route.clone()),
-            ("type", self.message_type.as_ref().map(ToString::to_string)),
-            ("kind", self.kind.as_ref().map(ToString::to_string)),
-            ("code", self.code.as_ref().map(ToString::to_string)),
-            ("cause", self.cause.as_ref().map(ToString::to_string)),
-            ("correlation_id", self.correlation_id.as_ref().map(ToString::to_string)),
-            ("message_id", self.message_id.as_ref().map(ToString::to_string)),
-            ("since", self.since.clone()),
-            ("until", self.until.clone()),
-            ("min_attempts", self.min_attempts.as_ref().map(ToString::to_string)),
-            ("replayed", replayed.as_ref().map(ToString::to_string)),
-            ("state", self.state.clone()),
-        ];
-        all.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
+        self.request().pairs().iter().map(flag).collect()
     }
 }
 
@@ -178,9 +182,9 @@ mod tests {
         assert_eq!(filter.query(), expected);
         assert_eq!(filter.query_of_open(), format!("{expected}&state=open"));
         let expected = json!({
-            "queue": "hospital/a&b", "kind": "AI service", "since": "2h", "replayed": "false",
+            "queue": "hospital/a&b", "kind": "AI service", "since": "2h", "replayed": false,
         });
-        assert_eq!(Value::from(filter.object()), expected);
+        assert_eq!(serde_json::to_value(filter.request()).unwrap(), expected);
         let flags = " --queue 'hospital/a&b' --kind ai-service --since 2h --never-replayed";
         assert_eq!(filter.flags(), flags);
     }
@@ -190,7 +194,7 @@ mod tests {
         let every = "--queue q --type t --kind transient --code c --cause v1:0123456789abcdef \
                      --correlation-id c --message-id m --since 2026-11-14T09:30:00Z --until 1h30m \
                      --min-attempts 3 --replayed --state open";
-        assert_eq!(filter(every).unwrap().pairs().len(), 12);
+        assert_eq!(filter(every).unwrap().request().pairs().len(), 12);
         assert!(filter("").unwrap().is_empty());
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use bezoar_gateway::api_types::OperationState;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -10,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    operation::{self, Operation, OperationReply},
+    operation::{self, Operation, OperationReply, OperationText},
     outcomes,
 };
 use crate::{
@@ -83,9 +84,9 @@ impl OperationProgress {
 
     fn show(&self, operation: &Operation) {
         let known = operation.completed.zip(operation.failed).map(|(done, failed)| done + failed);
-        self.0.set_position(known.unwrap_or(operation.done));
-        let phase = match operation.state.as_str() {
-            "paused" => "paused: ".to_owned(),
+        self.0.set_position(known.unwrap_or(operation.processed));
+        let phase = match operation.state {
+            OperationState::Paused => "paused: ".to_owned(),
             _ if operation.is_canary() => {
                 format!("canary of {}: ", count(operation.canary.unwrap_or_default()))
             }
@@ -116,19 +117,20 @@ async fn conclude(client: &ApiClient, reply: OperationReply, json: bool) -> Resu
         output::print_json(&reply.reply)?;
     }
     let name = operation.name();
-    match operation.state.as_str() {
-        "stopped" => bail!(
+    match operation.state {
+        OperationState::Stopped => bail!(
             "{name} was stopped; continue with `bezoar dead replays {} --resume --reason TEXT`, or release the \
              remaining dead letters with --cancel",
             operation.id
         ),
-        "cancelled" => bail!("{name} was cancelled"),
+        OperationState::Cancelled => bail!("{name} was cancelled"),
         _ if failed > 0 => bail!("{} failed again", plural(failed, "message")),
         _ => Ok(()),
     }
 }
 
 fn summary(operation: &Operation) -> String {
-    let why = operation.stopped.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
+    let why =
+        operation.stop_reason.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
     format!("{} {}{why}: {}", operation.name(), operation.state, operation.progress())
 }

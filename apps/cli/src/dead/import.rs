@@ -10,9 +10,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use bezoar_gateway::api_types::Imported;
 use http::{HeaderMap, HeaderValue, header};
-use serde::Deserialize;
-use serde_json::json;
 
 use self::chunks::{Chunk, Chunks};
 use crate::{
@@ -41,28 +40,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How many lines were imported.
-#[derive(Debug, Default, Deserialize)]
-struct ImportCounts {
-    imported: u64,
-    known_already: u64,
-}
-
-impl ImportCounts {
-    fn is_empty(&self) -> bool {
-        self.imported == 0 && self.known_already == 0
-    }
+/// Whether no line was taken.
+fn is_empty(counts: &Imported) -> bool {
+    counts.imported == 0 && counts.known_already == 0
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let path = format!("/v1/imports?reason={}", encode(&arguments.reason));
-    let mut tally = ImportCounts::default();
+    let mut tally = Imported::default();
     let all = import(client, &path, &arguments.file, &mut tally).await;
     if arguments.json {
-        let words = json!({ "imported": tally.imported, "known_already": tally.known_already });
-        output::print(&format!("{words}\n"))?;
+        output::print(&format!("{}\n", serde_json::to_string(&tally)?))?;
     }
-    if all.is_ok() || !tally.is_empty() {
+    if all.is_ok() || !is_empty(&tally) {
         let known = match tally.known_already {
             0 => String::new(),
             1 => ", skipped 1 that is already here".to_owned(),
@@ -73,15 +63,10 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     all
 }
 
-async fn import(
-    client: &ApiClient,
-    path: &str,
-    file: &Path,
-    tally: &mut ImportCounts,
-) -> Result<()> {
+async fn import(client: &ApiClient, path: &str, file: &Path, tally: &mut Imported) -> Result<()> {
     let mut chunks = Chunks::new(open(file)?);
     while let Some(chunk) = chunks.next().context("cannot read the input")? {
-        let sent = send(client, path, &chunk).await.and_then(|reply| reply.parse::<ImportCounts>());
+        let sent = send(client, path, &chunk).await.and_then(|reply| reply.parse::<Imported>());
         let new = sent.map_err(|error| refused(error, file, &chunk, tally))?;
         tally.imported += new.imported;
         tally.known_already += new.known_already;
@@ -91,14 +76,14 @@ async fn import(
 
 /// Says where in the file the error is. The gateway counts lines from the start of each request, and imports all of a
 /// request or nothing.
-fn refused(error: ClientError, file: &Path, chunk: &Chunk, before: &ImportCounts) -> anyhow::Error {
+fn refused(error: ClientError, file: &Path, chunk: &Chunk, before: &Imported) -> anyhow::Error {
     let name = if file.as_os_str() == "-" { "stdin".into() } else { file.display().to_string() };
     let ClientError::Refused(problem) = &error else { return error.into() };
     match (problem.line, problem.detail()) {
         (Some(line), Some(detail)) => {
             let why = detail.strip_prefix(&format!("line {line}: ")).unwrap_or(detail);
             let why = why.strip_suffix(NOTHING).unwrap_or(why);
-            let nothing = if before.is_empty() { NOTHING } else { "" };
+            let nothing = if is_empty(before) { NOTHING } else { "" };
             anyhow!("{name}:{}: {}{nothing}", chunk.line(line), output::printable(why))
         }
         _ if matches!(problem.status.as_u16(), 400 | 404 | 409 | 422) => {

@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock};
+use bezoar_gateway::api_types::DeadLetterPage;
 use jiff::Timestamp;
-use serde::Deserialize;
 
-use super::{dead_letter::DeadLetterSummary, filter::Filter};
+use super::{dead_letter::state, filter::Filter};
 use crate::{
     client::ApiClient,
-    humanize::{self, Count},
-    output,
+    humanize, output,
     table::{Lean, Table},
 };
 
@@ -41,28 +40,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Debug, Deserialize)]
-struct DeadLettersPage {
-    dead_letters: Vec<DeadLetterSummary>,
-    next: Option<String>,
-    matching: Option<Count>,
-}
-
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let reply = client.get(&arguments.path()).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let page: DeadLettersPage = reply.parse()?;
-    if page.dead_letters.is_empty() {
+    let page: DeadLetterPage = reply.parse()?;
+    if page.items.is_empty() {
         output::say(&arguments.nothing());
         return Ok(());
     }
     output::print(&table(&page, SystemClock.now()).render())?;
-    if let Some(matching) = page.matching {
-        let words = if matching.count == 1 { "dead letter matches" } else { "dead letters match" };
-        output::say(&format!("{matching} {words}"));
-    }
+    let words = if page.matching.count == 1 { "dead letter matches" } else { "dead letters match" };
+    output::say(&format!("{} {words}", humanize::at_least(page.matching)));
     if let Some(next) = page.next {
         output::say(&format!("next page: {}", arguments.to_go_on(&next)));
     }
@@ -87,19 +77,19 @@ impl Arguments {
     }
 }
 
-fn table(page: &DeadLettersPage, now: Timestamp) -> Table {
+fn table(page: &DeadLetterPage, now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
-    for dead in &page.dead_letters {
+    for dead in &page.items {
         table.push([
             dead.id.as_str().into(),
             dead.queue.as_str().into(),
             dead.r#type.as_str().into(),
             dead.correlation_id.as_deref().unwrap_or(humanize::NONE).into(),
-            dead.error.as_ref().map_or(humanize::NONE, |error| error.code.as_str()).into(),
-            humanize::count_or_unknown(dead.attempts).into(),
-            humanize::count_or_unknown(dead.replayed).into(),
-            humanize::age_of(&dead.at, now).into(),
-            dead.state().into(),
+            dead.error.code.as_str().into(),
+            humanize::count(dead.attempts).into(),
+            humanize::count(dead.replays).into(),
+            humanize::age_of(dead.dead_lettered_at, now).into(),
+            state(dead).into(),
             dead.reason.as_str().into(),
         ]);
     }

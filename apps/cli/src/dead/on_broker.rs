@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail};
 use bezoar::QueueName;
-use serde::Deserialize;
-use serde_json::json;
+use bezoar_gateway::api_types::{
+    BrokerDiscardRequest, BrokerDiscarded, BrokerReplayed, ReasonRequest,
+};
 
 use super::{discard, selection::Selection};
 use crate::{
@@ -31,12 +32,8 @@ pub(super) async fn replay(
         }
     }
     let path = path(["v1", "queues", queue.as_str(), "replay"]);
-    let reply = client.order(&path, &json!({ "reason": reason })).await?;
-    #[derive(Deserialize)]
-    struct Done {
-        replayed: u64,
-    }
-    let Done { replayed } = reply.parse()?;
+    let reply = client.order(&path, &ReasonRequest { reason: reason.to_owned() }).await?;
+    let BrokerReplayed { replayed } = reply.parse()?;
     report(&reply, json, &format!("replayed {} on the broker", plural(replayed, "message")))
 }
 
@@ -60,12 +57,9 @@ pub(super) async fn discard(
         ),
     };
     let path = path(["v1", "queues", queue.as_str(), "discard"]);
-    let reply = client.order(&path, &json!({ "reason": reason, "expect": number })).await?;
-    #[derive(Deserialize)]
-    struct Done {
-        discarded: u64,
-    }
-    let Done { discarded } = reply.parse()?;
+    let request = BrokerDiscardRequest { reason: reason.to_owned(), expect: number };
+    let reply = client.order(&path, &request).await?;
+    let BrokerDiscarded { discarded } = reply.parse()?;
     report(&reply, json, &format!("discarded {} on the broker", plural(discarded, "dead letter")))
 }
 

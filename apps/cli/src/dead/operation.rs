@@ -1,69 +1,15 @@
-//! A replay or discard as the gateway's API returns it.
+//! A replay or discard: requests about it, and its progress as text.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use serde::Deserialize;
-use serde_json::json;
+use bezoar_gateway::api_types::{Holder, OperationCommandRequest, OperationKind, OperationState};
+pub(super) use bezoar_gateway::api_types::{Operation, OperationCommand};
 
 use crate::{
     client::{ApiClient, ApiReply, ClientError, path},
     humanize::{self, count, plural},
 };
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Operation {
-    pub(super) id: String,
-    pub(super) state: String,
-    pub(super) who: String,
-    pub(super) reason: String,
-    pub(super) planned_at: String,
-    pub(super) stopped: Option<String>,
-    /// How many dead letters are selected.
-    pub(super) total: u64,
-    /// How many were requested and could not be selected.
-    pub(super) refused: u64,
-    /// Of those, how many other operations held when this one was planned.
-    #[serde(default)]
-    pub(super) held: Vec<Holder>,
-    /// How many were sent or discarded so far.
-    pub(super) done: u64,
-    #[serde(default)]
-    pub(super) queues: Vec<Share>,
-    /// Replays only, as are all the following.
-    pub(super) completed: Option<u64>,
-    pub(super) failed: Option<u64>,
-    pub(super) in_flight: Option<u64>,
-    pub(super) canary: Option<u64>,
-    pub(super) rate: Option<f64>,
-    pub(super) stop_after: Option<u64>,
-    pub(super) new_ids: Option<bool>,
-    /// How long the rest has been waiting for the outcome of the canary.
-    #[serde(default)]
-    pub(super) canary_waiting_seconds: Option<f64>,
-}
-
-/// The number of dead letters of one queue.
-#[derive(Debug, Deserialize)]
-pub(super) struct Share {
-    pub(super) queue: String,
-    pub(super) count: u64,
-}
-
-/// Another operation that holds selected dead letters.
-#[derive(Debug, Deserialize)]
-pub(super) struct Holder {
-    pub(super) operation: String,
-    pub(super) count: u64,
-}
-
-/// A command for an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OperationCommand {
-    Run,
-    Pause,
-    Cancel,
-}
 
 /// An operation, and the JSON it was parsed from.
 #[derive(Debug)]
@@ -96,49 +42,53 @@ pub(super) async fn fetch(client: &ApiClient, id: &str) -> Result<OperationReply
 pub(super) async fn send_command(
     client: &ApiClient,
     id: &str,
-    order: OperationCommand,
+    command: OperationCommand,
     reason: &str,
 ) -> Result<OperationReply, ClientError> {
-    let word = match order {
-        OperationCommand::Run => "run",
-        OperationCommand::Pause => "pause",
-        OperationCommand::Cancel => "cancel",
-    };
-    let order = json!({ "order": word, "reason": reason });
+    let order = OperationCommandRequest { command, reason: reason.to_owned() };
     client.order(&path(["v1", "replays", id]), &order).await.and_then(OperationReply::new)
 }
 
-impl Operation {
-    /// `replay` or `discard`; a discard has no outcomes.
-    pub(super) fn noun(&self) -> &'static str {
-        if self.completed.is_some() { "replay" } else { "discard" }
-    }
-
-    pub(super) fn is_replay(&self) -> bool {
-        self.completed.is_some()
-    }
-
+/// An operation as text.
+pub(super) trait OperationText {
+    fn is_replay(&self) -> bool;
     /// `replay op_209aaw0b`
-    pub(super) fn name(&self) -> String {
-        format!("{} {}", self.noun(), self.id)
-    }
-
+    fn name(&self) -> String;
     /// Whether it has ended, or is stopped until somebody resumes it.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.state.as_str(), "ended" | "stopped" | "cancelled")
+    fn is_over(&self) -> bool;
+    /// Whether the canary is still running.
+    fn is_canary(&self) -> bool;
+    /// Which other operations hold dead letters that were left out, one line each.
+    fn held(&self) -> Vec<String>;
+    /// How many dead letters were left out because other operations hold them.
+    fn held_count(&self) -> u64;
+    /// Its progress as text.
+    fn progress(&self) -> String;
+}
+
+impl OperationText for Operation {
+    fn is_replay(&self) -> bool {
+        self.kind == OperationKind::Replay
     }
 
-    /// Whether the canary is still running.
-    pub(super) fn is_canary(&self) -> bool {
+    fn name(&self) -> String {
+        format!("{} {}", self.kind, self.id)
+    }
+
+    fn is_over(&self) -> bool {
+        use OperationState::{Cancelled, Ended, Stopped};
+        matches!(self.state, Ended | Stopped | Cancelled)
+    }
+
+    fn is_canary(&self) -> bool {
         let canary = self.canary.unwrap_or_default();
         canary > 0
             && canary < self.total
-            && self.done <= canary
+            && self.processed <= canary
             && self.completed.unwrap_or_default() < canary
     }
 
-    /// Which other operations hold dead letters that were left out, one line each.
-    pub(super) fn held(&self) -> Vec<String> {
+    fn held(&self) -> Vec<String> {
         let line = |holder: &Holder| {
             let are = if holder.count == 1 { "is" } else { "are" };
             let letters = plural(holder.count, "dead letter");
@@ -147,43 +97,41 @@ impl Operation {
         self.held.iter().map(line).collect()
     }
 
-    /// How many dead letters were left out because other operations hold them.
-    pub(super) fn held_count(&self) -> u64 {
+    fn held_count(&self) -> u64 {
         self.held.iter().map(|holder| holder.count).sum()
     }
 
-    /// Its progress as text.
-    pub(super) fn progress(&self) -> String {
+    fn progress(&self) -> String {
         let Some((completed, failed)) = self.completed.zip(self.failed) else {
-            return format!("{} of {} discarded", count(self.done), count(self.total));
+            return format!("{} of {} discarded", count(self.processed), count(self.total));
         };
-        let sent = format!("{} of {} sent", count(self.done), plural(self.total, "message"));
+        let sent = format!("{} of {} sent", count(self.processed), plural(self.total, "message"));
         let in_flight = count(self.in_flight.unwrap_or_default());
         let (completed, failed) = (count(completed), count(failed));
-        let waiting = self.waiting().unwrap_or_default();
+        let waiting = waiting(self).unwrap_or_default();
         format!(
             "{sent}, {completed} completed, {failed} failed again, {in_flight} in flight{waiting}"
         )
     }
+}
 
-    fn waiting(&self) -> Option<String> {
-        let waited = Duration::try_from_secs_f64(self.canary_waiting_seconds?).ok()?;
-        Some(format!(", waiting for the canary for {}", humanize::age(waited)))
-    }
+fn waiting(operation: &Operation) -> Option<String> {
+    let waited = Duration::try_from_secs_f64(operation.canary_waiting_seconds?).ok()?;
+    Some(format!(", waiting for the canary for {}", humanize::age(waited)))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
     /// A replay of ten with a canary of three.
     pub(crate) fn replay([done, completed, failed]: [u64; 3]) -> Value {
         json!({
-            "id": "op_209aaw0b", "state": "running", "who": "ada", "reason": "fixed",
-            "planned_at": "2026-11-14T09:00:00Z", "ended_at": null, "stopped": null,
-            "total": 10, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 10 }],
+            "id": "op_209aaw0b", "kind": "replay", "state": "running", "actor": "ada", "reason": "fixed",
+            "planned_at": "2026-11-14T09:00:00Z", "ended_at": null, "stop_reason": null,
+            "total": 10, "refused": 0, "processed": done, "queues": [{ "queue": "lab", "count": 10 }],
             "completed": completed, "failed": failed, "in_flight": done - completed - failed,
             "canary": 3, "rate": null, "stop_after": null, "new_ids": false,
         })
@@ -222,7 +170,8 @@ pub(super) mod tests {
         let waiting = Operation { canary_waiting_seconds: Some(75.0), ..operation([3, 2, 0]) };
         let expected = "3 of 10 messages sent, 2 completed, 0 failed again, 1 in flight, waiting for the canary for 1 m";
         assert_eq!(waiting.progress(), expected);
-        let discard = Operation { completed: None, ..operation([9, 4, 1]) };
+        let discard =
+            Operation { kind: OperationKind::Discard, completed: None, ..operation([9, 4, 1]) };
         assert_eq!(discard.progress(), "9 of 10 discarded");
         assert_eq!(discard.name(), "discard op_209aaw0b");
     }

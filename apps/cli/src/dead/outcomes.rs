@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use bezoar_gateway::api_types::{OperationItem, Page};
 
 use super::operation::Operation;
 use crate::{
@@ -16,27 +16,12 @@ const PAGES: usize = 100;
 /// How many causes are listed.
 const CAUSES: usize = 10;
 
-/// One message of an operation.
-#[derive(Debug, Deserialize, Serialize)]
-pub(super) struct OperationMessage {
-    pub(super) place: u64,
-    pub(super) dead_letter: String,
-    pub(super) message_id: String,
-    pub(super) queue: String,
-    pub(super) state: String,
-    /// The dead letter it became when it failed again.
-    pub(super) again: Option<String>,
-    pub(super) cause: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct MessagesPage {
-    pub(super) messages: Vec<OperationMessage>,
-    pub(super) next: Option<u64>,
-}
-
 /// A page of messages in order, after a position.
-pub(super) async fn page(client: &ApiClient, operation: &str, after: u64) -> Result<MessagesPage> {
+pub(super) async fn page(
+    client: &ApiClient,
+    operation: &str,
+    after: &str,
+) -> Result<Page<OperationItem>> {
     let path = path(["v1", "replays", operation, "messages"]);
     Ok(client.get(&format!("{path}?after={after}")).await?.parse()?)
 }
@@ -44,11 +29,11 @@ pub(super) async fn page(client: &ApiClient, operation: &str, after: u64) -> Res
 /// Why messages failed again, as lines of text.
 pub(super) async fn failures(client: &ApiClient, operation: &Operation) -> Result<Vec<String>> {
     let mut wanted = operation.failed.unwrap_or_default();
-    let (mut found, mut after) = (FailuresByCause::default(), Some(0));
+    let (mut found, mut after) = (FailuresByCause::default(), Some("0".to_owned()));
     for _ in 0..PAGES {
-        let Some(place) = after.filter(|_| wanted > 0) else { break };
-        let page = page(client, &operation.id, place).await?;
-        for item in &page.messages {
+        let Some(position) = after.filter(|_| wanted > 0) else { break };
+        let page = page(client, &operation.id, &position).await?;
+        for item in &page.items {
             wanted = wanted.saturating_sub(found.add(item));
         }
         after = page.next;
@@ -62,8 +47,10 @@ struct FailuresByCause(BTreeMap<String, (u64, String)>);
 
 impl FailuresByCause {
     /// Counts a message; returns 1 if it failed again.
-    fn add(&mut self, item: &OperationMessage) -> u64 {
-        let Some((again, cause)) = item.again.as_ref().zip(item.cause.as_ref()) else { return 0 };
+    fn add(&mut self, item: &OperationItem) -> u64 {
+        let Some((again, cause)) = item.new_dead_letter.as_ref().zip(item.cause.as_ref()) else {
+            return 0;
+        };
         let (number, _) = self.0.entry(cause.clone()).or_insert_with(|| (0, again.clone()));
         *number += 1;
         1
@@ -95,8 +82,8 @@ mod tests {
         let mut failures = FailuresByCause::default();
         for (place, cause) in [(1, Some("v1:a")), (2, Some("v1:b")), (3, Some("v1:b")), (4, None)] {
             let item = serde_json::from_value(json!({
-                "place": place, "dead_letter": format!("dl_0000000{place}"), "message_id": "m", "queue": "q",
-                "state": "failed again", "again": cause.map(|_| format!("dl_1000000{place}")), "cause": cause,
+                "position": place, "dead_letter": format!("dl_0000000{place}"), "message_id": "m", "queue": "q",
+                "state": "failed_again", "new_dead_letter": cause.map(|_| format!("dl_1000000{place}")), "cause": cause,
             }));
             assert_eq!(failures.add(&item.unwrap()), u64::from(cause.is_some()));
         }

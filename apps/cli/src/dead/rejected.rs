@@ -1,9 +1,9 @@
 //! `bezoar dead rejected`: why messages were rejected, for queues whose dead letters stay on the broker.
 
 use anyhow::Result;
-use serde::Deserialize;
+use bezoar_gateway::api_types::{Page, Rejection};
 
-use super::{dead_letter::FailedTry, timeline};
+use super::timeline;
 use crate::{
     client::{ApiClient, encode},
     humanize, output,
@@ -29,29 +29,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Debug, Deserialize)]
-struct Rejections {
-    rejections: Vec<Rejection>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Rejection {
-    queue: String,
-    message_id: String,
-    r#type: String,
-    correlation_id: Option<String>,
-    at: String,
-    reason: String,
-    attempts: u64,
-    history: Vec<FailedTry>,
-}
-
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let reply = client.get(&arguments.path()).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    let Rejections { rejections } = reply.parse()?;
+    let Page { items: rejections, .. } = reply.parse::<Page<Rejection>>()?;
     if rejections.is_empty() {
         output::say("no messages were rejected within the last 30 days");
         return Ok(());
@@ -81,7 +64,7 @@ fn describe(rejection: &Rejection) -> String {
         ("queue", rejection.queue.clone()),
         ("type", rejection.r#type.clone()),
         ("correlation id", correlation_id.to_owned()),
-        ("rejected", humanize::moment(&rejection.at)),
+        ("rejected", humanize::moment(rejection.rejected_at)),
         ("reason", rejection.reason.clone()),
         ("attempts", humanize::count(rejection.attempts)),
     ] {

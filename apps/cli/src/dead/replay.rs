@@ -3,11 +3,11 @@
 mod plan;
 
 use anyhow::{Result, bail};
-use serde_json::{Map, Value, json};
+use bezoar_gateway::api_types::ReplayRequest;
 
 use super::{
     follow, on_broker,
-    operation::{self, OperationCommand, OperationReply, begun},
+    operation::{self, OperationCommand, OperationReply, OperationText, begun},
     selection::{Selection, SelectionArguments},
 };
 use crate::{client::ApiClient, humanize::plural, output, prompt, reason};
@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         _ => StartMode::Start,
     };
     let request = options.request(&selection, mode);
-    let reply = client.order("/v1/replays", &request.into()).await.and_then(OperationReply::new);
+    let reply = client.order("/v1/replays", &request).await.and_then(OperationReply::new);
     let reply = begun(reply)?;
     if reply.operation.total == 0 {
         return nothing(client, &selection, reply, json).await;
@@ -113,17 +113,20 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 }
 
 impl ReplayOptions {
-    fn request(&self, selection: &Selection, mode: StartMode) -> Map<String, Value> {
-        let mut request = selection.request(&self.reason);
-        let mut put = |name: &str, value: Value| request.insert(name.to_owned(), value);
-        put("canary", self.canary.into());
-        put("new_ids", self.new_ids.into());
-        put("skip_held", self.skip_held.into());
-        put("plan", (mode != StartMode::Start).into());
-        self.rate.map(|rate| put("rate", json!(rate)));
-        self.stop_after.map(|most| put("stop_after", most.into()));
-        self.expect.map(|expected| put("expect", expected.into()));
-        request
+    fn request(&self, selection: &Selection, mode: StartMode) -> ReplayRequest {
+        let (ids, filter) = selection.request();
+        ReplayRequest {
+            reason: self.reason.clone(),
+            ids,
+            filter,
+            expect: self.expect,
+            canary: self.canary,
+            rate: self.rate,
+            stop_after: self.stop_after,
+            new_ids: self.new_ids,
+            skip_held: self.skip_held,
+            plan: mode != StartMode::Start,
+        }
     }
 }
 

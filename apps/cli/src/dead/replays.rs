@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use bezoar::{Clock, SystemClock, catalogue::OperationId};
+use bezoar_gateway::api_types::{OperationItem, OperationState, Page};
 use jiff::Timestamp;
-use serde::Deserialize;
 
 use super::{
     follow,
-    operation::{self, Operation, OperationCommand, OperationReply},
-    outcomes::{self, MessagesPage, OperationMessage},
+    operation::{self, Operation, OperationCommand, OperationReply, OperationText},
+    outcomes,
 };
 use crate::{
     client::ApiClient,
@@ -103,15 +103,16 @@ impl Arguments {
 }
 
 async fn list(client: &ApiClient, json: bool) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Listed {
-        operations: Vec<Operation>,
+    let mut operations = Vec::new();
+    for path in ["/v1/replays", "/v1/discards"] {
+        let page: Page<Operation> = client.get(path).await?.parse()?;
+        operations.extend(page.items);
     }
-    let reply = client.get("/v1/replays").await?;
+    operations.sort_by_key(|operation| std::cmp::Reverse(operation.planned_at));
     if json {
-        return output::print_json(&reply).map(drop);
+        let page = Page { items: operations, next: None };
+        return output::print(&format!("{}\n", serde_json::to_string(&page)?)).map(drop);
     }
-    let Listed { operations } = reply.parse()?;
     if operations.is_empty() {
         output::say("no replays or discards yet");
         return Ok(());
@@ -125,14 +126,14 @@ fn table(operations: &[Operation], now: Timestamp) -> Table {
     for operation in operations {
         table.push([
             operation.id.as_str().into(),
-            operation.noun().into(),
+            operation.kind.as_str().into(),
             state(operation),
             humanize::count(operation.total).into(),
-            humanize::count(operation.done).into(),
+            humanize::count(operation.processed).into(),
             outcome(operation.completed).into(),
             outcome(operation.failed).into(),
-            humanize::age_of(&operation.planned_at, now).into(),
-            operation.who.as_str().into(),
+            humanize::age_of(operation.planned_at, now).into(),
+            operation.actor.as_str().into(),
             operation.reason.as_str().into(),
         ]);
     }
@@ -140,19 +141,22 @@ fn table(operations: &[Operation], now: Timestamp) -> Table {
 }
 
 fn state(operation: &Operation) -> Cell {
-    match operation.state.as_str() {
-        "stopped" => Cell::styled(&operation.state, ALARM),
-        state => state.into(),
+    match operation.state {
+        OperationState::Stopped => Cell::styled(operation.state.as_str(), ALARM),
+        state => state.as_str().into(),
     }
 }
 
 fn ordered(operation: &Operation) {
-    let then = match operation.state.as_str() {
-        "running" => format!("; follow with `bezoar dead replays {} --wait`", operation.id),
-        "cancelled" => "; the remaining dead letters are released".to_owned(),
+    let then = match operation.state {
+        OperationState::Running => {
+            format!("; follow with `bezoar dead replays {} --wait`", operation.id)
+        }
+        OperationState::Cancelled => "; the remaining dead letters are released".to_owned(),
         _ => String::new(),
     };
-    let is = if matches!(operation.state.as_str(), "ended" | "stopped") { "has" } else { "is" };
+    let has = matches!(operation.state, OperationState::Ended | OperationState::Stopped);
+    let is = if has { "has" } else { "is" };
     output::say(&format!("{} {is} {}{then}", operation.name(), operation.state));
 }
 
@@ -170,15 +174,16 @@ async fn show(client: &ApiClient, reply: &OperationReply) -> Result<()> {
 }
 
 fn facts(operation: &Operation) -> Table {
-    let why = operation.stopped.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
+    let why =
+        operation.stop_reason.as_ref().map(|why| format!(" because {why}")).unwrap_or_default();
     let queues = operation.queues.iter();
     let queues: Vec<_> =
         queues.map(|it| format!("{} ({})", it.queue, humanize::count(it.count))).collect();
     let mut facts = Table::of_facts();
     let mut fact = |label: &str, text: String| facts.push([label.into(), text.into()]);
-    fact(operation.noun(), operation.id.clone());
+    fact(operation.kind.as_str(), operation.id.clone());
     fact("state", format!("{}{why}", operation.state));
-    fact("planned", format!("{} by {}", humanize::moment(&operation.planned_at), operation.who));
+    fact("planned", format!("{} by {}", humanize::moment(operation.planned_at), operation.actor));
     fact("reason", operation.reason.clone());
     fact("queues", if queues.is_empty() { humanize::NONE.to_owned() } else { queues.join(", ") });
     fact("progress", operation.progress());
@@ -210,9 +215,9 @@ fn left_out(operation: &Operation) -> String {
 
 /// Prints all messages, a page at a time.
 async fn messages(client: &ApiClient, id: &str, json: bool) -> Result<()> {
-    let mut after = Some(0);
-    while let Some(place) = after {
-        let MessagesPage { messages, next } = outcomes::page(client, id, place).await?;
+    let mut after = Some("0".to_owned());
+    while let Some(position) = after {
+        let Page { items: messages, next } = outcomes::page(client, id, &position).await?;
         let reads_on = match json {
             true => output::print(&lines(&messages)?)?,
             false => output::print(&items(&messages).render())?,
@@ -222,21 +227,21 @@ async fn messages(client: &ApiClient, id: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn lines(items: &[OperationMessage]) -> Result<String> {
-    let line = |item: &OperationMessage| Ok(serde_json::to_string(item)? + "\n");
+fn lines(items: &[OperationItem]) -> Result<String> {
+    let line = |item: &OperationItem| Ok(serde_json::to_string(item)? + "\n");
     items.iter().map(line).collect()
 }
 
-fn items(items: &[OperationMessage]) -> Table {
+fn items(items: &[OperationItem]) -> Table {
     let mut table = Table::new(ITEM_COLUMNS);
     for item in items {
         table.push([
-            item.place.to_string().into(),
+            item.position.to_string().into(),
             item.dead_letter.as_str().into(),
             item.queue.as_str().into(),
             item.message_id.as_str().into(),
-            item.state.as_str().into(),
-            item.again.as_deref().unwrap_or_default().into(),
+            item.state.to_string().into(),
+            item.new_dead_letter.as_deref().unwrap_or_default().into(),
             item.cause.as_deref().unwrap_or_default().into(),
         ]);
     }

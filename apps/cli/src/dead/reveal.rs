@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use bezoar::DeadLetterId;
-use serde_json::json;
+use bezoar_gateway::api_types::{RevealPart, RevealRequest};
 
 pub(super) use self::revealed::{Revealed, is_text};
 use crate::{
@@ -53,8 +53,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     // Make sure that the file can be written before anything is revealed.
     let file = arguments.output.as_ref().map(|path| PrivateFile::begin(path, existing));
     let file = file.transpose()?;
-    let reply = ask(client, arguments.id, &arguments.reason, &parts).await?;
-    if parts == ["body"] && !arguments.json {
+    let reply = ask(client, arguments.id, &arguments.reason, parts.clone()).await?;
+    if parts == [RevealPart::Body] && !arguments.json {
         return body(&Revealed::read(&reply)?.body()?, file);
     }
     let text = match arguments.json {
@@ -73,17 +73,21 @@ pub(super) async fn ask(
     client: &ApiClient,
     id: DeadLetterId,
     reason: &str,
-    parts: &[&str],
+    what: Vec<RevealPart>,
 ) -> Result<ApiReply, ClientError> {
     let path = path(["v1", "dead-letters", &id.to_string(), "reveal"]);
-    client.reveal(&path, &json!({ "reason": reason, "what": parts })).await
+    client.reveal(&path, &RevealRequest { reason: reason.to_owned(), what }).await
 }
 
 impl Arguments {
-    fn parts(&self) -> Vec<&'static str> {
-        let all = [("body", self.body), ("headers", self.headers), ("details", self.details)];
+    fn parts(&self) -> Vec<RevealPart> {
+        let all = [
+            (RevealPart::Body, self.body),
+            (RevealPart::Headers, self.headers),
+            (RevealPart::Details, self.details),
+        ];
         let parts: Vec<_> = all.into_iter().filter_map(|(part, it)| it.then_some(part)).collect();
-        if parts.is_empty() { vec!["body"] } else { parts }
+        if parts.is_empty() { vec![RevealPart::Body] } else { parts }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use bezoar::DeadLetterId;
+use bezoar_gateway::api_types::DeadLetterFilter;
 use clap::error::ErrorKind;
-use serde_json::{Map, Value};
 
 use super::filter::Filter;
 
@@ -51,13 +51,11 @@ fn once(mut ids: Vec<DeadLetterId>) -> Vec<DeadLetterId> {
 }
 
 impl Selection {
-    /// The request for this selection, with the reason.
-    pub(super) fn request(&self, reason: &str) -> Map<String, Value> {
-        let which = match self {
-            Self::Ids(ids) => ("ids", ids.iter().map(ToString::to_string).collect()),
-            Self::Matching(filter) => ("filter", filter.object().into()),
-        };
-        let all = [which, ("reason", reason.into())];
-        all.into_iter().map(|(name, it)| (name.to_owned(), it)).collect()
+    /// The members `ids` and `filter` of a request: one of them is set.
+    pub(super) fn request(&self) -> (Option<Vec<String>>, Option<DeadLetterFilter>) {
+        match self {
+            Self::Ids(ids) => (Some(ids.iter().map(ToString::to_string).collect()), None),
+            Self::Matching(filter) => (None, Some(filter.request())),
+        }
     }
 }

@@ -2,15 +2,13 @@
 
 use anyhow::Result;
 use bezoar::{Clock, DeadLetterId, SystemClock};
+use bezoar_gateway::api_types::{DeadLetterDetails, Origin, UncountedFailures};
 use jiff::Timestamp;
 
-use super::{
-    dead_letter::{DeadLetterDetails, DeadLetterSummary, Origin, UncountedFailures},
-    timeline::timeline,
-};
+use super::{dead_letter::state, timeline::timeline};
 use crate::{
     client::{ApiClient, path},
-    humanize::{self, plural, plural_or_unknown},
+    humanize::{self, plural},
     output,
     table::Table,
 };
@@ -44,13 +42,16 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
     let optional = |text: &Option<String>| text.as_deref().unwrap_or(humanize::NONE).to_owned();
     let mut facts = Table::of_facts();
     for (label, fact) in [
-        ("dead letter", format!("{}, {} old", dead.id, humanize::age_of(&dead.at, now))),
+        (
+            "dead letter",
+            format!("{}, {} old", dead.id, humanize::age_of(dead.dead_lettered_at, now)),
+        ),
         ("queue", dead.queue.clone()),
-        ("state", dead.state()),
+        ("state", state(dead)),
         ("reason", reason(letter)),
-        ("last error", last_error(dead)),
+        ("last error", format!("{} ({})", dead.error.code, dead.error.kind)),
         ("last failure", last_failure(letter)),
-        ("cause", optional(&dead.cause)),
+        ("cause", dead.cause.clone()),
         ("message", dead.message_id.clone()),
         ("type", dead.r#type.clone()),
         ("correlation id", optional(&dead.correlation_id)),
@@ -60,7 +61,7 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
         ("headers", headers(letter)),
         ("deliveries", deliveries(letter)),
         ("uncounted", uncounted(letter)),
-        ("replayed", plural_or_unknown(dead.replayed, "time")),
+        ("replayed", plural(dead.replays, "time")),
         ("included in", named("replay", &letter.operations)),
         ("failed before", named("as dead letter", &letter.earlier)),
         ("possible copy", named("of dead letter", dead.possible_copy_of.as_slice())),
@@ -76,8 +77,7 @@ fn facts(letter: &DeadLetterDetails, now: Timestamp) -> Table {
 }
 
 fn reason(letter: &DeadLetterDetails) -> String {
-    let code = letter.reason_code.as_ref().map(|code| format!(" ({code})"));
-    format!("{}{}", letter.summary.reason, code.unwrap_or_default())
+    format!("{} ({})", letter.summary.reason, letter.reason_code)
 }
 
 /// `replay op_209aaw0b, op_yygvnexs`
@@ -91,14 +91,9 @@ fn versions(letter: &DeadLetterDetails) -> Vec<String> {
     letter.lineage.iter().filter(|id| Some(*id) != from).cloned().collect()
 }
 
-fn last_error(dead: &DeadLetterSummary) -> String {
-    let shown = dead.error.as_ref().map(|error| format!("{} ({})", error.code, error.kind));
-    shown.unwrap_or_else(|| humanize::NONE.to_owned())
-}
-
 /// When the last attempt ended; the history shows when it started.
 fn last_failure(letter: &DeadLetterDetails) -> String {
-    letter.last_failure_at.as_deref().map_or_else(|| humanize::NONE.to_owned(), humanize::moment)
+    letter.last_failure_at.map_or_else(|| humanize::NONE.to_owned(), humanize::moment)
 }
 
 /// `exchange lab, routing key results.new, virtual host /`
@@ -111,7 +106,7 @@ fn origin(letter: &DeadLetterDetails) -> String {
 }
 
 fn body(letter: &DeadLetterDetails) -> String {
-    let size = plural_or_unknown(letter.summary.body_bytes, "byte");
+    let size = plural(letter.summary.body_bytes, "byte");
     format!("{size}, {}", letter.content_type.as_deref().unwrap_or("no content type"))
 }
 
@@ -125,18 +120,19 @@ fn headers(letter: &DeadLetterDetails) -> String {
 }
 
 fn deliveries(letter: &DeadLetterDetails) -> String {
-    let times = humanize::count_or_unknown(letter.acquired);
-    let failed = humanize::count_or_unknown(letter.summary.attempts);
-    let released = humanize::count_or_unknown(letter.released);
+    let times = humanize::count(letter.acquired);
+    let failed = humanize::count(letter.summary.attempts);
+    let released = humanize::count(letter.released);
     format!("{times} since it was sent or replayed: {failed} failed, {released} released")
 }
 
 /// `12, last http.503, from 2026-11-14T09:00:00Z to 2026-11-14T09:05:00Z, 3 while other messages succeeded`
 fn uncounted(letter: &DeadLetterDetails) -> String {
-    let Some(UncountedFailures { count, suspected, first, last, code }) = &letter.uncounted else {
+    let Some(UncountedFailures { count, suspected, first_at, last_at, code }) = &letter.uncounted
+    else {
         return humanize::NONE.to_owned();
     };
-    let times = format!("{}, last {code}, from {first} to {last}", humanize::count(*count));
+    let times = format!("{}, last {code}, from {first_at} to {last_at}", humanize::count(*count));
     match suspected {
         0 => times,
         some => format!("{times}, {} while other messages succeeded", humanize::count(*some)),
@@ -157,15 +153,15 @@ mod tests {
             "cause": "v1:0123456789abcdef", "state": "held", "operation": "op_h7y441e7", "edited_from": "dl_vdksmj2g",
             "lineage": ["dl_vdksmj2g", "dl_jcj4zbdg"], "operations": ["op_77ncnddj", "op_h7y441e7"],
             "earlier": ["dl_g4jmah4z", "dl_ddbhm0jv"], "possible_copy_of": "dl_wfxggda2",
-            "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replayed": 1,
-            "body_bytes": 1204, "at": "2026-11-14T09:27:00Z", "time": "2026-11-14T09:00:00Z",
+            "error": { "kind": "transient", "code": "http-503" }, "attempts": 2, "replays": 1,
+            "body_bytes": 1204, "dead_lettered_at": "2026-11-14T09:27:00Z", "created_at": "2026-11-14T09:00:00Z",
             "content_type": null, "causation_id": null, "acquired": 3, "released": 1,
             "last_failure_at": "2026-11-14T09:26:59.5Z",
             "headers": [{ "name": "source", "bytes": 4 }], "history": [],
             "origin": { "exchange": "lab", "routing_key": "results.new", "vhost": "/" },
             "uncounted": {
                 "count": 12, "suspected": 3, "code": "http.503",
-                "first": "2026-11-14T09:00:00Z", "last": "2026-11-14T09:05:00Z",
+                "first_at": "2026-11-14T09:00:00Z", "last_at": "2026-11-14T09:05:00Z",
             },
         }))
         .unwrap();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use bezoar_gateway::api_types::{DeadLetterDetails, FailedTry};
 use jiff::Timestamp;
 
-use super::dead_letter::{DeadLetterDetails, FailedTry};
 use crate::{
     humanize::{self, plural},
     table::{Lean, Table},
@@ -22,16 +22,13 @@ const COLUMNS: &[(&str, Lean)] = &[
 /// From its creation to the moment it was dead-lettered.
 pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
     let mut lines = TimelineRows { table: Table::new(COLUMNS), last: None };
-    if let Some(made) = &letter.time {
-        lines.event(made, "created");
-    }
+    lines.event(letter.summary.created_at, "created");
     lines.failed_tries(&letter.history);
-    let replayed = letter.summary.replayed.unwrap_or_default();
-    if letter.history.last().map_or(0, |last| last.generation) < replayed {
+    if letter.history.last().map_or(0, |last| last.generation) < letter.summary.replays {
         lines.note("replayed");
     }
-    let why = letter.reason_code.as_ref().unwrap_or(&letter.summary.reason);
-    lines.event(&letter.summary.at, &format!("dead-lettered: {why}"));
+    let why = &letter.reason_code;
+    lines.event(letter.summary.dead_lettered_at, &format!("dead-lettered: {why}"));
     lines.table
 }
 
@@ -65,7 +62,7 @@ struct TimelineRows {
 }
 
 impl TimelineRows {
-    fn event(&mut self, at: &str, what: &str) {
+    fn event(&mut self, at: Timestamp, what: &str) {
         let after = self.after(at);
         self.table.push([
             humanize::moment(at).into(),
@@ -93,13 +90,13 @@ impl TimelineRows {
     }
 
     fn failed_try(&mut self, failed: &FailedTry) {
-        let after = self.after(&failed.started_at);
+        let after = self.after(failed.started_at);
         let what = match failed.r#try {
             0 | 1 => format!("attempt {}", failed.attempt),
             number => format!("attempt {}, try {number}", failed.attempt),
         };
         self.table.push([
-            humanize::moment(&failed.started_at).into(),
+            humanize::moment(failed.started_at).into(),
             after.into(),
             what.into(),
             humanize::duration(Duration::from_millis(failed.duration_ms)).into(),
@@ -109,10 +106,9 @@ impl TimelineRows {
     }
 
     /// The time since the previous line.
-    fn after(&mut self, at: &str) -> String {
-        let now = at.parse::<Timestamp>().ok();
-        let since = std::mem::replace(&mut self.last, now);
-        let passed = now.zip(since).map(|(now, since)| now.duration_since(since));
+    fn after(&mut self, now: Timestamp) -> String {
+        let since = self.last.replace(now);
+        let passed = since.map(|since| now.duration_since(since));
         let passed = passed.and_then(|passed| Duration::try_from(passed).ok());
         passed.map(|passed| format!("+ {}", humanize::duration(passed))).unwrap_or_default()
     }
@@ -136,8 +132,8 @@ mod tests {
     fn attempts_are_listed_in_order_with_gaps_and_replays() {
         let letter: DeadLetterDetails = serde_json::from_value(json!({
             "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result",
-            "reason": "3 retries used up", "reason_code": "exhausted", "replayed": 1,
-            "at": "2026-11-14T12:00:01Z", "time": "2026-11-14T09:00:00Z",
+            "reason": "3 retries used up", "reason_code": "exhausted", "replays": 1,
+            "dead_lettered_at": "2026-11-14T12:00:01Z", "created_at": "2026-11-14T09:00:00Z",
             "history": [
                 failed_try(0, 1, 1, "09:00:00.100"), failed_try(0, 1, 2, "09:00:01.600"),
                 failed_try(0, 4, 1, "09:03:01.600"), failed_try(1, 1, 1, "12:00:00"),

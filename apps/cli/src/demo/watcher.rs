@@ -6,36 +6,16 @@ use std::{
 };
 
 use anyhow::Result;
-use serde::Deserialize;
+use bezoar_gateway::api_types::{DeadLetterPage, DeadLetterSummary};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{message_counts::MessageCounts, narrator::Narrator};
 use crate::{
     client::ApiClient,
-    queue_status::{self, Condition, QueueStatus, RouteStatus},
+    queue_status::{self, Condition, QueueStatus, QueueText, is_paused},
 };
 
 const EVERY: Duration = Duration::from_millis(200);
-
-/// A page of dead letters.
-#[derive(Debug, Deserialize)]
-struct DeadLettersPage {
-    dead_letters: Vec<NewDeadLetter>,
-    next: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NewDeadLetter {
-    id: String,
-    message_id: String,
-    reason: String,
-    error: Option<LastError>,
-}
-
-#[derive(Debug, Deserialize)]
-struct LastError {
-    code: String,
-}
 
 /// Narrates changes until it is dropped.
 pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()> {
@@ -57,7 +37,7 @@ pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()>
         }
         was_down = is_down;
         for dead in unseen(client, &seen).await? {
-            narrator.set_aside(&dead.id, &dead.message_id, &dead.cause());
+            narrator.set_aside(&dead.id, &dead.message_id, &why(&dead));
             seen.insert(dead.id);
         }
         narrator.counters(&MessageCounts::read(client).await?);
@@ -66,26 +46,26 @@ pub(super) async fn watch(client: &ApiClient, narrator: &Narrator) -> Result<()>
 
 /// Whether a breaker holds messages back, and not a manual pause.
 fn is_held_back_by_breaker(queue: &QueueStatus) -> bool {
-    let is_paused = queue.route.as_ref().is_none_or(RouteStatus::is_paused);
-    !is_paused && queue.state().0 != Condition::Fine
+    let held_by_hand = queue.route.as_ref().is_none_or(is_paused);
+    !held_by_hand && queue.state().0 != Condition::Fine
 }
 
 /// The number of dead letters by reason.
 pub(super) async fn causes(client: &ApiClient) -> Result<BTreeMap<String, u64>> {
     let mut causes = BTreeMap::new();
     for dead in unseen(client, &HashSet::new()).await? {
-        *causes.entry(dead.cause()).or_default() += 1;
+        *causes.entry(why(&dead)).or_default() += 1;
     }
     Ok(causes)
 }
 
 /// The dead letters that were not seen yet, oldest first. A list starts with the newest.
-async fn unseen(client: &ApiClient, seen: &HashSet<String>) -> Result<Vec<NewDeadLetter>> {
+async fn unseen(client: &ApiClient, seen: &HashSet<String>) -> Result<Vec<DeadLetterSummary>> {
     let (mut found, mut path) = (Vec::new(), "/v1/dead-letters?limit=1000".to_owned());
     loop {
-        let page: DeadLettersPage = client.get(&path).await?.parse()?;
-        let reached = page.dead_letters.iter().any(|dead| seen.contains(&dead.id));
-        found.extend(page.dead_letters.into_iter().filter(|dead| !seen.contains(&dead.id)));
+        let page: DeadLetterPage = client.get(&path).await?.parse()?;
+        let reached = page.items.iter().any(|dead| seen.contains(&dead.id));
+        found.extend(page.items.into_iter().filter(|dead| !seen.contains(&dead.id)));
         match page.next.filter(|_| !reached) {
             Some(next) => path = format!("/v1/dead-letters?limit=1000&after={next}"),
             None => break,
@@ -95,11 +75,6 @@ async fn unseen(client: &ApiClient, seen: &HashSet<String>) -> Result<Vec<NewDea
     Ok(found)
 }
 
-impl NewDeadLetter {
-    fn cause(&self) -> String {
-        match &self.error {
-            Some(LastError { code }) => format!("{} ({code})", self.reason),
-            None => self.reason.clone(),
-        }
-    }
+fn why(dead: &DeadLetterSummary) -> String {
+    format!("{} ({})", dead.reason, dead.error.code)
 }

@@ -2,8 +2,8 @@
 
 use anyhow::anyhow;
 use bezoar::MessageId;
+use bezoar_gateway::api_types::{BatchAnswer, BatchResult};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::Deserialize;
 
 use super::{
     Sender,
@@ -12,17 +12,6 @@ use super::{
     new_id,
 };
 use crate::client::{ClientError, Retry, path};
-
-/// The gateway's response to a batch.
-#[derive(Deserialize)]
-struct BatchReply {
-    results: Vec<BatchResult>,
-}
-
-#[derive(Deserialize)]
-struct BatchResult {
-    error: Option<LineError>,
-}
 
 impl Sender<'_> {
     /// Sends lines until the outcome of each is known, or the retry time is used up.
@@ -107,9 +96,14 @@ impl Sender<'_> {
         let ndjson = HeaderValue::from_static("application/x-ndjson");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, ndjson)]);
         let path = path(["v1", "queues", self.queue.as_str(), "batches"]);
-        let answer: BatchReply = self.client.upload(&path, headers, body.into()).await?.parse()?;
+        let results = match self.client.upload(&path, headers, body.into()).await {
+            Ok(reply) => reply.parse::<BatchAnswer>()?.results,
+            // All were refused, each with its own reason.
+            Err(ClientError::Refused(problem)) if !problem.results.is_empty() => problem.results,
+            Err(error) => return Err(error),
+        };
         let result = |answered: BatchResult| answered.error.map_or(Ok(()), Err);
-        Ok(answer.results.into_iter().map(result).collect())
+        Ok(results.into_iter().map(result).collect())
     }
 }
 

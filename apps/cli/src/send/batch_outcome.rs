@@ -2,8 +2,8 @@
 
 use anyhow::Error;
 use bezoar::MessageId;
+pub(super) use bezoar_gateway::api_types::ItemProblem as LineError;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use super::lines::LineBatch;
 use crate::client::ClientError;
@@ -17,13 +17,6 @@ const TRANSIENT: [&str; 6] = [
     "broker-unavailable",
     "store-full",
 ];
-
-/// Why a line was not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LineError {
-    pub(super) code: String,
-    pub(super) detail: String,
-}
 
 /// The outcome of a line.
 #[derive(Debug)]
@@ -54,7 +47,7 @@ pub(super) struct PendingLine {
 
 impl BatchOutcome {
     pub(super) fn too_long(lines: &LineBatch) -> Self {
-        let error = LineError::new("too-large", "the line is too long; send it as a separate file");
+        let error = refused("too-large", "the line is too long; send it as a separate file");
         let outcome =
             |number: &u64| LineOutcome { number: *number, id: None, result: Err(error.clone()) };
         let outcomes = lines.too_long.iter().map(outcome).collect();
@@ -67,8 +60,7 @@ impl BatchOutcome {
         part: Vec<PendingLine>,
         results: Vec<Result<(), LineError>>,
     ) -> Vec<(PendingLine, LineError)> {
-        let unanswered =
-            Err(LineError::new("outcome-unknown", "the gateway did not report a result"));
+        let unanswered = Err(refused("outcome-unknown", "the gateway did not report a result"));
         let mut again = Vec::new();
         for (item, result) in
             part.into_iter().zip(results.into_iter().chain(std::iter::repeat(unanswered)))
@@ -83,17 +75,15 @@ impl BatchOutcome {
 
     pub(super) fn give_up(&mut self, part: Vec<PendingLine>, error: ClientError) {
         let line_error = match error.is_open() {
-            true => {
-                LineError::new("outcome-unknown", &format!("{error}; it may have been accepted"))
-            }
-            false => LineError::new("not-accepted", &error.to_string()),
+            true => refused("outcome-unknown", &format!("{error}; it may have been accepted")),
+            false => refused("not-accepted", &error.to_string()),
         };
         self.refuse(part.into_iter().map(|item| (item, line_error.clone())));
         self.stop = Some(error.into());
     }
 
     pub(super) fn not_sent(&mut self, parts: Vec<Vec<PendingLine>>) {
-        let error = LineError::new("not-sent", "not sent because an earlier line failed");
+        let error = refused("not-sent", "not sent because an earlier line failed");
         self.refuse(parts.into_iter().flatten().map(|item| (item, error.clone())));
     }
 
@@ -106,8 +96,6 @@ impl BatchOutcome {
     }
 }
 
-impl LineError {
-    fn new(code: &str, detail: &str) -> Self {
-        Self { code: code.to_owned(), detail: detail.to_owned() }
-    }
+fn refused(code: &str, detail: &str) -> LineError {
+    LineError { code: code.to_owned(), detail: detail.to_owned() }
 }

@@ -8,7 +8,11 @@ use std::{
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::time::Instant;
 
-use crate::{client::ClientError, queue_status::QueueStatus, route::RouteCommand};
+use crate::{
+    client::ClientError,
+    queue_status::{QueueStatus, is_paused},
+    route::RouteCommand,
+};
 
 /// How many seconds of throughput are kept.
 const HISTORY: usize = 300;
@@ -137,7 +141,7 @@ impl Board {
             self.notice = Some((format!("{} has no route to pause", status.queue), now));
             return None;
         };
-        let command = if route.is_paused() { RouteCommand::Resume } else { RouteCommand::Pause };
+        let command = if is_paused(route) { RouteCommand::Resume } else { RouteCommand::Pause };
         Some(KeyAction::Command(command, route.name.clone()))
     }
 }

@@ -15,7 +15,7 @@ use ratatui::{
 use tokio::time::Instant;
 
 use super::board::Board;
-use crate::humanize;
+use crate::{humanize, queue_status::QueueText};
 
 /// Data older than this is marked as stale.
 const FRESH: Duration = Duration::from_secs(3);

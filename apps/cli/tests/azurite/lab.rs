@@ -110,8 +110,8 @@ pub(crate) fn python(command: &str, queue: &str, texts: &[&str]) -> Value {
 
 /// The only dead letter, as soon as it is taken in.
 pub(crate) async fn dead_letter(client: &Client) -> Value {
-    let listed = until(client, "/v1/dead-letters", |it| it["dead_letters"] != json!([])).await;
-    match listed["dead_letters"].as_array().unwrap().as_slice() {
+    let listed = until(client, "/v1/dead-letters", |it| it["items"] != json!([])).await;
+    match listed["items"].as_array().unwrap().as_slice() {
         [one] => one.clone(),
         more => panic!("{more:?}"),
     }

@@ -36,7 +36,7 @@ async fn dead_letters_that_are_only_counted_stay_and_can_be_replayed_there() {
     lab.python("send", &["poison"]);
     let row = client.until(&lab.name(), |row| row["dead"] == 1).await;
     assert_eq!(row["transport"], "azurequeue");
-    assert_eq!(client.get("/v1/dead-letters").await.json()["dead_letters"], json!([]));
+    assert_eq!(client.get("/v1/dead-letters").await.json()["items"], json!([]));
     assert_eq!(python("count", &lab.poison(), &[]), 1);
     endpoint.cure();
     let url = format!("http://{}", gateway.address);

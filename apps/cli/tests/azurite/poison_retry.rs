@@ -60,9 +60,9 @@ impl Processor {
     /// The dead letters of the poison queue, as soon as there are so many.
     async fn dead_letters(&self, count: usize) -> Vec<Value> {
         let path = format!("/v1/dead-letters?queue={}", self.queue().replace('/', "%2F"));
-        let has_all = |it: &Value| it["dead_letters"].as_array().unwrap().len() == count;
+        let has_all = |it: &Value| it["items"].as_array().unwrap().len() == count;
         let listed = until(&self.client, &path, has_all).await;
-        listed["dead_letters"].as_array().unwrap().clone()
+        listed["items"].as_array().unwrap().clone()
     }
 
     /// The value of a metric of this processor.
@@ -114,7 +114,7 @@ async fn a_poison_queue_is_delivered_again_and_its_dead_letters_are_in_the_catal
     assert_eq!(it.count(&format!("{}-dead", it.lab.poison())), 0, "taken in");
     let of_main = format!("/v1/dead-letters?queue={}", it.lab.name().replace('/', "%2F"));
     let of_main = it.client.get(&of_main).await.json();
-    assert_eq!(of_main["dead_letters"], json!([]), "what is worked on is not taken in");
+    assert_eq!(of_main["items"], json!([]), "what is worked on is not taken in");
 
     let again = it.run(&it.queue(), &["--json"]);
     let counts: Value = serde_json::from_slice(&again.stdout).unwrap();

@@ -170,7 +170,7 @@ async fn until_listed(client: &Client) {
         loop {
             let listed: serde_json::Value =
                 serde_json::from_slice(&client.get("/v1/dead-letters").await.body).unwrap();
-            if listed["dead_letters"].as_array().unwrap().len() == endpoint::REFUSED.len() {
+            if listed["items"].as_array().unwrap().len() == endpoint::REFUSED.len() {
                 return;
             }
             tokio::task::yield_now().await;

@@ -18,7 +18,7 @@ pub(crate) async fn replies(client: &Client) -> Places {
         places.push((path.to_owned(), client.get(path).await.body.into()));
     }
     let listed = client.get("/v1/dead-letters?limit=10").await.json();
-    for letter in listed["dead_letters"].as_array().unwrap() {
+    for letter in listed["items"].as_array().unwrap() {
         let path = format!("/v1/dead-letters/{}", letter["id"].as_str().unwrap());
         places.push((path.clone(), client.get(&path).await.body.into()));
     }

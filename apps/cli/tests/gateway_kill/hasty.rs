@@ -51,7 +51,7 @@ async fn answer(
         "/v1/queues" => {
             (200, json!([{ "queue": "lab", "ready": 0, "delayed": 0, "in_flight": 0 }]))
         }
-        "/v1/dead-letters" => (200, json!({ "dead_letters": [], "next": null })),
+        "/v1/dead-letters" => (200, json!({ "items": [], "next": null })),
         _ => {
             let id = head.headers["bezoar-id"].to_str().unwrap().to_owned();
             queue.send((id, body.collect().await.unwrap().to_bytes())).unwrap();

@@ -115,7 +115,7 @@ async fn dead(client: &Client) -> HashSet<String> {
     loop {
         let path = format!("/v1/dead-letters?queue=lab&limit=1000{after}");
         let page = client.get(&path).await.json();
-        for letter in page["dead_letters"].as_array().unwrap() {
+        for letter in page["items"].as_array().unwrap() {
             assert!(ids.insert(letter["message_id"].as_str().unwrap().to_owned()), "{letter}");
         }
         match page["next"].as_str() {

@@ -46,7 +46,7 @@ async fn check(receivers: Receivers) {
             (&0.into(), &0.into(), &0.into())
         );
         let dead = client.get(&format!("/v1/dead-letters?queue={queue}")).await.json();
-        let dead = dead["dead_letters"].as_array().unwrap();
+        let dead = dead["items"].as_array().unwrap();
         let mut codes: Vec<_> = dead.iter().map(|it| it["error"]["code"].clone()).collect();
         codes.sort_by_key(Value::to_string);
         assert_eq!(codes, ["hl7.ae", "hl7.ar", "hl7.no-msh"], "{queue}");

@@ -22,8 +22,9 @@ fn log(number: u64) -> (Vec<Value>, AuditHead) {
         };
         let (entry, after) = head.append("2001-09-09T01:46:40.123Z".parse().unwrap(), &action);
         entries.push(json!({
-            "number": entry.number, "at": entry.at.to_string(), "who": entry.actor,
-            "from": entry.address, "verb": entry.verb, "target": entry.target, "why": entry.reason,
+            "number": entry.number, "recorded_at": entry.at.to_string(), "actor": entry.actor,
+            "address": entry.address, "verb": entry.verb, "target": entry.target,
+            "reason": entry.reason,
             "hash": entry.hash.to_string(),
         }));
         head = after;
@@ -34,28 +35,38 @@ fn log(number: u64) -> (Vec<Value>, AuditHead) {
 /// Serves pages of a log.
 fn gateway(entries: Vec<Value>, head: AuditHead) -> Gateway {
     Gateway::start(move |_, asked| {
-        let (_, query) = asked.target.split_once("after=").unwrap();
-        let (after, limit) = query.split_once("&limit=").unwrap();
-        let (after, limit) = (after.parse::<usize>().unwrap(), limit.parse::<usize>().unwrap());
-        let page: Vec<_> = entries.iter().skip(after).take(limit).cloned().collect();
+        let given = |name: &str| {
+            let (_, rest) = asked.target.split_once(&format!("{name}="))?;
+            rest.split('&').next()?.parse::<usize>().ok()
+        };
+        let (after, limit) = (given("after"), given("limit").unwrap());
+        let page: Vec<_> = match asked.target.contains("order=oldest_first") {
+            true => entries.iter().skip(after.unwrap_or(0)).take(limit).cloned().collect(),
+            false => {
+                let end = after.map_or(entries.len(), |after| after - 1);
+                entries[..end].iter().rev().take(limit).cloned().collect()
+            }
+        };
+        let last = page.last().map(|entry| entry["number"].to_string());
+        let next = last.filter(|last| last != "1");
         let head = json!({ "count": head.count, "hash": head.hash.to_string() });
-        Answer::Json(200, json!({ "entries": page, "next": null, "head": head }))
+        Answer::Json(200, json!({ "items": page, "next": next, "head": head }))
     })
 }
 
 #[test]
-fn entries_are_listed_in_order() {
+fn entries_are_listed_newest_first() {
     let (entries, head) = log(3);
     let gateway = gateway(entries, head);
     let ended = run(bezoar(&gateway).args(["audit", "list", "--limit", "2"]));
     let row = ended.data.lines().nth(1).unwrap();
     let expected =
-        "     1  2001-09-09 01:46:40 UTC  ada  127.0.0.1  reveal  dead letter 1  ticket 7";
+        "     3  2001-09-09 01:46:40 UTC  ada  127.0.0.1  reveal  dead letter 3  ticket 7";
     assert_eq!(row, expected);
     let words = "3 entries in total\nnext page: bezoar audit list --limit 2 --after 2\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let ended = run(bezoar(&gateway).args(["audit", "list", "--after", "2", "--json"]));
-    assert!(ended.data.starts_with(r#"{"entries":["#), "{ended:?}");
+    assert!(ended.data.starts_with(r#"{"items":["#), "{ended:?}");
 }
 
 #[test]
@@ -79,7 +90,7 @@ fn a_whole_log_is_verified_and_its_head_printed() {
 fn the_first_broken_entry_is_named() {
     type Harm = fn(&mut Vec<Value>);
     let harms: [(Harm, &str); 3] = [
-        (|it| it[1_200]["who"] = json!("eve"), "entry 1201 was changed"),
+        (|it| it[1_200]["actor"] = json!("eve"), "entry 1201 was changed"),
         (|it| drop(it.remove(7)), "entry 8 was removed"),
         (|it| it.truncate(1_400), "entry 1401 was removed"),
     ];

@@ -13,23 +13,23 @@ const CAUSE: &str = "v1:0123456789abcdef";
 fn cause(state: &str) -> Value {
     json!({
         "id": CAUSE, "title": "http-503 (transient) of lab.result in lab", "queue": "lab",
-        "type": "lab.result", "kind": "transient", "code": "http-503", "count": 1234, "ever": 2000,
-        "this_hour": 30, "last_hour": 4, "first_seen": "2001-09-09T01:46:40Z",
-        "last_seen": "2001-09-09T01:46:40Z", "samples": ["dl_e4295pe0"], "state": state, "note": null,
+        "type": "lab.result", "kind": "transient", "code": "http-503", "count": 1234, "count_since_first_seen": 2000,
+        "added_this_hour": 30, "added_last_hour": 4, "first_seen_at": "2001-09-09T01:46:40Z",
+        "last_seen_at": "2001-09-09T01:46:40Z", "samples": ["dl_e4295pe0"], "state": state, "note": null,
     })
 }
 
 #[test]
 fn causes_are_listed_with_what_they_are() {
-    let gateway = Gateway::answering(json!({ "causes": [cause("open")] }));
+    let gateway = Gateway::answering(json!({ "items": [cause("open")] }));
     let ended = run(bezoar(&gateway).args(["dead", "causes", "--queue", "lab", "--limit", "7"]));
     let row = ended.data.lines().nth(1).unwrap();
     assert!(row.starts_with("1,234         30          4  "), "{row}");
     assert!(row.ends_with(&format!("open   {CAUSE}  http-503 (transient) of lab.result in lab")));
     assert_eq!(gateway.asked()[0].target, "/v1/causes?limit=7&queue=lab");
     let ended = run(bezoar(&gateway).args(["dead", "causes", "--json"]));
-    assert!(ended.data.starts_with(r#"{"causes":["#), "{ended:?}");
-    let gateway = Gateway::answering(json!({ "causes": [] }));
+    assert!(ended.data.starts_with(r#"{"items":["#), "{ended:?}");
+    let gateway = Gateway::answering(json!({ "items": [] }));
     let ended = run(bezoar(&gateway).args(["dead", "causes"]));
     assert_eq!((ended.code, ended.words.as_str()), (0, "no dead letters\n"));
 }

@@ -13,14 +13,14 @@ fn letter() -> Value {
         "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result", "correlation_id": "c-7",
         "reason": "3 retries used up", "cause": "v1:0123456789abcdef", "state": "held",
         "operation": "op_y0ppfhjp", "edited_from": null,
-        "error": { "kind": "transient", "code": "http-503" }, "attempts": 4, "replayed": 0,
-        "body_bytes": 1204, "at": "2001-09-09T01:47:40Z",
+        "error": { "kind": "transient", "code": "http-503" }, "attempts": 4, "replays": 0,
+        "body_bytes": 1204, "dead_lettered_at": "2001-09-09T01:47:40Z",
     })
 }
 
 fn page(next: Value, count: u64, exact: bool) -> Value {
     json!({
-        "dead_letters": [letter()], "next": next, "matching": { "count": count, "exact": exact },
+        "items": [letter()], "next": next, "matching": { "count": count, "exact": exact },
     })
 }
 
@@ -97,7 +97,7 @@ fn an_id_of_another_kind_is_refused_with_the_command_for_it() {
 #[test]
 fn no_dead_letters_is_good_news() {
     let nothing = json!({
-        "dead_letters": [], "next": null, "matching": { "count": 0, "exact": true },
+        "items": [], "next": null, "matching": { "count": 0, "exact": true },
     });
     let gateway = Gateway::answering(nothing.clone());
     let ended = run(bezoar(&gateway).args(["dead", "list"]));
@@ -113,7 +113,7 @@ fn no_dead_letters_is_good_news() {
 
 #[test]
 fn a_limit_beyond_a_page_is_a_usage_error() {
-    let gateway = Gateway::answering(json!({ "dead_letters": [], "next": null }));
+    let gateway = Gateway::answering(json!({ "items": [], "next": null }));
     assert_eq!(run(bezoar(&gateway).args(["dead", "list", "--limit", "1001"])).code, 2);
     assert_eq!(run(bezoar(&gateway).args(["dead", "list", "--since", "yesterday"])).code, 2);
     assert!(gateway.asked().is_empty());
@@ -149,7 +149,7 @@ fn one_dead_letter_is_shown_with_its_attempts() {
     whole["lineage"] = json!(["dl_jcj4zbdg"]);
     whole["operations"] = json!(["op_77ncnddj", "op_y0ppfhjp"]);
     whole["earlier"] = json!(["dl_g4jmah4z", "dl_ddbhm0jv"]);
-    whole["time"] = json!("2001-09-09T01:46:40Z");
+    whole["created_at"] = json!("2001-09-09T01:46:40Z");
     whole["history"] = json!([{
         "generation": 0, "attempt": 1, "try": 1, "started_at": "2001-09-09T01:46:41Z", "duration_ms": 250,
         "kind": "transient", "code": "http-503", "detail_bytes": 12,

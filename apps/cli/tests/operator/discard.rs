@@ -11,9 +11,9 @@ use crate::{
 
 fn discard(state: &str, done: u64) -> Value {
     json!({
-        "id": "op_p560nmcj", "state": state, "who": "eve", "reason": "test data",
-        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
-        "total": 1200, "refused": 0, "done": done, "queues": [{ "queue": "lab", "count": 1200 }],
+        "id": "op_p560nmcj", "state": state, "kind": "discard", "actor": "eve", "reason": "test data",
+        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stop_reason": null,
+        "total": 1200, "refused": 0, "processed": done, "queues": [{ "queue": "lab", "count": 1200 }],
     })
 }
 
@@ -32,7 +32,7 @@ fn gateway(count: u64, exact: bool) -> Gateway {
         "/v1/replays/op_p560nmcj" => Answer::Json(200, discard("ended", 1200)),
         _ => {
             let matching = json!({ "count": count, "exact": exact });
-            Answer::Json(200, json!({ "dead_letters": [], "next": null, "matching": matching }))
+            Answer::Json(200, json!({ "items": [], "next": null, "matching": matching }))
         }
     })
 }
@@ -84,7 +84,7 @@ fn gateway_with_held() -> Gateway {
             ),
             target if target.starts_with("/v1/dead-letters") => {
                 let matching = json!({ "count": 3, "exact": true });
-                Answer::Json(200, json!({ "dead_letters": [], "next": null, "matching": matching }))
+                Answer::Json(200, json!({ "items": [], "next": null, "matching": matching }))
             }
             "/v1/discards" if asked.json()["expect"] == json!(1) => Answer::Json(202, held),
             "/v1/discards" => Answer::Json(
@@ -95,7 +95,7 @@ fn gateway_with_held() -> Gateway {
                 }),
             ),
             _ => {
-                (held["state"], held["done"]) = (json!("ended"), json!(1));
+                (held["state"], held["processed"]) = (json!("ended"), json!(1));
                 Answer::Json(200, held)
             }
         }

@@ -14,9 +14,9 @@ use crate::{
 /// A replay of ten messages.
 pub(crate) fn replay(state: &str, [done, completed, failed]: [u64; 3]) -> Value {
     json!({
-        "id": "op_4d7yb24c", "state": state, "who": "ada", "reason": "mended",
-        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
-        "total": 10, "refused": 2, "done": done,
+        "id": "op_4d7yb24c", "state": state, "kind": "replay", "actor": "ada", "reason": "mended",
+        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stop_reason": null,
+        "total": 10, "refused": 2, "processed": done,
         "queues": [{ "queue": "lab", "count": 8 }, { "queue": "x-ray", "count": 2 }],
         "completed": completed, "failed": failed, "in_flight": done - completed - failed,
         "canary": 3, "rate": null, "stop_after": null, "new_ids": false,
@@ -27,16 +27,16 @@ pub(crate) fn failures() -> Value {
     let item = |place: usize, again: Value, cause: Value| {
         let letter = ["dl_g4jmah4z", "dl_ddbhm0jv"][place - 1];
         json!({
-            "place": place, "dead_letter": letter, "message_id": format!("m-{place}"), "queue": "lab",
-            "state": if again.is_null() { "completed" } else { "failed again" },
-            "again": again, "cause": cause,
+            "position": place, "dead_letter": letter, "message_id": format!("m-{place}"), "queue": "lab",
+            "state": if again.is_null() { "completed" } else { "failed_again" },
+            "new_dead_letter": again, "cause": cause,
         })
     };
     let messages = [
         item(1, json!(null), json!(null)),
         item(2, json!("dl_wfxggda2"), json!("v1:0123456789abcdef")),
     ];
-    json!({ "messages": messages, "next": null })
+    json!({ "items": messages, "next": null })
 }
 
 /// Plans, starts, sends its canary, and ends as it is told.
@@ -48,7 +48,7 @@ fn gateway(end: Value) -> Gateway {
                 replay("planned", [0, 0, 0])
             }
             ("POST", "/v1/replays") => replay("running", [0, 0, 0]),
-            ("POST", _) if asked.json()["order"] == json!("cancel") => {
+            ("POST", _) if asked.json()["command"] == json!("cancel") => {
                 replay("cancelled", [0, 0, 0])
             }
             ("POST", _) => replay("running", [0, 0, 0]),
@@ -97,7 +97,7 @@ fn messages_that_failed_again_are_reported_by_cause_as_a_failure() {
 #[test]
 fn one_that_was_stopped_says_why_and_what_can_be_done() {
     let mut stopped = replay("stopped", [3, 2, 1]);
-    stopped["stopped"] = json!("a canary message failed");
+    stopped["stop_reason"] = json!("a canary message failed");
     let ended = run(bezoar(&gateway(stopped)).args(BY_ID));
     assert_eq!(ended.code, 1);
     assert!(
@@ -258,7 +258,7 @@ fn a_plan_of_nothing_is_not_left_behind() {
     let ended = run(bezoar(&gateway).args(arguments));
     let words = "no dead letters match; nothing was replayed\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
-    assert_eq!(gateway.asked()[1].json()["order"], json!("cancel"));
+    assert_eq!(gateway.asked()[1].json()["command"], json!("cancel"));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn at_a_terminal_the_plan_is_shown_and_started_after_a_yes() {
     let asked = gateway.asked();
     assert_eq!(asked[0].json()["plan"], json!(true));
     assert_eq!(asked[1].target, "/v1/replays/op_4d7yb24c");
-    assert_eq!(asked[1].json(), json!({ "order": "run", "reason": "r" }));
+    assert_eq!(asked[1].json(), json!({ "command": "run", "reason": "r" }));
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn at_a_terminal_anything_but_yes_cancels_the_plan() {
         let (code, screen) = terminal.end();
         assert_eq!(code, 1, "{screen:?}");
         assert!(screen.contains("nothing was replayed"), "{screen:?}");
-        assert_eq!(gateway.asked()[1].json()["order"], json!("cancel"));
+        assert_eq!(gateway.asked()[1].json()["command"], json!("cancel"));
     }
 }
 

@@ -11,33 +11,36 @@ use crate::{
 
 fn discard() -> Value {
     json!({
-        "id": "op_p560nmcj", "state": "ended", "who": "eve", "reason": "test data",
-        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stopped": null,
-        "total": 4, "refused": 0, "done": 4, "queues": [{ "queue": "lab", "count": 4 }],
+        "id": "op_p560nmcj", "state": "ended", "kind": "discard", "actor": "eve", "reason": "test data",
+        "planned_at": "2001-09-09T01:46:40Z", "ended_at": null, "stop_reason": null,
+        "total": 4, "refused": 0, "processed": 4, "queues": [{ "queue": "lab", "count": 4 }],
     })
 }
 
 #[test]
 fn all_are_listed() {
-    let gateway =
-        Gateway::answering(json!({ "operations": [discard(), replay("stopped", [3, 2, 1])] }));
+    let gateway = Gateway::start(|_, asked| {
+        let is_discard = asked.target == "/v1/discards";
+        let one = if is_discard { discard() } else { replay("stopped", [3, 2, 1]) };
+        Answer::Json(200, json!({ "items": [one] }))
+    });
     let ended = run(bezoar(&gateway).args(["dead", "replays"]));
     let lines: Vec<_> = ended.data.lines().collect();
     let start = "id           kind     state    messages  done  completed  failed again";
     assert!(lines[0].starts_with(start), "{ended:?}");
     assert!(
         lines[1]
-            .starts_with("op_p560nmcj  discard  ended           4     4          –             –"),
+            .starts_with("op_4d7yb24c  replay   stopped        10     3          2             1"),
         "{ended:?}"
     );
     assert!(
         lines[2]
-            .starts_with("op_4d7yb24c  replay   stopped        10     3          2             1"),
+            .starts_with("op_p560nmcj  discard  ended           4     4          –             –"),
         "{ended:?}"
     );
     let ended = run(bezoar(&gateway).args(["dead", "replays", "--json"]));
-    assert!(ended.data.starts_with(r#"{"operations":["#), "{ended:?}");
-    let gateway = Gateway::answering(json!({ "operations": [] }));
+    assert!(ended.data.starts_with(r#"{"items":["#), "{ended:?}");
+    let gateway = Gateway::answering(json!({ "items": [] }));
     let ended = run(bezoar(&gateway).args(["dead", "replays"]));
     assert_eq!(ended.words, "no replays or discards yet\n");
 }
@@ -69,7 +72,7 @@ fn every_message_is_shown_page_by_page() {
     let gateway = Gateway::start(|_, asked| {
         let mut page = failures();
         if asked.target.ends_with("after=0") {
-            page["next"] = json!(2);
+            page["next"] = json!("2");
         }
         Answer::Json(200, page)
     });
@@ -78,7 +81,7 @@ fn every_message_is_shown_page_by_page() {
     let lines: Vec<Value> =
         ended.data.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((ended.code, lines.len()), (0, 4));
-    assert_eq!(lines[1], failures()["messages"][1]);
+    assert_eq!(lines[1], failures()["items"][1]);
     let targets: Vec<_> = gateway.asked().into_iter().map(|asked| asked.target).collect();
     assert_eq!(
         targets,
@@ -118,7 +121,7 @@ fn commands_carry_a_reason() {
         let ended =
             run(bezoar(&gateway).args(["dead", "replays", "op_4d7yb24c", flag, "--reason", "r"]));
         assert_eq!((ended.code, ended.words.as_str()), (0, words));
-        assert_eq!(gateway.asked()[0].json(), json!({ "order": order, "reason": "r" }));
+        assert_eq!(gateway.asked()[0].json(), json!({ "command": order, "reason": "r" }));
         assert_eq!(run(bezoar(&gateway).args(["dead", "replays", "op_4d7yb24c", flag])).code, 2);
         assert_eq!(run(bezoar(&gateway).args(["dead", "replays", flag, "--reason", "r"])).code, 2);
     }

@@ -41,7 +41,7 @@ fn an_unknown_route_is_an_error_that_lists_the_known_ones() {
 fn whoami_shows_what_the_token_may_do() {
     let gateway = Gateway::answering(json!({
         "name": "oncall", "role": "viewer", "queues": null, "version": "0.1.0",
-        "may": { "see counts and metadata": true, "send messages": false },
+        "permissions": ["view_metadata"],
     }));
     let ended = run(bezoar(&gateway).arg("whoami"));
     for part in ["role     viewer", "queues   all", "may      see counts", "may not  send messages"]

@@ -65,7 +65,7 @@ impl Evidence {
             if !seen.insert(message) {
                 problems.push(format!("{message} is in the journal twice"));
             }
-            let expected = if is_poison(message) { "failed again" } else { "completed" };
+            let expected = if is_poison(message) { "failed_again" } else { "completed" };
             if state != expected {
                 problems.push(format!("{message} is {state:?}, not {expected:?}"));
             }
@@ -106,7 +106,7 @@ impl Evidence {
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (calls, redelivered) = (self.calls.len(), self.redelivered());
-        let failed = self.items.iter().filter(|item| item.state == "failed again").count();
+        let failed = self.items.iter().filter(|item| item.state == "failed_again").count();
         write!(
             f,
             "{} messages replayed, {calls} calls of which {redelivered} redeliveries, {failed} failed again",

@@ -20,7 +20,7 @@ pub(crate) fn replay(messages: u64, kills: u64) -> Evidence {
             }
         }
     }
-    let state = |message: &str| if is_poison(message) { "failed again" } else { "completed" };
+    let state = |message: &str| if is_poison(message) { "failed_again" } else { "completed" };
     let item = |number| {
         let message = format!("m-{number}");
         Item { state: state(&message).to_owned(), message }

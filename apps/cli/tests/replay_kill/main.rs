@@ -126,7 +126,7 @@ async fn gather(client: &Client, replay: &Value, endpoint: &Endpoint, messages: 
     let mut items = Vec::new();
     loop {
         let page = client.get(&format!("{path}/messages?after={}", items.len())).await.json();
-        items.extend(page["messages"].as_array().unwrap().iter().map(Item::read));
+        items.extend(page["items"].as_array().unwrap().iter().map(Item::read));
         if page["next"].is_null() {
             break;
         }

@@ -11,10 +11,15 @@ use bezoar::{
     catalogue::{AuditedAction, Verb},
 };
 use http::{StatusCode, header, request::Parts};
-use serde_json::{Value, json};
 
 use super::Problem;
-use crate::{access::Identity, app::App, config::Role, server::Peer};
+use crate::{
+    access::Identity,
+    api_types::{self, Permission},
+    app::App,
+    config::Role,
+    server::Peer,
+};
 
 /// The sender of a request with a known token.
 #[derive(Debug, Clone)]
@@ -98,25 +103,54 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
-pub(crate) async fn whoami(caller: Caller, State(app): State<Arc<App>>) -> Json<Value> {
+/// Returns what the token may do.
+#[utoipa::path(
+    get, path = "/v1/whoami", operation_id = "get_identity", tag = "gateway",
+    responses((status = 200, description = "Success.", body = api_types::Identity))
+)]
+pub(crate) async fn whoami(
+    caller: Caller,
+    State(app): State<Arc<App>>,
+) -> Json<api_types::Identity> {
     let identity = &caller.identity;
-    let may = |role| identity.role >= role;
-    Json(json!({
-        "name": identity.name,
-        "role": identity.role.as_str(),
-        "queues": identity.queues.as_ref().map(|queues| queues.iter().map(QueueName::as_str).collect::<Vec<_>>()),
-        "may": {
-            "see counts and metadata": may(Role::Viewer),
-            "send messages": may(Role::Operator),
-            "pause and resume routes": may(Role::Operator),
-            "replay dead letters": may(Role::Operator),
-            "run poison retries": may(Role::Operator),
-            "mark causes": may(Role::Operator),
-            "read the audit log": caller.needs_everywhere(Role::Operator).is_ok(),
-            "reveal bodies, header values and error texts, with a reason": may(Role::Operator),
-            "edit, discard, export and import dead letters": may(Role::Admin),
-            "approve edited dead letters": may(Role::Admin),
-        },
-        "version": app.version(),
-    }))
+    let queues = identity.queues.as_ref();
+    let allowed = Permission::ALL.iter().copied().filter(|it| caller.is_allowed(*it));
+    Json(api_types::Identity {
+        name: identity.name.clone(),
+        role: identity.role.into(),
+        queues: queues.map(|queues| queues.iter().map(ToString::to_string).collect()),
+        permissions: allowed.collect(),
+        version: app.version().to_owned(),
+    })
+}
+
+impl Caller {
+    fn is_allowed(&self, permission: Permission) -> bool {
+        let may = |role| self.identity.role >= role;
+        match permission {
+            Permission::ViewMetadata => may(Role::Viewer),
+            Permission::SendMessages
+            | Permission::PauseRoutes
+            | Permission::ReplayDeadLetters
+            | Permission::RunPoisonRetries
+            | Permission::MarkCauses
+            | Permission::RevealContent => may(Role::Operator),
+            Permission::ReadAuditLog => self.needs_everywhere(Role::Operator).is_ok(),
+            Permission::EditDeadLetters
+            | Permission::ApproveEdits
+            | Permission::DiscardDeadLetters
+            | Permission::TransferDeadLetters => may(Role::Admin),
+            Permission::Unknown => false,
+        }
+    }
+}
+
+impl From<Role> for api_types::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Viewer => Self::Viewer,
+            Role::Operator => Self::Operator,
+            Role::Admin => Self::Admin,
+        }
+    }
 }

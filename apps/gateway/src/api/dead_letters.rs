@@ -2,31 +2,49 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Json, extract::State, response::IntoResponse};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar::{
-    DeadLetterId,
-    catalogue::{DeadLetterRecord, ListRequest, Verb},
+    DeadLetterId, FailedTry,
+    catalogue::{DeadLetterRecord, ListPosition, ListRequest, Verb},
     ops::{Edit, Edited},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use http::{HeaderMap, StatusCode, header};
 use tokio::task::spawn_blocking;
 
 use super::{
-    Problem, caller::Caller, filter, filter::QueryPairs, input, input::Input, segment::Segment,
-    views,
+    Problem,
+    caller::Caller,
+    filter,
+    filter::QueryPairs,
+    input,
+    input::Input,
+    parameters::{IdPath, Paging},
+    segment::Segment,
 };
-use crate::{app::App, config::Role};
+use crate::{
+    api_types::{
+        self, DeadLetterDetails, DeadLetterFilter, DeadLetterPage, DeadLetterSummary, EditRequest,
+        Hidden, ReasonRequest, RevealPart, RevealRequest, Revealed,
+    },
+    app::App,
+    config::Role,
+};
 
 /// The default and the maximum page size.
 const PAGE: (u32, u32) = (100, 1_000);
 
+/// Lists dead letters without their content, newest first.
+#[utoipa::path(
+    get, path = "/v1/dead-letters", operation_id = "list_dead_letters", tag = "dead letters",
+    params(DeadLetterFilter, Paging),
+    responses((status = 200, description = "Success.", body = DeadLetterPage))
+)]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     query: QueryPairs,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<DeadLetterPage>, Problem> {
     caller.needs(Role::Viewer, None)?;
     let (page, pairs) = paged(query)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -35,11 +53,11 @@ pub(super) async fn list(
     let rows = app.catalogue().list(&filter, &page).await?;
     let next = (rows.len() == page.limit as usize)
         .then(|| rows.last().map(|row| row.position().to_string()));
-    Ok(Json(json!({
-        "dead_letters": rows.iter().map(views::entry).collect::<Vec<_>>(),
-        "next": next.flatten(),
-        "matching": views::count(app.catalogue().count(&filter).await?),
-    })))
+    Ok(Json(DeadLetterPage {
+        items: rows.iter().map(Into::into).collect(),
+        next: next.flatten(),
+        matching: app.catalogue().count(&filter).await?.into(),
+    }))
 }
 
 /// Splits the query into paging and filter parameters.
@@ -50,18 +68,43 @@ fn paged(query: QueryPairs) -> Result<(ListRequest, Vec<(String, String)>), Prob
     for (name, value) in paging {
         match name.as_str() {
             "limit" => page.limit = filter::limit(&value, PAGE.1)?,
-            _ => page.after = Some(value.parse()?),
+            _ => page.after = Some(value.parse::<ListPosition>().map_err(Problem::unknown)?),
         }
     }
     Ok((page, rest))
 }
 
+/// Returns a dead letter with the history of its attempts, without its content.
+#[utoipa::path(
+    get, path = "/v1/dead-letters/{id}", operation_id = "get_dead_letter", tag = "dead letters",
+    params(IdPath),
+    responses((status = 200, description = "Success.", body = DeadLetterDetails,
+               headers(("etag" = String, description = "Its version, to pass as If-Match with an edit."))))
+)]
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-) -> Result<Json<Value>, Problem> {
-    Ok(Json(views::record(&seen(&app, &caller, &id, Role::Viewer).await?)))
+) -> Result<impl IntoResponse, Problem> {
+    let record = seen(&app, &caller, &id, Role::Viewer).await?;
+    Ok(([(header::ETAG, etag(&record))], Json(DeadLetterDetails::from(&record))))
+}
+
+/// Changes whenever the dead letter is edited, approved, or part of another operation.
+fn etag(record: &DeadLetterRecord) -> String {
+    let DeadLetterRecord { entry, versions, operations, .. } = record;
+    format!("\"{}-{}-{}-{}\"", entry.id, entry.state.as_str(), versions.len(), operations.len())
+}
+
+/// Fails if the client edits another version than there is now.
+fn matches(headers: &HeaderMap, record: &DeadLetterRecord) -> Result<(), Problem> {
+    let Some(wanted) = headers.get(header::IF_MATCH) else { return Ok(()) };
+    let is_one = |tag: &str| matches!(tag.trim(), "*") || tag.trim() == etag(record);
+    if wanted.to_str().is_ok_and(|tags| tags.split(',').any(is_one)) {
+        return Ok(());
+    }
+    let detail = "the dead letter has changed since it was read; read it again";
+    Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed", detail))
 }
 
 /// A dead letter that the caller may see; others are reported as not found.
@@ -72,7 +115,7 @@ async fn seen(
     role: Role,
 ) -> Result<DeadLetterRecord, Problem> {
     caller.needs(role, None)?;
-    let id: DeadLetterId = id.parse()?;
+    let id = id.parse::<DeadLetterId>().map_err(Problem::unknown)?;
     let record = app.catalogue().record(id).await?;
     if !caller.sees(&record.entry.queue) {
         return Err(bezoar::catalogue::CatalogueError::NoDeadLetter(id).into());
@@ -80,33 +123,18 @@ async fn seen(
     Ok(record)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Reveal {
-    reason: String,
-    #[serde(default = "only_the_body")]
-    what: Vec<Part>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Part {
-    Body,
-    Headers,
-    Details,
-}
-
-fn only_the_body() -> Vec<Part> {
-    vec![Part::Body]
-}
-
-/// Reveals sensitive content, after the audit log has recorded who asked and why.
+/// Reveals sensitive content, after recording caller and reason in the audit log.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/reveal", operation_id = "reveal_dead_letter", tag = "dead letters",
+    params(IdPath), request_body = RevealRequest,
+    responses((status = 200, description = "Success.", body = Revealed))
+)]
 pub(super) async fn reveal(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(wanted): Input<Reveal>,
-) -> Result<Json<Value>, Problem> {
+    Input(wanted): Input<RevealRequest>,
+) -> Result<Json<Revealed>, Problem> {
     let record = seen(&app, &caller, &id, Role::Operator).await?;
     let reason = input::reason(&wanted.reason)?;
     if wanted.what.is_empty() {
@@ -115,63 +143,54 @@ pub(super) async fn reveal(
     let words: Vec<_> = wanted.what.iter().map(|part| format!("{part:?}").to_lowercase()).collect();
     let target = format!("dead letter {}: {}", record.entry.id, words.join(", "));
     app.catalogue().log(&caller.action(Verb::Reveal, target, reason)).await?;
-    let mut revealed = json!({ "id": record.entry.id.to_string() });
-    for part in wanted.what {
-        part.add(&record, &mut revealed);
-    }
-    Ok(Json(revealed))
+    Ok(Json(revealed(&record, &wanted.what)))
 }
 
-impl Part {
-    fn add(self, record: &DeadLetterRecord, revealed: &mut Value) {
-        let message = &record.message;
-        match self {
-            Self::Body => {
-                let body = message.body.reveal();
-                revealed["content_type"] =
-                    message.content_type.as_ref().map(|it| it.as_str()).into();
-                revealed["body_base64"] = STANDARD.encode(body).into();
-            }
-            Self::Headers => {
-                let headers = message.headers.iter();
-                revealed["headers"] = headers
-                    .map(|(name, value)| (name.clone(), Value::from(value.reveal().clone())))
-                    .collect();
-            }
-            Self::Details => {
-                let history = message.ledger.history().iter();
-                revealed["details"] =
-                    history.map(|attempt| Value::from(attempt.detail.reveal().clone())).collect();
-            }
-        }
+fn revealed(record: &DeadLetterRecord, what: &[RevealPart]) -> Revealed {
+    let (message, history) = (&record.message, record.message.ledger.history());
+    let has = |part| what.contains(&part).then_some(());
+    let header =
+        |(name, value): (&String, &bezoar::HeaderValue)| (name.clone(), value.reveal().clone());
+    let detail = |failed: &FailedTry| failed.detail.reveal().clone();
+    Revealed {
+        id: record.entry.id.to_string(),
+        content_type: has(RevealPart::Body)
+            .and_then(|()| Some(message.content_type.as_ref()?.to_string())),
+        body_base64: has(RevealPart::Body).map(|()| STANDARD.encode(message.body.reveal()).into()),
+        headers: has(RevealPart::Headers)
+            .map(|()| message.headers.iter().map(header).collect::<BTreeMap<_, _>>().into()),
+        details: has(RevealPart::Details)
+            .map(|()| history.iter().map(detail).collect::<Vec<_>>().into()),
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EditInput {
-    reason: String,
-    body_base64: Option<String>,
-    patch: Option<Value>,
-    #[serde(default)]
-    headers: BTreeMap<String, Option<String>>,
-}
-
-/// Creates a new version; the original is kept.
+/// Makes an edited version, if dead_letters.editable allows it; the original is kept.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/edits", operation_id = "edit_dead_letter", tag = "dead letters",
+    params(IdPath, ("if-match" = Option<String>, Header, description = "The ETag of the version that is edited.")),
+    request_body = EditRequest,
+    responses(
+        (status = 200, description = "The new version.", body = DeadLetterSummary),
+        (status = 412, description = "It has changed in the meantime.", body = api_types::Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The change does not fit the message.", body = api_types::Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(super) async fn edit(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(wanted): Input<EditInput>,
-) -> Result<Json<Value>, Problem> {
+    headers: HeaderMap,
+    Input(wanted): Input<EditRequest>,
+) -> Result<Json<DeadLetterSummary>, Problem> {
     let record = seen(&app, &caller, &id, Role::Admin).await?;
+    matches(&headers, &record)?;
     let reason = input::reason(&wanted.reason)?;
     let needs_approval = app.edits(&record.entry.queue)?;
     let DeadLetterRecord { entry, message, .. } = record;
     let limit = app.max_body_bytes();
     // Decoding, patching and hashing a large body would hold up everything else on this thread.
     let edited = spawn_blocking(move || -> Result<Edited, Problem> {
-        Ok(wanted.edit()?.apply(&message, limit)?)
+        Ok(edit_of(wanted)?.apply(&message, limit)?)
     });
     let edited = edited.await.map_err(|_| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the edit was aborted")
@@ -179,37 +198,39 @@ pub(super) async fn edit(
     let target = format!("dead letter {}: {}", entry.id, edited.summary);
     let action = caller.action(Verb::Edit, target, reason);
     let made = app.catalogue().edit(entry.id, edited.message, needs_approval, &action).await?;
-    Ok(Json(views::entry(&made)))
+    Ok(Json((&made).into()))
 }
 
-impl EditInput {
-    fn edit(self) -> Result<Edit, Problem> {
-        let body = self.body_base64.map(|text| STANDARD.decode(text)).transpose();
-        let body = body.map_err(|_| Problem::bad_request("body_base64 is not valid base64"))?;
-        let patch = self.patch.map(serde_json::from_value).transpose();
-        let patch =
-            patch.map_err(|_| Problem::bad_request("patch is not a JSON patch (RFC 6902)"))?;
-        let headers = self.headers.into_iter().collect();
-        Ok(Edit { body: body.map(Into::into), patch, headers })
-    }
+fn unfit(detail: &str) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "no-edit", detail)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Approval {
-    reason: String,
+fn edit_of(request: EditRequest) -> Result<Edit, Problem> {
+    let body = request.body_base64.map(|text| STANDARD.decode(text.reveal())).transpose();
+    let body = body.map_err(|_| Problem::bad_request("body_base64 is not valid base64"))?;
+    let patch = request.patch.map(|patch| serde_json::from_value(patch.into_revealed()));
+    let patch = patch.transpose().map_err(|_| unfit("patch is not a JSON patch (RFC 6902)"))?;
+    let value =
+        |(name, value): (String, Option<Hidden<String>>)| (name, value.map(Hidden::into_revealed));
+    let headers = request.headers.into_iter().map(value).collect();
+    Ok(Edit { body: body.map(Into::into), patch, headers })
 }
 
-/// Approves an edited version that someone else created.
+/// Approves an edited version that someone else made.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/approve", operation_id = "approve_dead_letter", tag = "dead letters",
+    params(IdPath), request_body = ReasonRequest,
+    responses((status = 200, description = "Success.", body = DeadLetterSummary))
+)]
 pub(super) async fn approve(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(approval): Input<Approval>,
-) -> Result<Json<Value>, Problem> {
+    Input(approval): Input<ReasonRequest>,
+) -> Result<Json<DeadLetterSummary>, Problem> {
     let record = seen(&app, &caller, &id, Role::Admin).await?;
     let reason = input::reason(&approval.reason)?;
     let target = format!("dead letter {}", record.entry.id);
     let action = caller.action(Verb::Approve, target, reason);
-    Ok(Json(views::entry(&app.catalogue().approve(record.entry.id, &action).await?)))
+    Ok(Json((&app.catalogue().approve(record.entry.id, &action).await?).into()))
 }

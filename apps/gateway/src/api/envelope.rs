@@ -7,10 +7,9 @@ use bezoar::{
 };
 use http::HeaderMap;
 use jiff::Timestamp;
-use serde::Deserialize;
 
 use super::Problem;
-use crate::config::human;
+use crate::{api_types::BatchItem, config::human};
 
 /// The type of a message whose sender specified none.
 const UNTYPED: &str = "message";
@@ -36,7 +35,7 @@ pub(super) fn from_request(
     own.extend(text(CONTENT_ENCODING)?.map(|it| (CONTENT_ENCODING.to_owned(), it.to_owned())));
     let item = BatchItem {
         id: text("bezoar-id")?.map(str::to_owned),
-        message_type: text("bezoar-type")?.map(str::to_owned),
+        r#type: text("bezoar-type")?.map(str::to_owned),
         correlation_id: text("bezoar-correlation-id")?.map(str::to_owned),
         causation_id: text("bezoar-causation-id")?.map(str::to_owned),
         content_type: text("content-type")?.map(str::to_owned),
@@ -64,32 +63,6 @@ fn message_headers(
         .collect()
 }
 
-/// One message of a batch.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct BatchItem {
-    id: Option<String>,
-    #[serde(rename = "type")]
-    message_type: Option<String>,
-    correlation_id: Option<String>,
-    causation_id: Option<String>,
-    content_type: Option<String>,
-    delay: Option<String>,
-    #[serde(default)]
-    headers: std::collections::BTreeMap<String, String>,
-    /// Any JSON; stored exactly as written.
-    #[serde(default, deserialize_with = "present")]
-    body: Option<Box<serde_json::value::RawValue>>,
-    body_base64: Option<String>,
-}
-
-/// Accepts `null` too, which is a valid body.
-fn present<'de, D: serde::Deserializer<'de>>(
-    value: D,
-) -> Result<Option<Box<serde_json::value::RawValue>>, D::Error> {
-    Deserialize::deserialize(value).map(Some)
-}
-
 impl BatchItem {
     /// Builds a message from an item that contains its body.
     pub(super) fn into_message(mut self, now: Timestamp) -> Result<Outgoing, Problem> {
@@ -111,7 +84,7 @@ impl BatchItem {
         let given = self.id.map(MessageId::new).transpose()?;
         let once = given.is_some().then_some(ONCE_WITHIN);
         let id = given.unwrap_or_else(|| MessageId::generate(now, &mut rand::rng()));
-        let message_type = MessageType::new(self.message_type.as_deref().unwrap_or(UNTYPED))?;
+        let message_type = MessageType::new(self.r#type.as_deref().unwrap_or(UNTYPED))?;
         let mut message = Message::new(id, message_type, now, body);
         message.correlation_id = self.correlation_id.map(CorrelationId::new).transpose()?;
         message.causation_id = self.causation_id.map(MessageId::new).transpose()?;

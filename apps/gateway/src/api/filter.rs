@@ -6,10 +6,9 @@ use bezoar::{
     catalogue::{CauseId, DeadLetterState, Filter, OperationId},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
 
 use super::{Problem, caller::Caller};
-use crate::{app::App, config::human::duration};
+use crate::{api_types::DeadLetterFilter, app::App, config::human::duration};
 
 const KNOWN: &str = "queue, route, type, kind, code, cause, correlation_id, message_id, since, until, \
                      min_attempts, replayed, state";
@@ -39,14 +38,20 @@ pub(super) fn from_pairs<'a>(
     let (mut queue, mut route) = (None, None);
     for (name, value) in pairs {
         match name {
-            "queue" => queue = Some(QueueName::new(value)?),
+            "queue" => queue = Some(QueueName::new(value).map_err(Problem::unknown)?),
             "route" => route = Some(app.route(value, |route| caller.sees(route.queue()))?),
-            "type" => filter.message_type = Some(MessageType::new(value)?),
+            "type" => {
+                filter.message_type = Some(MessageType::new(value).map_err(Problem::unknown)?)
+            }
             "kind" => filter.kind = Some(kind(value)?),
-            "code" => filter.code = Some(Code::new(value)?),
-            "cause" => filter.cause = Some(CauseId::new(value)?),
-            "correlation_id" => filter.correlation_id = Some(CorrelationId::new(value)?),
-            "message_id" => filter.message_id = Some(MessageId::new(value)?),
+            "code" => filter.code = Some(Code::new(value).map_err(Problem::unknown)?),
+            "cause" => filter.cause = Some(CauseId::new(value).map_err(Problem::unknown)?),
+            "correlation_id" => {
+                filter.correlation_id = Some(CorrelationId::new(value).map_err(Problem::unknown)?)
+            }
+            "message_id" => {
+                filter.message_id = Some(MessageId::new(value).map_err(Problem::unknown)?)
+            }
             "since" => filter.since = Some(moment("since", value, now)?),
             "until" => filter.until = Some(moment("until", value, now)?),
             "min_attempts" => filter.min_attempts = Some(number("min_attempts", value)?),
@@ -67,20 +72,14 @@ pub(super) fn from_pairs<'a>(
     Ok(filter)
 }
 
-/// The same from a JSON object whose values are strings, numbers or booleans.
-pub(super) fn from_object(
-    object: &Map<String, Value>,
+/// The same from the body of a request.
+pub(super) fn from_request(
+    request: &DeadLetterFilter,
     caller: &Caller,
     app: &App,
 ) -> Result<Filter, Problem> {
-    let text = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => Ok((name.clone(), text.clone())),
-        Value::Number(number) => Ok((name.clone(), number.to_string())),
-        Value::Bool(yes) => Ok((name.clone(), yes.to_string())),
-        _ => Err(Problem::bad_request("filter values must be strings, numbers or booleans")),
-    };
-    let pairs = object.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())), caller, app)
+    let pairs = request.pairs();
+    from_pairs(pairs.iter().map(|(name, value)| (*name, value.as_str())), caller, app)
 }
 
 /// Describes the dead letters that match, for the audit log; none of its values are sensitive.
@@ -138,7 +137,7 @@ fn state(text: &str) -> Result<&'static str, Problem> {
 }
 
 /// Parses a time, or an age.
-fn moment(name: &str, text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+pub(super) fn moment(name: &str, text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
     if let Ok(at) = text.parse() {
         return Ok(at);
     }
@@ -153,11 +152,11 @@ pub(super) fn number(name: &str, text: &str) -> Result<u32, Problem> {
     text.parse().map_err(|_| Problem::bad_request(format!("{name} must be a whole number")))
 }
 
-/// Parses a number of rows, from 1; limited to `most`.
+/// Parses a number of rows, from 1 to `most`.
 pub(super) fn limit(text: &str, most: u32) -> Result<u32, Problem> {
     match number("limit", text)? {
-        0 => Err(Problem::bad_request("limit must be at least 1")),
-        some => Ok(some.min(most)),
+        some if (1..=most).contains(&some) => Ok(some),
+        _ => Err(Problem::bad_request(format!("limit must be from 1 to {most}"))),
     }
 }
 

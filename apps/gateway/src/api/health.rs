@@ -4,18 +4,30 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, response::IntoResponse};
 use http::{StatusCode, header};
-use serde_json::{Value, json};
 
 use super::{Problem, caller::Caller};
-use crate::{app::App, config::Role, telemetry::CONTENT_TYPE};
+use crate::{
+    api_types::{self, Health, HealthState},
+    app::App,
+    config::Role,
+    telemetry::CONTENT_TYPE,
+};
 
-/// The process is alive.
-pub(super) async fn alive() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
+/// Answers while the process is alive.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "get_health", tag = "gateway", security(()),
+    responses((status = 200, description = "Success.", body = Health))
+)]
+pub(super) async fn alive() -> Json<Health> {
+    Json(Health { status: HealthState::Ok })
 }
 
-/// Messages are accepted: the store answers and the gateway is not stopping.
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, Problem> {
+/// Answers with success while messages are accepted.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "get_readiness", tag = "gateway", security(()),
+    responses((status = 200, description = "Success.", body = Health))
+)]
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, Problem> {
     let not_ready = |detail| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", detail);
     if app.is_stopping() {
         return Err(not_ready("the gateway is stopping"));
@@ -24,10 +36,19 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, Pr
         return Err(not_ready("the store is full and refuses messages"));
     }
     app.bezoar().admin().queues().await.map_err(|_| not_ready("the store does not answer"))?;
-    Ok(Json(json!({ "status": "ready" })))
+    Ok(Json(Health { status: HealthState::Ready }))
 }
 
-/// Metrics in the Prometheus text format. No token is required while the gateway listens on loopback.
+/// Returns metrics. No token is required while the gateway listens on loopback.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "get_metrics", tag = "gateway", security((), ("token" = [])),
+    responses(
+        (status = 200, description = "The Prometheus text format.", body = String, content_type = "text/plain"),
+        (status = 401, description = "Unauthorized", body = api_types::Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Forbidden", body = api_types::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "Metrics are turned off.", body = api_types::Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     caller: Result<Caller, Problem>,

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
+use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -26,6 +27,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Input<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        is_json(request.headers())?;
         let body = read(request, app).await?;
         // serde's message may quote a value, so only the position is reported.
         serde_json::from_slice(&body).map(Self).map_err(|error| {
@@ -35,6 +37,18 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Input<T> {
             ))
         })
     }
+}
+
+/// Fails if the body says that it is something else than JSON.
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let kind = kind.to_str().unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || essence.ends_with("+json") {
+        return Ok(());
+    }
+    let detail = "the body must be JSON, with content-type application/json";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail))
 }
 
 /// Reads a whole request, which may contain the largest accepted body in base64.

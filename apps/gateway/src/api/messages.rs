@@ -12,24 +12,38 @@ use bezoar::{Body, Outgoing, QueueName};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::{Value, json};
 use tokio::{sync::SemaphorePermit, time::timeout};
 
 use super::{
     Problem,
     caller::Caller,
-    envelope::{self, BatchItem},
+    envelope,
+    parameters::{MessageHeaders, QueuePath},
     segment::Segment,
 };
-use crate::{app::App, config::Role};
+use crate::{
+    api_types::{self, AcceptedMessage, BatchAnswer, BatchItem, BatchResult, ItemProblem},
+    app::App,
+    config::Role,
+};
 
 /// How long a client may take to send the body.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a request waits for a free slot before it is refused.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Codes of problems that pass.
+const TRANSIENT: [&str; 5] =
+    ["throttled", "outcome-unknown", "store-unavailable", "broker-unavailable", "store-full"];
 /// The maximum number of messages in a batch.
 const BATCH_LIMIT: usize = 10_000;
 
+/// Accepts a message.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/messages", operation_id = "send_message", tag = "messages",
+    params(QueuePath, MessageHeaders),
+    request_body(content = Vec<u8>, description = "The body of the message.", content_type = "application/octet-stream"),
+    responses((status = 202, description = "The message is synced to disk.", body = AcceptedMessage))
+)]
 pub(super) async fn accept(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -45,9 +59,19 @@ pub(super) async fn accept(
     let traced = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let mut results = app.store(&queue, vec![outgoing], traced).await;
     results.pop().unwrap_or(Ok(())).map_err(Problem::from)?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "id": id.as_str() }))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(AcceptedMessage { id: id.to_string() })).into_response())
 }
 
+/// Accepts up to 10,000 messages; returns one result per message, in order.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/batches", operation_id = "send_batch", tag = "messages",
+    params(QueuePath),
+    request_body(content = Vec<BatchItem>, description = "An array of messages; or one per line, as application/x-ndjson."),
+    responses(
+        (status = 202, description = "At least one message was accepted, and is synced to disk.", body = BatchAnswer),
+        (status = 422, description = "All messages were refused.", body = api_types::Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(super) async fn accept_batch(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -64,10 +88,27 @@ pub(super) async fn accept_batch(
         items.into_iter().map(|item| item.and_then(|item| item.into_message(now))).collect();
     let traced = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let results = store_made(&app, &queue, made, traced).await;
-    let accepted = results.iter().filter(|result| result.get("error").is_none()).count();
-    let answer =
-        json!({ "accepted": accepted, "refused": results.len() - accepted, "results": results });
+    let refused = results.iter().filter(|result| result.error.is_some()).count() as u64;
+    let accepted = results.len() as u64 - refused;
+    if accepted == 0 && refused > 0 {
+        return Err(all_refused(results));
+    }
+    let answer = BatchAnswer { accepted, refused, results };
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+}
+
+/// Nothing was accepted: not a success, and worth a retry only if every message is.
+fn all_refused(results: Vec<BatchResult>) -> Problem {
+    let codes = results.iter().filter_map(|result| result.error.as_ref());
+    let is_transient = codes.clone().all(|error| TRANSIENT.contains(&error.code.as_str()));
+    let (status, code) = match is_transient {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "all-unavailable"),
+        false => (StatusCode::UNPROCESSABLE_ENTITY, "all-refused"),
+    };
+    let first = codes.map(|error| error.detail.as_str()).next().unwrap_or_default();
+    let detail = format!("all {} messages were refused; the first one: {first}", results.len());
+    let problem = Problem::new(status, code, detail).with(|it| it.results = Some(results));
+    if is_transient { problem.retry_after(Duration::from_secs(1)) } else { problem }
 }
 
 /// Stores the valid messages, and returns one result per item, in order.
@@ -76,29 +117,29 @@ async fn store_made(
     queue: &QueueName,
     made: Vec<Result<Outgoing, Problem>>,
     traced: Option<&str>,
-) -> Vec<Value> {
+) -> Vec<BatchResult> {
     let ids: Vec<_> =
         made.iter().map(|made| made.as_ref().ok().map(|it| it.message.id.clone())).collect();
     let (outgoing, refused): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
     let mut stored =
         app.store(queue, outgoing.into_iter().flatten().collect(), traced).await.into_iter();
     let mut refused = refused.into_iter().filter_map(Result::err);
-    let result = |id: Option<bezoar::MessageId>| match id {
-        Some(id) => match stored.next().unwrap_or(Ok(())) {
-            Ok(()) => json!({ "id": id.as_str() }),
-            Err(error) => failed(Some(id.as_str()), &Problem::from(error)),
-        },
-        None => refused.next().map_or(Value::Null, |problem| failed(None, &problem)),
+    let result = |id: Option<bezoar::MessageId>| {
+        let problem = match &id {
+            Some(_) => stored.next().unwrap_or(Ok(())).err().map(Problem::from),
+            None => refused.next(),
+        };
+        BatchResult { id: id.map(|id| id.to_string()), error: problem.as_ref().map(item_problem) }
     };
     ids.into_iter().map(result).collect()
 }
 
-fn failed(id: Option<&str>, problem: &Problem) -> Value {
-    json!({ "id": id, "error": { "code": problem.code(), "detail": problem.detail() } })
+fn item_problem(problem: &Problem) -> ItemProblem {
+    ItemProblem { code: problem.code().to_owned(), detail: problem.detail().to_owned() }
 }
 
 fn admitted(app: &App, caller: &Caller, queue: &str) -> Result<QueueName, Problem> {
-    let queue = QueueName::new(queue)?;
+    let queue = QueueName::new(queue).map_err(Problem::unknown)?;
     caller.needs(Role::Operator, Some(&queue))?;
     app.known(&queue, |queue| caller.sees(queue))?;
     Ok(queue)
@@ -123,7 +164,7 @@ async fn read(body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
         Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
             let detail = format!("the body is larger than the limit of {limit} bytes");
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
-                .with("limit_bytes", limit))
+                .with(|it| it.limit_bytes = Some(limit as u64)))
         }
         Ok(Err(_)) => Err(Problem::bad_request("the request body is incomplete")),
         Err(_) => {

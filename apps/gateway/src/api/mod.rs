@@ -1,4 +1,4 @@
-//! The HTTP API, all of it under `/v1`.
+//! The HTTP API, all of it under `/v1`. Its requests and answers are in `api_types`.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -8,12 +8,14 @@
 //! | `on_broker.rs` | replaying and discarding dead letters that stay on their broker |
 //! | `rejections.rs` | why messages were rejected whose dead letters stay on their broker |
 //! | `transfer.rs`, `audit.rs` | export and import; the audit log |
-//! | `views.rs` | the JSON of everything that is returned |
 //! | `queues.rs` | queue counts, route states, pause and resume |
 //! | `poison_retries.rs` | runs of the poison-queue retry processors |
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
 //! | `caller.rs` | authentication and authorization of a request |
-//! | `description.rs` | `/openapi.json` |
+//! | `status.rs` | `/v1/status`: one verdict with its reasons |
+//! | `message_places.rs` | where a message is |
+//! | `description.rs`, `parameters.rs` | `/openapi.json`, generated |
+//! | `request_id.rs` | the id of a request, in its answer and in the log |
 //! | `segment.rs`, `input.rs` | extractors for path segments and JSON bodies |
 //! | `problem.rs` | error responses |
 
@@ -26,24 +28,26 @@ mod envelope;
 mod filter;
 mod health;
 mod input;
+mod message_places;
 mod messages;
 mod on_broker;
 mod operations;
+mod parameters;
 mod poison_retries;
 mod problem;
 mod queues;
 mod rejections;
+mod request_id;
 mod segment;
+mod status;
 mod transfer;
-mod views;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    routing::{get, post},
-};
+use axum::{Router, middleware};
 use http::StatusCode;
+use utoipa::OpenApi as _;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use problem::Problem;
 
@@ -51,36 +55,7 @@ use crate::app::App;
 
 /// All routes of the API.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/queues", get(queues::list))
-        .route("/v1/queues/{queue}/messages", post(messages::accept))
-        .route("/v1/queues/{queue}/batches", post(messages::accept_batch))
-        .route("/v1/queues/{queue}/replay", post(on_broker::replay))
-        .route("/v1/queues/{queue}/discard", post(on_broker::discard))
-        .route("/v1/routes/{route}/pause", post(queues::pause))
-        .route("/v1/routes/{route}/resume", post(queues::resume))
-        .route("/v1/poison-retries", get(poison_retries::list))
-        .route("/v1/poison-retries/{queue}/runs", post(poison_retries::run))
-        .route("/v1/dead-letters", get(dead_letters::list))
-        .route("/v1/dead-letters/{id}", get(dead_letters::show))
-        .route("/v1/dead-letters/{id}/reveal", post(dead_letters::reveal))
-        .route("/v1/dead-letters/{id}/edits", post(dead_letters::edit))
-        .route("/v1/dead-letters/{id}/approve", post(dead_letters::approve))
-        .route("/v1/rejections", get(rejections::list))
-        .route("/v1/causes", get(causes::list))
-        .route("/v1/causes/{cause}", post(causes::mark))
-        .route("/v1/replays", get(operations::list).post(operations::replay))
-        .route("/v1/replays/{id}", get(operations::show).post(operations::command))
-        .route("/v1/replays/{id}/messages", get(operations::messages))
-        .route("/v1/discards", post(operations::discard))
-        .route("/v1/exports", post(transfer::export))
-        .route("/v1/imports", post(transfer::import))
-        .route("/v1/audit", get(audit::list))
-        .route("/v1/whoami", get(caller::whoami))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
-        .route("/openapi.json", get(description::openapi))
+    Router::from(described_routes())
         .fallback(async || Problem::not_found("no such path; see /openapi.json"))
         .method_not_allowed_fallback(async || {
             Problem::new(
@@ -89,5 +64,44 @@ pub(crate) fn router(app: Arc<App>) -> Router {
                 "method not allowed; see /openapi.json",
             )
         })
+        .layer(middleware::from_fn(request_id::identify))
         .with_state(app)
+}
+
+/// The routes and their description.
+fn described_routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(description::Description::openapi())
+        .routes(routes!(queues::list))
+        .routes(routes!(queues::show))
+        .routes(routes!(messages::accept))
+        .routes(routes!(messages::accept_batch))
+        .routes(routes!(on_broker::replay))
+        .routes(routes!(on_broker::discard))
+        .routes(routes!(queues::routes))
+        .routes(routes!(queues::pause))
+        .routes(routes!(queues::resume))
+        .routes(routes!(status::show))
+        .routes(routes!(message_places::show))
+        .routes(routes!(poison_retries::list))
+        .routes(routes!(poison_retries::run))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(dead_letters::reveal))
+        .routes(routes!(dead_letters::edit))
+        .routes(routes!(dead_letters::approve))
+        .routes(routes!(rejections::list))
+        .routes(routes!(causes::list))
+        .routes(routes!(causes::show, causes::mark))
+        .routes(routes!(operations::list_replays, operations::replay))
+        .routes(routes!(operations::show, operations::command))
+        .routes(routes!(operations::messages))
+        .routes(routes!(operations::list_discards, operations::discard))
+        .routes(routes!(transfer::export))
+        .routes(routes!(transfer::import))
+        .routes(routes!(audit::list))
+        .routes(routes!(caller::whoami))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .routes(routes!(description::openapi))
 }

@@ -7,54 +7,54 @@ use bezoar::{
     DeadLetterFeed, ErrorKind, QueueAdmin, QueueName, Transport, TransportError, catalogue::Verb,
 };
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::{Problem, caller::Caller, input, input::Input, segment::Segment};
-use crate::{app::App, broker::Broker, config::Role};
+use super::{
+    Problem, caller::Caller, input, input::Input, parameters::QueuePath, segment::Segment,
+};
+use crate::{
+    api_types::{BrokerDiscardRequest, BrokerDiscarded, BrokerReplayed, ReasonRequest},
+    app::App,
+    broker::Broker,
+    config::Role,
+};
 
 /// How long to wait for the next dead letter before believing that it was the last.
 const LAST_LETTER: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReplayInput {
-    reason: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DiscardInput {
-    reason: String,
-    /// The expected number, required to protect against mistakes.
-    expect: u64,
-}
-
-/// Replays all of them on the broker.
+/// Replays all dead letters that are on the queue's broker.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/replay", operation_id = "replay_on_broker", tag = "queues",
+    params(QueuePath), request_body = ReasonRequest,
+    responses((status = 200, description = "Success.", body = BrokerReplayed))
+)]
 pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-    Input(wanted): Input<ReplayInput>,
-) -> Result<Json<Value>, Problem> {
+    Input(wanted): Input<ReasonRequest>,
+) -> Result<Json<BrokerReplayed>, Problem> {
     let (queue, broker) = find(&app, &caller, &queue, Role::Operator)?;
     let reason = input::reason(&wanted.reason)?;
     log(&app, &caller, Verb::Replay, &queue, reason).await?;
-    let done = finish(async move {
+    let replayed = finish(async move {
         let most = broker.depth(&queue).await?.dead.unwrap_or(u64::MAX);
         open(&broker, &queue).await?.replay_all(most, LAST_LETTER).await
     });
-    let done = done.await?;
-    Ok(Json(json!({ "replayed": done })))
+    Ok(Json(BrokerReplayed { replayed: replayed.await? }))
 }
 
-/// Discards all of them on the broker.
+/// Discards all dead letters that are on the queue's broker for good.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/discard", operation_id = "discard_on_broker", tag = "queues",
+    params(QueuePath), request_body = BrokerDiscardRequest,
+    responses((status = 200, description = "Success.", body = BrokerDiscarded))
+)]
 pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-    Input(wanted): Input<DiscardInput>,
-) -> Result<Json<Value>, Problem> {
+    Input(wanted): Input<BrokerDiscardRequest>,
+) -> Result<Json<BrokerDiscarded>, Problem> {
     let (queue, broker) = find(&app, &caller, &queue, Role::Admin)?;
     let reason = input::reason(&wanted.reason)?;
     let found = broker.depth(&queue).await?.dead.unwrap_or_default();
@@ -63,14 +63,12 @@ pub(super) async fn discard(
             "found {found} dead letters on the broker, expected {}; check again",
             wanted.expect
         );
-        let problem = Problem::new(StatusCode::CONFLICT, "unexpected", detail);
-        return Err(problem.with("expected", wanted.expect).with("found", found));
+        return Err(Problem::unexpected(detail, wanted.expect, found));
     }
     log(&app, &caller, Verb::Discard, &queue, reason).await?;
-    let done =
+    let discarded =
         finish(async move { open(&broker, &queue).await?.discard_all(found, LAST_LETTER).await });
-    let done = done.await?;
-    Ok(Json(json!({ "discarded": done })))
+    Ok(Json(BrokerDiscarded { discarded: discarded.await? }))
 }
 
 fn find(
@@ -79,7 +77,7 @@ fn find(
     queue: &str,
     role: Role,
 ) -> Result<(QueueName, Broker), Problem> {
-    let queue = QueueName::new(queue)?;
+    let queue = QueueName::new(queue).map_err(Problem::unknown)?;
     caller.needs(role, Some(&queue))?;
     app.known(&queue, |queue| caller.sees(queue))?;
     let elsewhere = match app.broker(&queue) {

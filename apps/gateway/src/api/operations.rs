@@ -15,63 +15,52 @@ use bezoar::{
     },
 };
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
 use super::{
-    Problem, caller::Caller, filter, filter::QueryPairs, input, input::Input, segment::Segment,
-    views,
+    Problem,
+    caller::Caller,
+    filter,
+    filter::QueryPairs,
+    input,
+    input::Input,
+    parameters::{IdPath, Paging},
+    segment::Segment,
 };
-use crate::{app::App, config::Role};
+use crate::{
+    api_types::{
+        self, DeadLetterFilter, DiscardRequest, OperationCommandRequest, OperationItem, Page,
+        ReplayRequest,
+    },
+    app::App,
+    config::Role,
+};
 
 /// The maximum number of ids in a request.
 const IDS_LIMIT: usize = 10_000;
 /// The maximum number of ids in an entry of the audit log.
 const NAMED: usize = 100;
-/// The number of rows in a list of operations, and of messages.
-const OPERATIONS: u32 = 100;
+/// The default and the maximum number of operations on a page.
+const PAGE: (u32, u32) = (100, 1_000);
+/// How many of the latest operations can be listed.
+const HISTORY: u32 = 1_000;
+/// How many messages of an operation a page has.
 const ITEMS: u32 = 1_000;
 /// The maximum rate.
 const RATE_LIMIT: f64 = 1_000_000.0;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReplayInput {
-    reason: String,
-    ids: Option<Vec<String>>,
-    filter: Option<Map<String, Value>>,
-    expect: Option<u64>,
-    #[serde(default)]
-    canary: u32,
-    rate: Option<f64>,
-    stop_after: Option<u32>,
-    #[serde(default)]
-    new_ids: bool,
-    /// Leaves out what other operations hold; without it, nothing is planned then.
-    #[serde(default)]
-    skip_held: bool,
-    /// Only plans; a command starts it later.
-    #[serde(default)]
-    plan: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DiscardInput {
-    reason: String,
-    ids: Option<Vec<String>>,
-    filter: Option<Map<String, Value>>,
-    /// The expected number, required to protect against mistakes.
-    expect: u64,
-    /// Leaves out what other operations hold; without it, nothing is planned then.
-    #[serde(default)]
-    skip_held: bool,
-}
-
+/// Replays dead letters.
+#[utoipa::path(
+    post, path = "/v1/replays", operation_id = "replay_dead_letters", tag = "operations",
+    request_body = ReplayRequest,
+    responses(
+        (status = 200, description = "Planned, or nothing to do.", body = api_types::Operation),
+        (status = 202, description = "Started.", body = api_types::Operation),
+    )
+)]
 pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Input(wanted): Input<ReplayInput>,
+    Input(wanted): Input<ReplayRequest>,
 ) -> Result<Response, Problem> {
     caller.needs(Role::Operator, None)?;
     let reason = input::reason(&wanted.reason)?;
@@ -93,21 +82,35 @@ pub(super) async fn replay(
     begin(app, caller, plan, Verb::Replay, reason, wanted.plan).await
 }
 
+/// Discards dead letters for good.
+#[utoipa::path(
+    post, path = "/v1/discards", operation_id = "discard_dead_letters", tag = "operations",
+    request_body = DiscardRequest,
+    responses(
+        (status = 200, description = "Planned, or nothing to do.", body = api_types::Operation),
+        (status = 202, description = "Started.", body = api_types::Operation),
+    )
+)]
 pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Input(wanted): Input<DiscardInput>,
+    Input(wanted): Input<DiscardRequest>,
 ) -> Result<Response, Problem> {
     caller.needs(Role::Admin, None)?;
     let reason = input::reason(&wanted.reason)?;
+    if wanted.expect.is_none() && !wanted.plan {
+        return Err(Problem::bad_request(
+            "expect is required: the number of dead letters to discard; or plan it first",
+        ));
+    }
     let selection = selection(&app, &caller, wanted.ids, wanted.filter).await?;
     let plan = OperationPlan {
         kind: OperationKind::Discard,
         selection,
-        expect: Some(wanted.expect),
+        expect: wanted.expect,
         held: held(wanted.skip_held),
     };
-    begin(app, caller, plan, Verb::Discard, reason, false).await
+    begin(app, caller, plan, Verb::Discard, reason, wanted.plan).await
 }
 
 fn held(skip: bool) -> HeldLetters {
@@ -119,7 +122,7 @@ async fn selection(
     app: &App,
     caller: &Caller,
     ids: Option<Vec<String>>,
-    filter: Option<Map<String, Value>>,
+    filter: Option<DeadLetterFilter>,
 ) -> Result<Selection, Problem> {
     match (ids, filter) {
         (Some(ids), None) if ids.len() > IDS_LIMIT => Err(Problem::bad_request(format!(
@@ -138,8 +141,8 @@ async fn selection(
             }
             Ok(Selection::Ids(ids))
         }
-        (None, Some(object)) => {
-            let filter = filter::from_object(&object, caller, app)?;
+        (None, Some(filter)) => {
+            let filter = filter::from_request(&filter, caller, app)?;
             app.covers(&filter, |queue| caller.sees(queue)).await?;
             known_cause(app, caller, &filter).await?;
             Ok(Selection::Matching(filter))
@@ -162,7 +165,7 @@ async fn known_cause(app: &App, caller: &Caller, filter: &Filter) -> Result<(), 
 /// Parses ids; an error says which one is invalid.
 fn parsed(ids: &[String]) -> Result<Vec<DeadLetterId>, Problem> {
     let parse = |(place, text): (usize, &String)| {
-        text.parse().map_err(|error| Problem::bad_request(format!("ids[{place}]: {error}")))
+        text.parse().map_err(|error| Problem::unknown(format!("ids[{place}]: {error}")))
     };
     ids.iter().enumerate().map(parse).collect()
 }
@@ -220,32 +223,87 @@ fn target(plan: &OperationPlan) -> String {
     }
 }
 
-pub(super) async fn list(
+/// Lists replays, newest first.
+#[utoipa::path(
+    get, path = "/v1/replays", operation_id = "list_replays", tag = "operations", params(Paging),
+    responses((status = 200, description = "Success.", body = Page<api_types::Operation>))
+)]
+pub(super) async fn list_replays(
     State(app): State<Arc<App>>,
     caller: Caller,
-) -> Result<Json<Value>, Problem> {
-    caller.needs(Role::Viewer, None)?;
-    let all = app.catalogue().operations(OPERATIONS).await?;
-    let seen = all.iter().filter(|operation| sees(&caller, operation));
-    Ok(Json(
-        json!({ "operations": seen.map(|operation| told(&app, operation)).collect::<Vec<_>>() }),
-    ))
+    query: QueryPairs,
+) -> Result<Json<Page<api_types::Operation>>, Problem> {
+    list(&app, &caller, query, api_types::OperationKind::Replay).await
 }
 
+/// Lists discards, newest first.
+#[utoipa::path(
+    get, path = "/v1/discards", operation_id = "list_discards", tag = "operations", params(Paging),
+    responses((status = 200, description = "Success.", body = Page<api_types::Operation>))
+)]
+pub(super) async fn list_discards(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    query: QueryPairs,
+) -> Result<Json<Page<api_types::Operation>>, Problem> {
+    list(&app, &caller, query, api_types::OperationKind::Discard).await
+}
+
+/// A page of what the caller may see, out of the latest operations.
+async fn list(
+    app: &App,
+    caller: &Caller,
+    query: QueryPairs,
+    kind: api_types::OperationKind,
+) -> Result<Json<Page<api_types::Operation>>, Problem> {
+    caller.needs(Role::Viewer, None)?;
+    let (mut limit, mut after) = (PAGE.0, None);
+    for (name, value) in filter::pairs(query)? {
+        match name.as_str() {
+            "limit" => limit = filter::limit(&value, PAGE.1)?,
+            "after" => {
+                after = Some(value.parse::<OperationId>().map_err(Problem::unknown)?);
+            }
+            _ => return Err(Problem::bad_request("unknown parameter; use limit or after")),
+        }
+    }
+    let all = app.catalogue().operations(HISTORY).await?;
+    let is_later =
+        |operation: &Operation| after.is_none_or(|after| operation.id.number() < after.number());
+    let seen = all.iter().filter(|operation| sees(caller, operation) && is_later(operation));
+    let shown =
+        seen.map(|operation| told(app, operation)).filter(|operation| operation.kind == kind);
+    let items: Vec<_> = shown.take(limit as usize).collect();
+    let last = items.last().map(|operation| operation.id.clone());
+    Ok(Json(Page::new(items, limit, last)))
+}
+
+/// Returns a replay or discard and its progress.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}", operation_id = "get_operation", tag = "operations",
+    params(IdPath),
+    responses((status = 200, description = "Success.", body = api_types::Operation))
+)]
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<api_types::Operation>, Problem> {
     Ok(Json(told(&app, &seen(&app, &caller, &id, Role::Viewer).await?)))
 }
 
+/// Lists what became of each message, in order.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}/messages", operation_id = "list_operation_messages", tag = "operations",
+    params(IdPath, ("after" = Option<u64>, Query, description = "List messages after this position.")),
+    responses((status = 200, description = "Success.", body = Page<OperationItem>))
+)]
 pub(super) async fn messages(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
     query: QueryPairs,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Page<OperationItem>>, Problem> {
     let operation = seen(&app, &caller, &id, Role::Viewer).await?;
     let after = match filter::pairs(query)?.as_slice() {
         [] => 0,
@@ -255,33 +313,22 @@ pub(super) async fn messages(
         _ => return Err(Problem::bad_request("the only parameter is after, a position")),
     };
     let items = app.catalogue().items(operation.id, after, ITEMS).await?;
-    let next = (items.len() == ITEMS as usize).then(|| items.last().map(|item| item.place));
-    let items: Vec<_> = items.iter().map(views::item).collect();
-    Ok(Json(json!({ "messages": items, "next": next.flatten() })))
+    let last = items.last().map(|item| item.place.to_string());
+    Ok(Json(Page::new(items.iter().map(Into::into).collect(), ITEMS, last)))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct OrderInput {
-    order: Wanted,
-    reason: String,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Wanted {
-    Run,
-    Pause,
-    Cancel,
-}
-
-/// Starts, pauses, resumes or cancels an operation.
+/// Starts, pauses, resumes or cancels a replay or discard.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}", operation_id = "command_operation", tag = "operations",
+    params(IdPath), request_body = OperationCommandRequest,
+    responses((status = 200, description = "Success.", body = api_types::Operation))
+)]
 pub(super) async fn command(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(wanted): Input<OrderInput>,
-) -> Result<Json<Value>, Problem> {
+    Input(wanted): Input<OperationCommandRequest>,
+) -> Result<Json<api_types::Operation>, Problem> {
     let operation = seen(&app, &caller, &id, Role::Operator).await?;
     let (verb, role) = match operation.kind {
         OperationKind::Replay { .. } => (Verb::Replay, Role::Operator),
@@ -289,27 +336,23 @@ pub(super) async fn command(
     };
     caller.needs(role, None)?;
     let reason = input::reason(&wanted.reason)?;
-    let (command, word) = match wanted.order {
-        Wanted::Run => (OperationCommand::Run, "run"),
-        Wanted::Pause => (OperationCommand::Pause, "pause"),
-        Wanted::Cancel => (OperationCommand::Cancel, "cancel"),
-    };
+    let (command, word) = (OperationCommand::from(wanted.command), wanted.command.as_str());
     let action = caller.action(verb, format!("operation {}: {word}", operation.id), reason);
     let operation = app.catalogue().command(operation.id, command, &action).await?;
     app.conductor.wake();
     Ok(Json(told(&app, &operation)))
 }
 
-fn told(app: &App, operation: &Operation) -> Value {
+fn told(app: &App, operation: &Operation) -> api_types::Operation {
     let runs = operation.state == OperationState::Running;
     let waiting = app.conductor.waiting_for_canary(operation.id).filter(|_| runs);
-    views::operation(operation, waiting)
+    api_types::Operation::new(operation, waiting)
 }
 
 /// An operation whose queues the caller may all see; others are reported as not found.
 async fn seen(app: &App, caller: &Caller, id: &str, role: Role) -> Result<Operation, Problem> {
     caller.needs(role, None)?;
-    let id: OperationId = id.parse()?;
+    let id = id.parse::<OperationId>().map_err(Problem::unknown)?;
     let operation = app.catalogue().operation(id).await?;
     if !sees(caller, &operation) {
         return Err(CatalogueError::NoOperation(id).into());

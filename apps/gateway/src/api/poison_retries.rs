@@ -5,33 +5,43 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use bezoar::{QueueName, catalogue::Verb};
 use http::StatusCode;
-use serde_json::{Value, json};
 
-use super::{Problem, caller::Caller, segment::Segment};
+use super::{Problem, caller::Caller, parameters::QueuePath, segment::Segment};
 use crate::{
+    api_types::{Page, PoisonRetry, PoisonRunReport},
     app::App,
     config::Role,
-    poison_retry::{Processor, counts},
+    poison_retry::Processor,
     route::describe,
 };
 
+/// Lists the poison queues whose messages are delivered again, and how the last run of each ended.
+#[utoipa::path(
+    get, path = "/v1/poison-retries", operation_id = "list_poison_retries", tag = "poison retries",
+    responses((status = 200, description = "Success.", body = Page<PoisonRetry>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Page<PoisonRetry>>, Problem> {
     caller.needs(Role::Viewer, None)?;
     let all = app.poison_retries.all();
-    let seen = all.iter().filter(|it| caller.sees(it.queue())).map(|it| it.to_json());
-    Ok(Json(seen.collect()))
+    let seen = all.iter().filter(|it| caller.sees(it.queue())).map(|it| it.to_api());
+    Ok(Json(Page::whole(seen.collect())))
 }
 
-/// One run now. It goes on if the caller does not wait for its end.
+/// Delivers a batch of a poison queue now. The run goes on if the caller does not wait for its end.
+#[utoipa::path(
+    post, path = "/v1/poison-retries/{queue}/runs", operation_id = "run_poison_retry", tag = "poison retries",
+    params(QueuePath),
+    responses((status = 200, description = "Success.", body = PoisonRunReport))
+)]
 pub(super) async fn run(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-) -> Result<Json<Value>, Problem> {
-    let queue = QueueName::new(queue)?;
+) -> Result<Json<PoisonRunReport>, Problem> {
+    let queue = QueueName::new(queue).map_err(Problem::unknown)?;
     caller.needs(Role::Operator, Some(&queue))?;
     let processor = find(&app, &caller, &queue)?;
     let target = format!("poison retry of queue {queue}");
@@ -42,9 +52,7 @@ pub(super) async fn run(
         |detail| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "poison-retry-failed", detail);
     let ended = running.await.map_err(|_| failed("the run panicked; see the log".to_owned()))?;
     let run = ended.map_err(|it| failed(format!("{it}: {}", describe(&it.source))))?;
-    let mut counts = counts(&run);
-    counts["queue"] = json!(queue.as_str());
-    Ok(Json(counts))
+    Ok(Json(PoisonRunReport { queue: queue.to_string(), counts: (&run).into() }))
 }
 
 fn find(app: &App, caller: &Caller, queue: &QueueName) -> Result<Arc<Processor>, Problem> {

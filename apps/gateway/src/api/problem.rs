@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    BoxError,
+    BoxError, Json,
     response::{IntoResponse, Response},
 };
 use bezoar::{
@@ -12,24 +12,29 @@ use bezoar::{
     ops::EditError,
 };
 use http::{HeaderValue, StatusCode, header};
-use serde_json::{Map, Value, json};
 
-use super::views;
+use crate::api_types::{self, Holder};
 
 /// An error response: a code for programs and a detail for people. Never a body or a header value.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
     code: &'static str,
-    detail: String,
     retry_after: Option<Duration>,
-    more: Map<String, Value>,
+    document: Box<api_types::Problem>,
 }
 
 impl Problem {
     /// A problem with a status, a code and a detail.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), retry_after: None, more: Map::new() }
+        let document = api_types::Problem {
+            r#type: api_types::Problem::type_of(code),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            ..Default::default()
+        };
+        Self { status, code, retry_after: None, document: Box::new(document) }
     }
 
     /// The request is invalid.
@@ -42,21 +47,32 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
+    /// A name or id that nothing can have: as unknown as one that nothing has.
+    pub(crate) fn unknown(invalid: impl std::fmt::Display) -> Self {
+        Self::not_found(invalid.to_string())
+    }
+
+    /// Another number was expected.
+    pub(crate) fn unexpected(detail: impl Into<String>, expected: u64, found: u64) -> Self {
+        let problem = Self::new(StatusCode::CONFLICT, "unexpected", detail);
+        problem.with(|it| (it.expected, it.found) = (Some(expected), Some(found)))
+    }
+
     /// Adds the time after which the client should try again.
     pub(crate) fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// Adds a member.
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    /// Adds members.
+    pub(crate) fn with(mut self, add: impl FnOnce(&mut api_types::Problem)) -> Self {
+        add(&mut self.document);
         self
     }
 
     /// The text for people.
     pub(crate) fn detail(&self) -> &str {
-        &self.detail
+        &self.document.detail
     }
 
     /// The code for programs.
@@ -91,7 +107,7 @@ impl From<TransportError> for Problem {
             ErrorKind::TooLarge { limit_bytes, .. } => {
                 let text = format!("{}: {text}", error.transport);
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
-                    .with("limit_bytes", *limit_bytes)
+                    .with(|it| it.limit_bytes = Some(*limit_bytes as u64))
             }
             ErrorKind::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", text),
             ErrorKind::QueueNotFound(_) => Self::not_found(text),
@@ -133,18 +149,17 @@ impl From<CatalogueError> for Problem {
                     ItemState::Failed { again, .. } => Some(again.to_string()),
                     _ => None,
                 };
-                Self::not_found(text).with("operation", operation.to_string()).with("again", again)
+                Self::not_found(text).with(|it| {
+                    (it.operation, it.new_dead_letter) = (Some(operation.to_string()), again);
+                })
             }
-            CatalogueError::Held { held } => {
-                Self::new(StatusCode::CONFLICT, "held", text).with("held", views::held(&held))
-            }
+            CatalogueError::Held { held } => Self::new(StatusCode::CONFLICT, "held", text)
+                .with(|it| it.held = Holder::all(&held)),
             CatalogueError::NoDeadLetter(_)
             | CatalogueError::NoCause(_)
             | CatalogueError::NoOperation(_) => Self::not_found(text),
             CatalogueError::Unexpected { expected, found } => {
-                Self::new(StatusCode::CONFLICT, "unexpected", text)
-                    .with("expected", expected)
-                    .with("found", found)
+                Self::unexpected(text, expected, found)
             }
             _ => Self::new(StatusCode::CONFLICT, "conflict", text),
         }
@@ -164,19 +179,13 @@ impl From<EditError> for Problem {
 /// An aborted stream cannot report why; its reader notices that it is incomplete.
 impl From<Problem> for BoxError {
     fn from(problem: Problem) -> Self {
-        problem.detail.into()
+        problem.document.detail.into()
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut problem = self.more;
-        problem.insert("type".to_owned(), format!("urn:bezoar:problem:{}", self.code).into());
-        problem
-            .insert("title".to_owned(), self.status.canonical_reason().unwrap_or("Error").into());
-        problem.insert("status".to_owned(), self.status.as_u16().into());
-        problem.insert("detail".to_owned(), self.detail.into());
-        let mut response = (self.status, json!(problem).to_string()).into_response();
+        let mut response = (self.status, Json(self.document)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {

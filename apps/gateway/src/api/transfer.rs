@@ -17,33 +17,36 @@ use bezoar::{
 };
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::header;
+use http::{StatusCode, header};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use utoipa::IntoParams;
 
 use super::{Problem, caller::Caller, filter, input, input::Input};
-use crate::{app::App, config::Role, export_signature::ExportKey};
+use crate::{
+    api_types::{self, ExportRequest, Imported},
+    app::App,
+    config::Role,
+    export_signature::ExportKey,
+};
 
 /// How many are listed at a time; each is read and sent separately, so that bodies do not accumulate in memory.
 const PAGE: u32 = 200;
 const NDJSON: &str = "application/x-ndjson";
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExportInput {
-    reason: String,
-    #[serde(default)]
-    filter: Map<String, Value>,
-}
-
+/// Exports dead letters.
+#[utoipa::path(
+    post, path = "/v1/exports", operation_id = "export_dead_letters", tag = "dead letters",
+    request_body = ExportRequest,
+    responses((status = 200, description = "One dead letter per line, bodies included.", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn export(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Input(wanted): Input<ExportInput>,
+    Input(wanted): Input<ExportRequest>,
 ) -> Result<Response, Problem> {
     caller.needs(Role::Admin, None)?;
     let reason = input::reason(&wanted.reason)?;
-    let filter = filter::from_object(&wanted.filter, &caller, &app)?;
+    let filter = filter::from_request(&wanted.filter, &caller, &app)?;
     app.covers(&filter, |queue| caller.sees(queue)).await?;
     let count = app.catalogue().count(&filter).await?;
     let about = if count.exact { "" } else { "at least " };
@@ -104,19 +107,31 @@ impl Walk {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ImportQuery {
+    /// The reason, recorded in the audit log.
+    #[param(min_length = 1, max_length = 500, pattern = "^[!-~]+$")]
     reason: String,
 }
 
-/// Imports all lines or none: an invalid line is reported with its number.
+/// Imports dead letters: all lines or none. An invalid line is reported with its number.
+#[utoipa::path(
+    post, path = "/v1/imports", operation_id = "import_dead_letters", tag = "dead letters",
+    params(ImportQuery),
+    request_body(content = String, description = "What an export wrote.", content_type = "application/x-ndjson"),
+    responses(
+        (status = 200, description = "Success.", body = Imported),
+        (status = 422, description = "A line is invalid.", body = api_types::Problem, content_type = "application/problem+json"),
+    )
+)]
 pub(super) async fn import(
     State(app): State<Arc<App>>,
     caller: Caller,
     query: Result<Query<ImportQuery>, axum::extract::rejection::QueryRejection>,
     request: Request,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Imported>, Problem> {
     caller.needs(Role::Admin, None)?;
     let Query(query) = query
         .map_err(|_| Problem::bad_request("the only parameter is reason, and it is required"))?;
@@ -131,8 +146,9 @@ pub(super) async fn import(
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let mut read = read_line(line).map_err(|error| {
             let line = number + 1;
-            Problem::bad_request(format!("line {line}: {error}; nothing was imported"))
-                .with("line", line)
+            let detail = format!("line {line}: {error}; nothing was imported");
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid-line", detail)
+                .with(|it| it.line = Some(line as u64))
         })?;
         caller.needs(Role::Admin, Some(&read.1.entry.queue))?;
         app.known(&read.1.entry.queue, |queue| caller.sees(queue))?;
@@ -151,7 +167,7 @@ pub(super) async fn import(
     let action = caller.action(Verb::Import, target, reason);
     let records = elsewhere(&app, records, &app.origin(&action).await?).await?;
     let imported = app.catalogue().import(records, &action).await?;
-    Ok(Json(json!({ "imported": imported, "known_already": asked as u64 - imported })))
+    Ok(Json(Imported { imported, known_already: asked as u64 - imported }))
 }
 
 /// Without those that this store exported itself and still has. Another message under the stamp of one of them is a

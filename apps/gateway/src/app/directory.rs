@@ -40,9 +40,9 @@ impl App {
                 return Ok(());
             }
             let seen = live.queues.iter().filter(|queue| sees(queue));
-            let known: Vec<_> = seen.map(QueueName::as_str).collect();
+            let known: Vec<_> = seen.map(ToString::to_string).collect();
             let detail = format!("unknown queue {queue:?}; known queues: {}", known.join(", "));
-            Err(Problem::not_found(detail).with("queues", known))
+            Err(Problem::not_found(detail).with(|it| it.queues = Some(known)))
         })
     }
 

@@ -9,13 +9,13 @@
 //! | `ingest.rs` | stores accepted messages |
 //! | `edit_rules.rs` | whose dead letters may be edited |
 //! | `origin.rs` | the id of this store in exports |
-//! | `queue_status.rs`, `queue_json.rs` | a snapshot of a queue, and its JSON |
+//! | `queue_status.rs`, `queue_api.rs` | a snapshot of a queue, and its form in the API |
 
 mod directory;
 mod edit_rules;
 mod ingest;
 mod origin;
-mod queue_json;
+mod queue_api;
 mod queue_status;
 
 use std::{

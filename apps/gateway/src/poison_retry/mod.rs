@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use bezoar::{PoisonRetry, PoisonRun, PoisonRunError, QueueName, Shutdown, Timestamp};
-use serde_json::{Value, json};
 use tokio::{
     sync::Semaphore,
     task::JoinHandle,
@@ -19,6 +18,7 @@ use tokio::{
 
 use self::endpoint::PoisonEndpoint;
 use crate::{
+    api_types,
     app::App,
     config::PoisonRetryConfig,
     endpoint::{CallOptions, EndpointCaller, EndpointClient},
@@ -185,32 +185,28 @@ impl Processor {
         &self.config.queue
     }
 
-    /// Its JSON in the API.
-    pub(crate) fn to_json(&self) -> Value {
-        let last = lock(&self.last).clone();
-        json!({
-            "queue": self.config.queue.as_str(),
-            "to": self.config.to.origin(),
-            "dead_letter": self.config.dead_letter.as_str(),
-            "every_seconds": self.config.options.every.as_secs_f64(),
-            "max_attempts": self.config.options.max_attempts,
-            "last_run": last.map(|last| match last.result {
-                Ok(run) => json!({ "at": last.at.to_string(), "problem": null, "counts": counts(&run) }),
-                Err(problem) => json!({ "at": last.at.to_string(), "problem": problem, "counts": null }),
-            }),
-        })
+    /// The processor as the API returns it.
+    pub(crate) fn to_api(&self) -> api_types::PoisonRetry {
+        let options = &self.config.options;
+        api_types::PoisonRetry {
+            queue: self.config.queue.to_string(),
+            to: self.config.to.origin().to_owned(),
+            dead_letter: self.config.dead_letter.to_string(),
+            every_seconds: options.every.as_secs_f64(),
+            max_attempts: options.max_attempts.into(),
+            last_run: lock(&self.last).as_ref().map(LastRun::to_api),
+        }
     }
 }
 
-/// The counts of a run in the API.
-pub(crate) fn counts(run: &PoisonRun) -> Value {
-    json!({
-        "taken": run.taken,
-        "delivered": run.delivered,
-        "retried": run.retried,
-        "dead_lettered": run.dead_lettered,
-        "left": run.left,
-    })
+impl LastRun {
+    fn to_api(&self) -> api_types::PoisonRun {
+        api_types::PoisonRun {
+            ended_at: self.at,
+            problem: self.result.as_ref().err().cloned(),
+            counts: self.result.as_ref().ok().map(Into::into),
+        }
+    }
 }
 
 /// A little longer than `timeout`, and still shorter than the invisibility.

@@ -176,7 +176,7 @@ impl Lab {
         let looking = async {
             loop {
                 let (_, listed) = self.get(&path).await;
-                let found = listed["dead_letters"].as_array().cloned().unwrap_or_default();
+                let found = listed["items"].as_array().cloned().unwrap_or_default();
                 if found.len() == count {
                     return found;
                 }

@@ -25,15 +25,15 @@ async fn they_are_counted_and_replayed_on_the_broker() {
     let lab = with_dead_letters(&client, &endpoint, 3).await;
     lab.until(&client.name(), |row| row["dead"] == 3).await;
     let (_, listed) = lab.get(&format!("/v1/dead-letters?queue={}", client.segment())).await;
-    assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 0, "they are not taken in");
+    assert_eq!(listed["items"].as_array().unwrap().len(), 0, "they are not taken in");
     let path = format!("/v1/queues/{}/replay", client.segment());
     let (status, told) = lab.post(&path, &[], r#"{"reason": "mended"}"#).await;
     assert_eq!((status, told), (StatusCode::OK, json!({ "replayed": 3 })));
     assert_eq!(endpoint.requests(6).await.len(), 6);
     lab.until(&client.name(), |row| row["dead"] == 0 && row["ready"] == 0).await;
     let (_, audit) = lab.get("/v1/audit").await;
-    let last = audit["entries"].as_array().unwrap().last().unwrap().clone();
-    assert_eq!((&last["verb"], &last["why"]), (&"replay".into(), &"mended".into()), "{last}");
+    let last = audit["items"].as_array().unwrap().first().unwrap().clone();
+    assert_eq!((&last["verb"], &last["reason"]), (&"replay".into(), &"mended".into()), "{last}");
     lab.gateway.stop().await;
 }
 
@@ -53,11 +53,11 @@ async fn what_is_rejected_keeps_reason_and_history_here() {
     client.send("m-2", "poison").await;
     client.until_dead(2).await;
     let (_, listed) = lab.get(&format!("/v1/dead-letters?queue={}", client.segment())).await;
-    assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 0, "they stay on the broker");
+    assert_eq!(listed["items"].as_array().unwrap().len(), 0, "they stay on the broker");
 
     let (status, found) = lab.get("/v1/rejections?message_id=m-1").await;
     assert_eq!(status, StatusCode::OK, "{found}");
-    let [first] = &found["rejections"].as_array().unwrap()[..] else { panic!("one: {found}") };
+    let [first] = &found["items"].as_array().unwrap()[..] else { panic!("one: {found}") };
     assert_eq!(first["queue"], client.name());
     assert_eq!(first["reason"], "max retries (1) exhausted");
     let codes: Vec<_> =
@@ -67,10 +67,10 @@ async fn what_is_rejected_keeps_reason_and_history_here() {
 
     let (_, all) = lab.get(&format!("/v1/rejections?queue={}", client.segment())).await;
     let ids: Vec<_> =
-        all["rejections"].as_array().unwrap().iter().map(|it| it["message_id"].clone()).collect();
+        all["items"].as_array().unwrap().iter().map(|it| it["message_id"].clone()).collect();
     assert_eq!(ids, ["m-2", "m-1"], "newest first");
     let (_, none) = lab.get("/v1/rejections?message_id=m-3").await;
-    assert_eq!(none, json!({ "rejections": [] }));
+    assert_eq!(none, json!({ "items": [], "next": null }));
     let (status, _) = lab.get("/v1/rejections?message=m-1").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     lab.gateway.stop().await;

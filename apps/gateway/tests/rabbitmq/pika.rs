@@ -165,7 +165,7 @@ async fn take_and_replay(lab: &Lab, team: &Team, endpoint: &Endpoint, id: &str) 
     let looking = async {
         loop {
             let (_, listed) = lab.get(&path).await;
-            if let Some(letter) = listed["dead_letters"].get(0) {
+            if let Some(letter) = listed["items"].get(0) {
                 return letter.clone();
             }
             sleep(Duration::from_millis(20)).await;

@@ -75,7 +75,7 @@ async fn a_replay_knows_which_message_failed_again() {
     assert_eq!((&replayed["completed"], &replayed["failed"]), (&0.into(), &1.into()));
     let second = lab.dead_letters(&client, 1).await.remove(0);
     assert_ne!(first["id"], second["id"]);
-    assert_eq!((&second["replayed"], &second["error"]["code"]), (&1.into(), &"http.422".into()));
+    assert_eq!((&second["replays"], &second["error"]["code"]), (&1.into(), &"http.422".into()));
     lab.gateway.stop().await;
 }
 

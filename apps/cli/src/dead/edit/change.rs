@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, convert::Infallible, fs::File, io, io::Read, pa
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bezoar_gateway::api_types::EditRequest;
 use clap::error::ErrorKind;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ChangeArguments;
 
@@ -44,15 +45,16 @@ impl BodyChange {
         self.body.is_none() && self.patch.is_none() && self.headers.is_empty()
     }
 
-    pub(super) fn request(&self, reason: &str) -> Value {
-        let mut request = json!({ "reason": reason, "headers": self.headers });
-        if let Some(body) = &self.body {
-            request["body_base64"] = STANDARD.encode(body).into();
+    pub(super) fn request(&self, reason: &str) -> EditRequest {
+        let header = |(name, value): (&String, &Option<String>)| {
+            (name.clone(), value.clone().map(Into::into))
+        };
+        EditRequest {
+            reason: reason.to_owned(),
+            body_base64: self.body.as_ref().map(|body| STANDARD.encode(body).into()),
+            patch: self.patch.clone().map(Into::into),
+            headers: self.headers.iter().map(header).collect(),
         }
-        if let Some(patch) = &self.patch {
-            request["patch"] = patch.clone();
-        }
-        request
     }
 }
 
@@ -104,10 +106,11 @@ mod tests {
             headers: vec!["Source=a=b".into()],
             removed: vec!["X-Old".to_owned()],
         });
-        let expected = json!({
+        let expected = serde_json::json!({
             "reason": "typo", "body_base64": "bmV3", "headers": { "Source": "a=b", "X-Old": null },
         });
-        assert_eq!(change.unwrap().unwrap().request("typo"), expected);
+        let request = change.unwrap().unwrap().request("typo");
+        assert_eq!(serde_json::to_value(request).unwrap(), expected);
         assert!(BodyChange::read(&ChangeArguments::default()).unwrap().is_none());
     }
 }

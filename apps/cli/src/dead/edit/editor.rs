@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use bezoar::DeadLetterId;
+use bezoar_gateway::api_types::RevealPart;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -32,7 +33,7 @@ impl EditedBody {
         reason: &str,
     ) -> Result<Option<Self>> {
         let editor = editor()?;
-        let reply = reveal::ask(client, id, reason, &["body"]).await?;
+        let reply = reveal::ask(client, id, reason, vec![RevealPart::Body]).await?;
         let revealed = Revealed::read(&reply)?;
         let body = revealed.body()?;
         ensure!(

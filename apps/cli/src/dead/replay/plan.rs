@@ -1,6 +1,8 @@
 //! Describes a planned replay, for the person who confirms it.
 
-use super::super::operation::{Operation, Share};
+use bezoar_gateway::api_types::QueueShare;
+
+use super::super::operation::{Operation, OperationText};
 use crate::humanize::{count, plural};
 
 /// How many queues are listed.
@@ -22,7 +24,7 @@ pub(super) fn describe(plan: &Operation) -> Vec<String> {
 
 fn queues(plan: &Operation) -> Vec<String> {
     let named = plan.queues.iter().take(QUEUES);
-    let line = |share: &Share| format!("  {} to {}", count(share.count), share.queue);
+    let line = |share: &QueueShare| format!("  {} to {}", count(share.count), share.queue);
     let mut lines: Vec<_> = named.map(line).collect();
     if let Some(more) = plan.queues.len().checked_sub(QUEUES).filter(|more| *more > 0) {
         lines.push(format!("  … and {} more", plural(more as u64, "queue")));

@@ -1,10 +1,10 @@
 //! Revealed content as text. It is sensitive and has no `Debug`, so that it cannot be printed by accident.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::Deserialize;
+use bezoar_gateway::api_types;
 
 use crate::{
     client::{ApiReply, ClientError},
@@ -12,47 +12,44 @@ use crate::{
     output::printable,
 };
 
-#[derive(Deserialize)]
-pub(in super::super) struct Revealed {
-    content_type: Option<String>,
-    body_base64: Option<String>,
-    headers: Option<BTreeMap<String, String>>,
-    details: Option<Vec<String>>,
-}
+/// What the gateway revealed.
+pub(in super::super) struct Revealed(api_types::Revealed);
 
 impl Revealed {
     pub(in super::super) fn read(reply: &ApiReply) -> Result<Self, ClientError> {
-        reply.parse()
+        reply.parse().map(Self)
     }
 
     /// The bytes of the body.
     pub(in super::super) fn body(&self) -> Result<Vec<u8>> {
-        let text = self.body_base64.as_ref().context("the gateway's response has no body")?;
-        STANDARD.decode(text).ok().context("the gateway's response is not valid base64")
+        let text = self.0.body_base64.as_ref().context("the gateway's response has no body")?;
+        STANDARD.decode(text.reveal()).ok().context("the gateway's response is not valid base64")
     }
 
     /// The media type of the body.
     pub(in super::super) fn content_type(&self) -> Option<&str> {
-        self.content_type.as_deref()
+        self.0.content_type.as_deref()
     }
 
     /// Everything that was requested, for a person to read.
     pub(super) fn text(&self) -> Result<String> {
         let mut text = String::new();
-        if let Some(headers) = &self.headers {
+        if let Some(headers) = &self.0.headers {
+            let headers = headers.reveal();
             text += &format!("{}\n", plural(headers.len() as u64, "header"));
             for (name, value) in headers {
                 text += &format!("  {}: {}\n", printable(name), printable(value));
             }
         }
-        if let Some(details) = &self.details {
+        if let Some(details) = &self.0.details {
+            let details = details.reveal();
             text += &format!("{}, oldest first\n", plural(details.len() as u64, "error text"));
             for (place, detail) in details.iter().enumerate() {
                 let detail = if detail.is_empty() { humanize::NONE } else { detail };
                 text += &format!("  {}. {}\n", place + 1, lines(detail));
             }
         }
-        if self.body_base64.is_some() {
+        if self.0.body_base64.is_some() {
             text += &self.body_text()?;
         }
         Ok(text)
@@ -60,7 +57,7 @@ impl Revealed {
 
     fn body_text(&self) -> Result<String> {
         let body = self.body()?;
-        let kind = self.content_type.as_deref().unwrap_or("no content type");
+        let kind = self.0.content_type.as_deref().unwrap_or("no content type");
         let title = format!("body, {}, {}\n", plural(body.len() as u64, "byte"), printable(kind));
         let text = match std::str::from_utf8(&body) {
             Ok(text) if is_text(&body) => lines(text),
@@ -108,8 +105,8 @@ mod tests {
 
     #[test]
     fn all_parts_are_formatted() {
-        let revealed: Revealed = serde_json::from_value(json!({
-            "id": 7, "content_type": "text/plain", "body_base64": STANDARD.encode("one\ntwo"),
+        let revealed = serde_json::from_value(json!({
+            "id": "dl_e4295pe0", "content_type": "text/plain", "body_base64": STANDARD.encode("one\ntwo"),
             "headers": { "source": "ward 3\u{1b}" }, "details": ["first\nline", ""],
         }))
         .unwrap();
@@ -124,6 +121,6 @@ body, 7 bytes, text/plain
   one
   two
 ";
-        assert_eq!(revealed.text().unwrap(), expected);
+        assert_eq!(Revealed(revealed).text().unwrap(), expected);
     }
 }

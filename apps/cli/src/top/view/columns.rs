@@ -9,7 +9,7 @@ use ratatui::{
 use super::{ALARM, Board, TITLE, WARNING, curve};
 use crate::{
     humanize,
-    queue_status::{Condition, QueueStatus},
+    queue_status::{Condition, QueueStatus, QueueText},
 };
 
 /// The width from which all columns are shown.

@@ -80,14 +80,8 @@ impl SqliteTransport {
         let bytes = accepted.iter().map(bytes).sum();
         let work = move |session: &mut Session, connection: &Connection| {
             let Some(queue) = session.queue(connection, &name)? else { return Ok(Stored::NoQueue) };
-            if session.blocked_log_bytes > options.max_log_bytes {
-                return Ok(Stored::LogFull);
-            }
-            if let Some(most) = options.max_bytes
-                && database::used_bytes(connection)? + session.blocked_log_bytes + bytes as u64
-                    > most
-            {
-                return Ok(Stored::Full);
+            if let Some(why) = no_room(session, connection, &options, bytes as u64)? {
+                return Ok(Stored::Full(why));
             }
             Ok(Stored::Yes(session.send(connection, (&name, queue), &accepted)?))
         };
@@ -95,10 +89,7 @@ impl SqliteTransport {
         match stored.wait().await? {
             Stored::Yes(conflicts) => Ok(conflicts),
             Stored::NoQueue => Err(no_queue(queue, "send")),
-            Stored::LogFull => Err(error(ErrorKind::Full, "send").with_source(BLOCKED_LOG)),
-            Stored::Full => Err(error(ErrorKind::Full, "send").with_source(
-                "the store has reached its configured size; let messages be done, or raise the limit",
-            )),
+            Stored::Full(why) => Err(error(ErrorKind::Full, "send").with_source(why)),
         }
     }
 }
@@ -109,9 +100,26 @@ enum Stored {
     /// Stored, except these.
     Yes(Conflicts),
     NoQueue,
-    /// Not stored: the log is at its size limit, because a reader keeps it from being reused.
-    LogFull,
-    Full,
+    /// Not stored, and why.
+    Full(&'static str),
+}
+
+/// Why the limits leave no room for so many more bytes, if they do not. The log is at its limit if a reader keeps it
+/// from being reused.
+pub(crate) fn no_room(
+    session: &Session,
+    connection: &Connection,
+    options: &Options,
+    bytes: u64,
+) -> rusqlite::Result<Option<&'static str>> {
+    if session.blocked_log_bytes > options.max_log_bytes {
+        return Ok(Some(BLOCKED_LOG));
+    }
+    let Some(most) = options.max_bytes else { return Ok(None) };
+    let used = database::used_bytes(connection)? + session.blocked_log_bytes;
+    Ok((used + bytes > most).then_some(
+        "the store has reached its configured size; let messages be done, or raise the limit",
+    ))
 }
 
 /// A clock that is not behind the latest time in the database.

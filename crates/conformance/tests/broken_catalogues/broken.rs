@@ -291,6 +291,10 @@ impl Settings for Broken {
         self.inner.setting(name).await
     }
 
+    async fn check_writable(&self) -> Answer<()> {
+        self.inner.check_writable().await
+    }
+
     async fn set(&self, name: &str, value: Option<&str>, action: &AuditedAction) -> Answer<()> {
         let value = changed(&value.map(str::to_owned), &self.defect.value);
         self.inner.set(name, value.as_deref(), &self.action(action)).await

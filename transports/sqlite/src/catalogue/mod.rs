@@ -46,7 +46,7 @@ use self::{
     intake::announced,
     operations::advance,
 };
-use crate::{SqliteTransport, error::error, session::Session};
+use crate::{SqliteTransport, error::error, session::Session, transport::no_room};
 
 /// A result, or why the action was refused. An error of SQLite rolls back the transaction.
 pub(crate) type Found<T> = rusqlite::Result<Result<T, CatalogueError>>;
@@ -90,7 +90,14 @@ impl DeadLetterCatalogue for SqliteTransport {
     }
 
     async fn record(&self, id: DeadLetterId) -> Result<DeadLetterRecord, CatalogueError> {
-        self.read("record", move |it| record::record(it, id)).await?
+        self.read("record", move |it| record::record(it, id, record::BODY)).await?
+    }
+
+    async fn record_without_body(
+        &self,
+        id: DeadLetterId,
+    ) -> Result<DeadLetterRecord, CatalogueError> {
+        self.read("record", move |it| record::record(it, id, record::NO_BODY)).await?
     }
 
     async fn causes(&self, filter: &Filter, limit: u32) -> Result<Vec<Cause>, CatalogueError> {
@@ -330,6 +337,18 @@ impl Settings for SqliteTransport {
     async fn setting(&self, name: &str) -> Result<Option<String>, CatalogueError> {
         let name = name.to_owned();
         Ok(self.read("setting", move |it| settings::setting(it, &name)).await?)
+    }
+
+    async fn check_writable(&self) -> Result<(), CatalogueError> {
+        let options = self.options.clone();
+        self.transact("check_writable", move |session, it| {
+            if let Some(why) = no_room(session, it, &options, 0)? {
+                let full = error(ErrorKind::Full, "check_writable").with_source(why);
+                return Ok(Err(full.into()));
+            }
+            settings::touch(it).map(Ok)
+        })
+        .await
     }
 
     async fn set(

@@ -13,6 +13,17 @@ pub(crate) fn setting(connection: &Connection, name: &str) -> rusqlite::Result<O
         .optional()
 }
 
+/// Changes a row of its own, so that there is something to write.
+pub(crate) fn touch(connection: &Connection) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO bezoar_settings VALUES ('checked', hex(randomblob(8)))
+             ON CONFLICT DO UPDATE SET value = excluded.value",
+        )?
+        .execute([])?;
+    Ok(())
+}
+
 pub(crate) fn set(
     session: &Session,
     connection: &Connection,

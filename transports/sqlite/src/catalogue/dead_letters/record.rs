@@ -60,9 +60,10 @@ pub(crate) fn dead_letter(
 pub(crate) fn record(
     connection: &Connection,
     id: DeadLetterId,
+    body: &'static str,
 ) -> rusqlite::Result<Result<DeadLetterRecord, CatalogueError>> {
     let (entry, dead) =
-        (entry(connection, id.number())?, dead_letter(connection, id.number(), BODY)?);
+        (entry(connection, id.number())?, dead_letter(connection, id.number(), body)?);
     let (Some(entry), Some(mut dead)) = (entry, dead) else {
         return Ok(Err(gone(connection, id)?));
     };

@@ -24,7 +24,7 @@ impl Identity {
             (Some(queues), Some(queue)) => queues.contains(queue),
             _ => true,
         };
-        self.role >= role && covered
+        self.role.includes(role) && covered
     }
 }
 
@@ -85,6 +85,9 @@ mod tests {
         assert!(!operator.may(Role::Admin, Some(&lab)));
         assert!(!operator.may(Role::Viewer, Some(&ward)));
         assert!(operator.may(Role::Viewer, None));
+        let sender = identity(Role::Sender, Some(&["lab"]));
+        assert!(sender.may(Role::Sender, Some(&lab)) && !sender.may(Role::Sender, Some(&ward)));
+        assert!(!sender.may(Role::Viewer, Some(&lab)));
     }
 
     #[test]

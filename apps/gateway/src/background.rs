@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    app::App,
+    app::{App, BrokerCounts},
     broker::Broker,
     config::{Config, Name},
     route::describe,
@@ -30,6 +30,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// Starts all tasks. They are aborted on drop, which loses nothing.
 pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
     let mut running = JoinSet::new();
+    running.spawn(BrokerCounts::run(app.clone()));
     running.spawn(measure(app.clone()));
     running.spawn(regroup(app.catalogue.clone()));
     running.spawn(anchor_audit_log(app.clone()));

@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     access::{Access, Identity},
     api,
-    app::{App, EditRules, ErrorTexts, LiveSettings},
+    app::{App, BrokerCounts, EditRules, ErrorTexts, LiveSettings, WriteHealth},
     audit_anchor::AuditAnchor,
     background,
     broker::Broker,
@@ -106,8 +106,10 @@ impl Gateway {
             clock: Arc::new(SystemClock),
             listen: listener.local_addr()?,
             max_body_bytes: usize::try_from(config.server.max_body_bytes)?,
+            body_memory: api::BodyMemory::new(body_memory(&config.server)),
             room: Semaphore::new(config.server.max_in_flight as usize),
             metrics,
+            metrics_access: config.telemetry.metrics_access,
             correlation: if config.telemetry.correlation {
                 Correlation::On
             } else {
@@ -117,7 +119,9 @@ impl Gateway {
             shutdown: Shutdown::default(),
             intakes: Intakes::default(),
             poison_retries: PoisonRetries::default(),
-            full: Mutex::default(),
+            refusal_log: api::RefusalLog::default(),
+            broker_counts: BrokerCounts::default(),
+            writes: WriteHealth::default(),
             live: RwLock::new(LiveSettings {
                 access,
                 queues: config.all_queues(),
@@ -212,6 +216,12 @@ async fn open(config: &Config, metrics: &Metrics) -> Result<(Bezoar, Arc<dyn Cat
     let files = store.files();
     metrics.show_store(move || files.sizes());
     Ok((Bezoar::new(store.clone()), Arc::new(store)))
+}
+
+/// A body of the maximum size, in base64 within JSON, fits even into a smaller configured memory.
+fn body_memory(config: &config::ServerConfig) -> usize {
+    let largest = config.max_body_bytes.saturating_mul(2);
+    usize::try_from(config.body_memory_bytes.max(largest)).unwrap_or(usize::MAX)
 }
 
 fn brokers(config: &Config) -> Result<BTreeMap<String, Broker>> {

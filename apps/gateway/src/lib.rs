@@ -38,3 +38,4 @@ pub mod token;
 
 pub use app::ErrorTexts;
 pub use gateway::{Gateway, GeneratedToken};
+pub use server::raise_open_file_limit;

@@ -295,8 +295,7 @@ async fn an_import_that_was_changed_needs_approval_as_an_edit_does() {
     let (_, answer) = lab.post("/v1/imports?reason=back", &[], &both).await;
     assert_eq!(answer["imported"], 2, "{answer}");
     let (_, list) = lab.get("/v1/dead-letters").await;
-    let states: Vec<_> =
-        list["items"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
+    let states: Vec<_> = list["items"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
     assert_eq!(states.iter().filter(|state| **state == "unapproved").count(), 1, "{list}");
     assert_eq!(states.iter().filter(|state| **state == "open").count(), 1, "{list}");
 }

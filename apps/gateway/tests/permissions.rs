@@ -17,11 +17,22 @@ enum Who {
     Holder(Role, Limit),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Role {
+    Sender,
     Viewer,
     Operator,
     Admin,
+}
+
+impl Role {
+    fn includes(self, other: Self) -> bool {
+        match self {
+            Self::Sender | Self::Viewer => self == other,
+            Self::Operator => other != Self::Admin,
+            Self::Admin => true,
+        }
+    }
 }
 
 /// To which queues a token is limited.
@@ -55,7 +66,7 @@ fn needs(method: &str, path: &str) -> Option<Needs> {
     use Needs::*;
     Some(match (method, path) {
         ("get", "/healthz" | "/readyz" | "/openapi.json") => Nothing,
-        ("get", "/metrics") => Nothing, // on loopback; see below
+        ("get", "/metrics") => Everywhere(Role::Viewer),
         ("get", "/v1/whoami") => Token,
         (
             "get",
@@ -81,7 +92,7 @@ fn needs(method: &str, path: &str) -> Option<Needs> {
         ("post", "/v1/discards" | "/v1/exports" | "/v1/imports") => Shown(Role::Admin),
         ("get", "/v1/audit") => Everywhere(Role::Operator),
         ("post", "/v1/queues/{queue}/messages" | "/v1/queues/{queue}/batches") => {
-            Queue(Role::Operator)
+            Queue(Role::Sender)
         }
         ("post", "/v1/queues/{queue}/replay" | "/v1/poison-retries/{queue}/runs") => {
             Queue(Role::Operator)
@@ -100,12 +111,14 @@ fn refusal(needs: Needs, who: Who) -> Option<StatusCode> {
         (_, Who::Holder(role, limit)) => (role, limit),
     };
     match needs {
-        Needs::Queue(least) if role < least || limit == Limit::Beyond => {
+        Needs::Queue(least) if !role.includes(least) || limit == Limit::Beyond => {
             Some(StatusCode::FORBIDDEN)
         }
-        Needs::Shown(least) | Needs::Found(least) if role < least => Some(StatusCode::FORBIDDEN),
+        Needs::Shown(least) | Needs::Found(least) if !role.includes(least) => {
+            Some(StatusCode::FORBIDDEN)
+        }
         Needs::Found(_) if limit == Limit::Beyond => Some(StatusCode::NOT_FOUND),
-        Needs::Everywhere(least) if role < least || limit != Limit::None => {
+        Needs::Everywhere(least) if !role.includes(least) || limit != Limit::None => {
             Some(StatusCode::FORBIDDEN)
         }
         _ => None,
@@ -237,22 +250,37 @@ async fn a_token_limited_to_a_queue_does_not_see_others() {
     }
 }
 
+/// For those who decide that everybody who can connect may read them.
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_loopback_metrics_need_a_token_that_sees_every_queue() {
-    let lab = Lab::start_at("0.0.0.0:0", &tokens()).await;
+async fn metrics_can_be_open() {
+    let open = tokens() + "[telemetry]\nmetrics_access = \"open\"\n";
+    let lab = Lab::start(&open).await;
     for who in everybody() {
-        let (status, _) = ask(&lab, "get", "/metrics", who).await;
-        let expected = match who {
-            Who::Nobody | Who::Stranger => StatusCode::UNAUTHORIZED,
-            Who::Holder(_, Limit::None) => StatusCode::OK,
-            Who::Holder(..) => StatusCode::FORBIDDEN,
-        };
-        assert_eq!(status, expected, "{who:?}");
+        assert_eq!(ask(&lab, "get", "/metrics", who).await.0, StatusCode::OK, "{who:?}");
+    }
+}
+
+/// Wrong tokens and missing roles can be noticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests_are_counted() {
+    let lab = Lab::start(&tokens()).await.with_token(&secret(Role::Admin, Limit::None));
+    let viewer = Who::Holder(Role::Viewer, Limit::None);
+    for who in [Who::Nobody, Who::Stranger, Who::Stranger, viewer] {
+        ask(&lab, "post", "/v1/queues/lab/messages", who).await;
+    }
+    let shown = lab.plain_text("/metrics").await;
+    for (status, reason, count) in
+        [(401, "no-token", 1), (401, "unknown-token", 2), (403, "forbidden", 1)]
+    {
+        let line =
+            format!("bezoar_http_refused_total{{reason=\"{reason}\",status=\"{status}\"}} {count}");
+        assert!(shown.contains(&line), "{line} is missing in:\n{shown}");
     }
 }
 
 fn everybody() -> impl Iterator<Item = Who> {
-    let holders = [Role::Viewer, Role::Operator, Role::Admin].into_iter().flat_map(|role| {
+    let roles = [Role::Sender, Role::Viewer, Role::Operator, Role::Admin];
+    let holders = roles.into_iter().flat_map(|role| {
         [Limit::None, Limit::Within, Limit::Beyond].map(|limit| Who::Holder(role, limit))
     });
     [Who::Nobody, Who::Stranger].into_iter().chain(holders)

@@ -50,6 +50,11 @@ impl Caller {
         Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
     }
 
+    /// Whether the caller may send to this queue.
+    pub(crate) fn sends_to(&self, queue: &QueueName) -> bool {
+        self.identity.may(Role::Sender, Some(queue))
+    }
+
     /// Whether the caller may see this queue.
     pub(crate) fn sees(&self, queue: &QueueName) -> bool {
         self.identity.may(Role::Viewer, Some(queue))
@@ -91,14 +96,17 @@ impl FromRequestParts<Arc<App>> for Caller {
         });
         let token = token.map(|(_, token)| token);
         let identity = token.and_then(|token| app.access().identify(token.trim()).cloned());
-        let from =
-            parts.extensions.get::<Peer>().map_or_else(String::new, |peer| peer.0.to_string());
+        let peer = parts.extensions.get::<Arc<Peer>>();
+        if let (Some(_), Some(peer)) = (&identity, peer) {
+            peer.has_token();
+        }
+        let from = peer.map_or_else(String::new, |peer| peer.address.to_string());
         identity.map(|identity| Self { identity, from }).ok_or_else(|| {
-            let detail = match token {
-                None => "no token; send the header Authorization: Bearer TOKEN",
-                Some(_) => "unknown token",
+            let (detail, reason) = match token {
+                None => ("no token; send the header Authorization: Bearer TOKEN", "no-token"),
+                Some(_) => ("unknown token", "unknown-token"),
             };
-            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail).counted_as(reason)
         })
     }
 }
@@ -126,11 +134,11 @@ pub(crate) async fn whoami(
 
 impl Caller {
     fn is_allowed(&self, permission: Permission) -> bool {
-        let may = |role| self.identity.role >= role;
+        let may = |role: Role| self.identity.role.includes(role);
         match permission {
             Permission::ViewMetadata => may(Role::Viewer),
-            Permission::SendMessages
-            | Permission::PauseRoutes
+            Permission::SendMessages => may(Role::Sender),
+            Permission::PauseRoutes
             | Permission::ReplayDeadLetters
             | Permission::RunPoisonRetries
             | Permission::MarkCauses
@@ -148,6 +156,7 @@ impl Caller {
 impl From<Role> for api_types::Role {
     fn from(role: Role) -> Self {
         match role {
+            Role::Sender => Self::Sender,
             Role::Viewer => Self::Viewer,
             Role::Operator => Self::Operator,
             Role::Admin => Self::Admin,

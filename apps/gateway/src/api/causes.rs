@@ -84,9 +84,9 @@ pub(super) async fn mark(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(cause): Segment,
-    Input(mark): Input<MarkCauseRequest>,
+    mark: Input<MarkCauseRequest>,
 ) -> Result<Json<Cause>, Problem> {
-    caller.needs(Role::Operator, None)?;
+    let mark = mark.read(&app, &caller, Role::Operator).await?;
     let cause = seen(&app, &caller, cause).await?.id;
     if mark.note.as_ref().is_some_and(|note| note.chars().count() > NOTE_LIMIT_CHARS) {
         let detail = format!("a note has at most {NOTE_LIMIT_CHARS} characters");

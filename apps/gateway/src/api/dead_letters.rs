@@ -107,7 +107,7 @@ fn matches(headers: &HeaderMap, record: &DeadLetterRecord) -> Result<(), Problem
     Err(Problem::new(StatusCode::PRECONDITION_FAILED, "changed", detail))
 }
 
-/// A dead letter that the caller may see; others are reported as not found.
+/// A dead letter that the caller may see, without its body; others are reported as not found.
 async fn seen(
     app: &App,
     caller: &Caller,
@@ -116,11 +116,22 @@ async fn seen(
 ) -> Result<DeadLetterRecord, Problem> {
     caller.needs(role, None)?;
     let id = id.parse::<DeadLetterId>().map_err(Problem::unknown)?;
-    let record = app.catalogue().record(id).await?;
+    let record = app.catalogue().record_without_body(id).await?;
     if !caller.sees(&record.entry.queue) {
         return Err(bezoar::catalogue::CatalogueError::NoDeadLetter(id).into());
     }
     Ok(record)
+}
+
+/// The same with its body.
+async fn seen_whole(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    role: Role,
+) -> Result<DeadLetterRecord, Problem> {
+    let id = seen(app, caller, id, role).await?.entry.id;
+    Ok(app.catalogue().record(id).await?)
 }
 
 /// Reveals sensitive content, after recording caller and reason in the audit log.
@@ -133,9 +144,10 @@ pub(super) async fn reveal(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(wanted): Input<RevealRequest>,
+    wanted: Input<RevealRequest>,
 ) -> Result<Json<Revealed>, Problem> {
-    let record = seen(&app, &caller, &id, Role::Operator).await?;
+    let wanted = wanted.read(&app, &caller, Role::Operator).await?;
+    let record = seen_whole(&app, &caller, &id, Role::Operator).await?;
     let reason = input::reason(&wanted.reason)?;
     if wanted.what.is_empty() {
         return Err(Problem::bad_request("what must be a list of body, headers, details"));
@@ -180,9 +192,10 @@ pub(super) async fn edit(
     caller: Caller,
     Segment(id): Segment,
     headers: HeaderMap,
-    Input(wanted): Input<EditRequest>,
+    wanted: Input<EditRequest>,
 ) -> Result<Json<DeadLetterSummary>, Problem> {
-    let record = seen(&app, &caller, &id, Role::Admin).await?;
+    let (wanted, _memory) = wanted.read_with_body(&app, &caller, Role::Admin).await?;
+    let record = seen_whole(&app, &caller, &id, Role::Admin).await?;
     matches(&headers, &record)?;
     let reason = input::reason(&wanted.reason)?;
     let needs_approval = app.edits(&record.entry.queue)?;
@@ -226,8 +239,9 @@ pub(super) async fn approve(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(approval): Input<ReasonRequest>,
+    approval: Input<ReasonRequest>,
 ) -> Result<Json<DeadLetterSummary>, Problem> {
+    let approval = approval.read(&app, &caller, Role::Admin).await?;
     let record = seen(&app, &caller, &id, Role::Admin).await?;
     let reason = input::reason(&approval.reason)?;
     let target = format!("dead letter {}", record.entry.id);

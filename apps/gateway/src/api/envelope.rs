@@ -5,6 +5,7 @@ use std::time::Duration;
 use bezoar::{
     Body, ContentType, CorrelationId, Headers, Invalid, Message, MessageId, MessageType, Outgoing,
 };
+use bytes::Bytes;
 use http::HeaderMap;
 use jiff::Timestamp;
 
@@ -70,11 +71,11 @@ impl BatchItem {
         let body = match (self.body.take(), self.body_base64.take()) {
             (Some(json), None) => {
                 self.content_type.get_or_insert_with(|| "application/json".to_owned());
-                json.get().to_owned().into_bytes()
+                Bytes::from(Box::<str>::from(json).into_boxed_bytes())
             }
-            (None, Some(text)) => STANDARD.decode(text).map_err(|_| {
+            (None, Some(text)) => Bytes::from(STANDARD.decode(text).map_err(|_| {
                 Problem::bad_request("body_base64 is not valid base64 (standard alphabet, padded)")
-            })?,
+            })?),
             _ => return Err(Problem::bad_request("a message needs either body or body_base64")),
         };
         self.into_outgoing(body.into(), now)

@@ -9,7 +9,7 @@ use super::{Problem, caller::Caller};
 use crate::{
     api_types::{self, Health, HealthState},
     app::App,
-    config::Role,
+    config::{MetricsAccess, Role},
     telemetry::CONTENT_TYPE,
 };
 
@@ -32,14 +32,11 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, P
     if app.is_stopping() {
         return Err(not_ready("the gateway is stopping"));
     }
-    if app.was_full() {
-        return Err(not_ready("the store is full and refuses messages"));
-    }
-    app.bezoar().admin().queues().await.map_err(|_| not_ready("the store does not answer"))?;
+    app.writes.check(&*app.catalogue).await.map_err(not_ready)?;
     Ok(Json(Health { status: HealthState::Ready }))
 }
 
-/// Returns metrics. No token is required while the gateway listens on loopback.
+/// Returns metrics. No token is required if telemetry.metrics_access is open.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "get_metrics", tag = "gateway", security((), ("token" = [])),
     responses(
@@ -53,12 +50,13 @@ pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     caller: Result<Caller, Problem>,
 ) -> Result<impl IntoResponse, Problem> {
-    if !app.is_on_loopback() {
+    if app.metrics_access == MetricsAccess::Token {
         caller?.needs_everywhere(Role::Viewer)?; // metrics cover all queues
     }
     if !app.metrics().is_on() {
         return Err(Problem::not_found("metrics are turned off by telemetry.metrics"));
     }
+    app.broker_counts.refresh().await;
     app.measure_queues().await;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], app.metrics().render()))
 }

@@ -1,41 +1,60 @@
 //! JSON request bodies of the operator API.
 
-use std::{sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc};
 
-use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::{
+    body::Body,
+    extract::{FromRequest, Request},
+};
 use http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
-use super::Problem;
-use crate::app::App;
+use super::{Problem, body::HeldBody, caller::Caller};
+use crate::{app::App, config::Role};
 
 /// The maximum size of a request beside a message body.
 const REST_BYTES: usize = 1024 * 1024;
-/// How long a client may take to send the body.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// The maximum length of a reason.
 const REASON_LIMIT_CHARS: usize = 500;
 
-/// A JSON object in the body of a request.
+/// A JSON object in the body of a request, not read yet: nobody may fill the gateway's memory with a request that they
+/// are not allowed to make.
 #[derive(Debug)]
-pub(super) struct Input<T>(pub(super) T);
+pub(super) struct Input<T> {
+    body: Body,
+    /// Whether it says that it is JSON; who is not allowed to ask learns that first.
+    kind: Result<(), Problem>,
+    object: PhantomData<T>,
+}
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Input<T> {
+impl<T> FromRequest<Arc<App>> for Input<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        is_json(request.headers())?;
-        let body = read(request, app).await?;
-        // serde's message may quote a value, so only the position is reported.
-        serde_json::from_slice(&body).map(Self).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            Problem::bad_request(format!(
-                "unexpected JSON at line {line}, column {column}; see /openapi.json"
-            ))
-        })
+    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Problem> {
+        let kind = is_json(request.headers());
+        Ok(Self { body: request.into_body(), kind, object: PhantomData })
+    }
+}
+
+impl<T: DeserializeOwned> Input<T> {
+    /// Reads the object if the caller has `role`.
+    pub(super) async fn read(self, app: &App, caller: &Caller, role: Role) -> Result<T, Problem> {
+        caller.needs(role, None)?;
+        self.kind?;
+        parse(&app.body_memory.read(self.body, REST_BYTES).await?)
+    }
+
+    /// The same for an object that contains a message body; also returns what holds its memory.
+    pub(super) async fn read_with_body<'a>(
+        self,
+        app: &'a App,
+        caller: &Caller,
+        role: Role,
+    ) -> Result<(T, HeldBody<'a>), Problem> {
+        caller.needs(role, None)?;
+        self.kind?;
+        let body = read_large(self.body, app).await?;
+        Ok((parse(&body)?, body))
     }
 }
 
@@ -52,16 +71,19 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Reads a whole request, which may contain the largest accepted body in base64.
-pub(super) async fn read(request: Request, app: &App) -> Result<Bytes, Problem> {
+pub(super) async fn read_large(body: Body, app: &App) -> Result<HeldBody<'_>, Problem> {
     let limit_bytes = app.max_body_bytes().div_ceil(3) * 4 + REST_BYTES;
-    let collected = timeout(DEADLINE, Limited::new(request.into_body(), limit_bytes).collect());
-    match collected.await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(_)) => Err(Problem::bad_request(format!(
-            "the request body is incomplete or larger than {limit_bytes} bytes"
-        ))),
-        Err(_) => Err(Problem::bad_request("timed out reading the request body")),
-    }
+    app.body_memory.read(body, limit_bytes).await
+}
+
+fn parse<T: DeserializeOwned>(body: &HeldBody<'_>) -> Result<T, Problem> {
+    // serde's message may quote a value, so only the position is reported.
+    serde_json::from_slice(&body.bytes).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        Problem::bad_request(format!(
+            "unexpected JSON at line {line}, column {column}; see /openapi.json"
+        ))
+    })
 }
 
 /// Checks the reason for an action.

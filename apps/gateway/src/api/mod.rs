@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `messages.rs`, `envelope.rs` | accepting messages and batches |
+//! | `messages.rs`, `batch.rs`, `envelope.rs` | accepting messages and batches |
 //! | `dead_letters.rs`, `causes.rs`, `filter.rs` | listing, revealing and editing dead letters; grouping by cause |
 //! | `operations.rs` | replays and discards |
 //! | `on_broker.rs` | replaying and discarding dead letters that stay on their broker |
@@ -16,10 +16,12 @@
 //! | `message_places.rs` | where a message is |
 //! | `description.rs`, `parameters.rs` | `/openapi.json`, generated |
 //! | `request_id.rs` | the id of a request, in its answer and in the log |
-//! | `segment.rs`, `input.rs` | extractors for path segments and JSON bodies |
-//! | `problem.rs` | error responses |
+//! | `segment.rs`, `input.rs`, `body.rs` | path segments and JSON bodies; how bodies are read |
+//! | `problem.rs`, `refusals.rs` | error responses; those that are counted and logged |
 
 mod audit;
+mod batch;
+mod body;
 mod caller;
 mod causes;
 mod dead_letters;
@@ -36,6 +38,7 @@ mod parameters;
 mod poison_retries;
 mod problem;
 mod queues;
+mod refusals;
 mod rejections;
 mod request_id;
 mod segment;
@@ -49,7 +52,9 @@ use http::StatusCode;
 use utoipa::OpenApi as _;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use body::BodyMemory;
 pub(crate) use problem::Problem;
+pub(crate) use refusals::RefusalLog;
 
 use crate::app::App;
 
@@ -64,6 +69,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
                 "method not allowed; see /openapi.json",
             )
         })
+        .layer(middleware::from_fn_with_state(app.clone(), refusals::watch))
         .layer(middleware::from_fn(request_id::identify))
         .with_state(app)
 }

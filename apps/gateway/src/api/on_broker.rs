@@ -31,9 +31,10 @@ pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-    Input(wanted): Input<ReasonRequest>,
+    wanted: Input<ReasonRequest>,
 ) -> Result<Json<BrokerReplayed>, Problem> {
     let (queue, broker) = find(&app, &caller, &queue, Role::Operator)?;
+    let wanted = wanted.read(&app, &caller, Role::Operator).await?;
     let reason = input::reason(&wanted.reason)?;
     log(&app, &caller, Verb::Replay, &queue, reason).await?;
     let replayed = finish(async move {
@@ -53,9 +54,10 @@ pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(queue): Segment,
-    Input(wanted): Input<BrokerDiscardRequest>,
+    wanted: Input<BrokerDiscardRequest>,
 ) -> Result<Json<BrokerDiscarded>, Problem> {
     let (queue, broker) = find(&app, &caller, &queue, Role::Admin)?;
+    let wanted = wanted.read(&app, &caller, Role::Admin).await?;
     let reason = input::reason(&wanted.reason)?;
     let found = broker.depth(&queue).await?.dead.unwrap_or_default();
     if found != wanted.expect {

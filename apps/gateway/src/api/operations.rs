@@ -60,9 +60,9 @@ const RATE_LIMIT: f64 = 1_000_000.0;
 pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Input(wanted): Input<ReplayRequest>,
+    wanted: Input<ReplayRequest>,
 ) -> Result<Response, Problem> {
-    caller.needs(Role::Operator, None)?;
+    let wanted = wanted.read(&app, &caller, Role::Operator).await?;
     let reason = input::reason(&wanted.reason)?;
     if wanted.rate.is_some_and(|rate| !(rate > 0.0 && rate <= RATE_LIMIT)) {
         return Err(Problem::bad_request("rate must be a number of messages per second, above 0"));
@@ -94,9 +94,9 @@ pub(super) async fn replay(
 pub(super) async fn discard(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Input(wanted): Input<DiscardRequest>,
+    wanted: Input<DiscardRequest>,
 ) -> Result<Response, Problem> {
-    caller.needs(Role::Admin, None)?;
+    let wanted = wanted.read(&app, &caller, Role::Admin).await?;
     let reason = input::reason(&wanted.reason)?;
     if wanted.expect.is_none() && !wanted.plan {
         return Err(Problem::bad_request(
@@ -133,7 +133,7 @@ async fn selection(
             let ids = parsed(&ids)?;
             if let Some(queues) = caller.limited(None)? {
                 for id in &ids {
-                    let queue = app.catalogue().record(*id).await?.entry.queue;
+                    let queue = app.catalogue().record_without_body(*id).await?.entry.queue;
                     if !queues.contains(&queue) {
                         return Err(CatalogueError::NoDeadLetter(*id).into());
                     }
@@ -327,8 +327,9 @@ pub(super) async fn command(
     State(app): State<Arc<App>>,
     caller: Caller,
     Segment(id): Segment,
-    Input(wanted): Input<OperationCommandRequest>,
+    wanted: Input<OperationCommandRequest>,
 ) -> Result<Json<api_types::Operation>, Problem> {
+    let wanted = wanted.read(&app, &caller, Role::Operator).await?;
     let operation = seen(&app, &caller, &id, Role::Operator).await?;
     let (verb, role) = match operation.kind {
         OperationKind::Replay { .. } => (Verb::Replay, Role::Operator),

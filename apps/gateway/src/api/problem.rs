@@ -20,9 +20,15 @@ use crate::api_types::{self, Holder};
 pub(crate) struct Problem {
     status: StatusCode,
     code: &'static str,
+    /// A more specific code for metrics and the log.
+    reason: &'static str,
     retry_after: Option<Duration>,
     document: Box<api_types::Problem>,
 }
+
+/// Why a request was refused, in the extensions of the response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RefusalReason(pub(super) &'static str);
 
 impl Problem {
     /// A problem with a status, a code and a detail.
@@ -34,7 +40,7 @@ impl Problem {
             detail: detail.into(),
             ..Default::default()
         };
-        Self { status, code, retry_after: None, document: Box::new(document) }
+        Self { status, code, reason: code, retry_after: None, document: Box::new(document) }
     }
 
     /// The request is invalid.
@@ -61,6 +67,12 @@ impl Problem {
     /// Adds the time after which the client should try again.
     pub(crate) fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
+        self
+    }
+
+    /// Sets a code for metrics and the log that is more specific than the one in the answer.
+    pub(crate) fn counted_as(mut self, reason: &'static str) -> Self {
+        self.reason = reason;
         self
     }
 
@@ -186,6 +198,7 @@ impl From<Problem> for BoxError {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.document)).into_response();
+        response.extensions_mut().insert(RefusalReason(self.reason));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {

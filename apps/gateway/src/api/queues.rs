@@ -28,6 +28,7 @@ pub(super) async fn list(
     caller: Caller,
 ) -> Result<Json<Vec<QueueStatus>>, Problem> {
     caller.needs(Role::Viewer, None)?;
+    app.broker_counts.refresh().await;
     let mut rows = Vec::new();
     for queue in app.queues().into_iter().filter(|queue| caller.sees(queue)) {
         rows.push(app.queue_status(&queue).await?.to_api());

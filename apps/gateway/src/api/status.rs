@@ -22,13 +22,10 @@ pub(super) async fn show(
 ) -> Result<Json<GatewayStatus>, Problem> {
     caller.needs(Role::Viewer, None)?;
     let mut reasons = Vec::new();
-    if app.was_full() {
-        reasons.push(reason(
-            Verdict::Critical,
-            "store-full",
-            "the store is full and refuses messages",
-        ));
+    if let Err(why) = app.writes.check(&*app.catalogue).await {
+        reasons.push(reason(Verdict::Critical, "not-ready", why));
     }
+    app.broker_counts.refresh().await;
     for queue in app.queues().into_iter().filter(|queue| caller.sees(queue)) {
         match app.queue_status(&queue).await {
             Ok(status) => reasons.extend(of_queue(&status.to_api())),

@@ -42,9 +42,9 @@ const NDJSON: &str = "application/x-ndjson";
 pub(super) async fn export(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Input(wanted): Input<ExportRequest>,
+    wanted: Input<ExportRequest>,
 ) -> Result<Response, Problem> {
-    caller.needs(Role::Admin, None)?;
+    let wanted = wanted.read(&app, &caller, Role::Admin).await?;
     let reason = input::reason(&wanted.reason)?;
     let filter = filter::from_request(&wanted.filter, &caller, &app)?;
     app.covers(&filter, |queue| caller.sees(queue)).await?;
@@ -136,8 +136,8 @@ pub(super) async fn import(
     let Query(query) = query
         .map_err(|_| Problem::bad_request("the only parameter is reason, and it is required"))?;
     let reason = input::reason(&query.reason)?;
-    let body = input::read(request, &app).await?;
-    let text = std::str::from_utf8(&body)
+    let body = input::read_large(request.into_body(), &app).await?;
+    let text = std::str::from_utf8(&body.bytes)
         .map_err(|_| Problem::bad_request("the request body is not UTF-8"))?;
     let (key, approval) = (app.known_export_key().await?, app.edits_need_approval());
     let is_unchanged = |line: &str| key.as_ref().is_some_and(|key| key.has_signed(line));

@@ -30,6 +30,8 @@ pub struct QueueStatus {
     pub oldest_ready_seconds: Option<f64>,
     /// The age of the oldest dead letter.
     pub oldest_dead_seconds: Option<f64>,
+    /// How long ago its messages were counted; null if they never were.
+    pub counted_seconds_ago: Option<f64>,
     /// Why the counts are unknown, if they are.
     pub problem: Option<String>,
     /// The route that consumes it, if there is one.

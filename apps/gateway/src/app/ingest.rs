@@ -1,8 +1,8 @@
 //! Stores accepted messages.
 
-use std::{sync::PoisonError, time::Duration};
+use std::time::Duration;
 
-use bezoar::{Destination, ErrorKind, Outgoing, QueueName, TransportError};
+use bezoar::{Destination, Outgoing, QueueName, TransportError};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -36,32 +36,12 @@ impl App {
         let sending = transport.send(&queue_of, &batch);
         let results = sending.instrument(span.clone()).await;
         self.measure(queue, &results, started.elapsed());
-        self.note_full(&results);
+        if self.broker(queue).is_none() {
+            self.writes.learn(&results);
+        }
         let refused = results.iter().any(Result::is_err);
         ended(&span, if refused { Err("refused") } else { Ok(()) });
         results
-    }
-
-    /// Whether the store was full recently. This expires soon: deliveries free space, which only another send finds out.
-    pub(crate) fn was_full(&self) -> bool {
-        const JUST_NOW: Duration = Duration::from_secs(10);
-        let full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-        full.is_some_and(|at| at.elapsed() < JUST_NOW)
-    }
-
-    fn note_full(&self, results: &[Result<(), TransportError>]) {
-        let refused = |result: &Result<(), TransportError>| {
-            result.as_ref().is_err_and(|error| error.kind == ErrorKind::Full)
-        };
-        if results.iter().any(refused) {
-            let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-            if full.replace(Instant::now()).is_none_or(|at| at.elapsed() > Duration::from_secs(60))
-            {
-                tracing::error!(
-                    "the store is full and refuses messages; free disk space, or raise store.max_size"
-                );
-            }
-        }
     }
 
     fn measure(&self, queue: &QueueName, results: &[Result<(), TransportError>], took: Duration) {

@@ -9,31 +9,39 @@
 //! | `ingest.rs` | stores accepted messages |
 //! | `edit_rules.rs` | whose dead letters may be edited |
 //! | `origin.rs` | the id of this store in exports |
+//! | `broker_counts.rs` | the counts of queues on brokers, measured in the background |
 //! | `queue_status.rs`, `queue_api.rs` | a snapshot of a queue, and its form in the API |
+//! | `write_health.rs` | whether the store accepts messages |
 
+mod broker_counts;
 mod directory;
 mod edit_rules;
 mod ingest;
 mod origin;
 mod queue_api;
 mod queue_status;
+mod write_health;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use bezoar::{Bezoar, Clock, QueueName, Shutdown, catalogue::Catalogue, ops::Conductor};
 use jiff::Timestamp;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
+pub(crate) use broker_counts::BrokerCounts;
 pub(crate) use edit_rules::EditRules;
+pub(crate) use write_health::WriteHealth;
 
 use crate::{
     access::Access,
+    api::{BodyMemory, RefusalLog},
     audit_anchor::AuditAnchor,
     broker::Broker,
+    config::MetricsAccess,
     dead_letter_intake::Intakes,
     poison_retry::PoisonRetries,
     route::Route,
@@ -53,8 +61,12 @@ pub(crate) struct App {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listen: SocketAddr,
     pub(crate) max_body_bytes: usize,
+    /// The memory for request bodies.
+    pub(crate) body_memory: BodyMemory,
+    /// The requests whose messages may be stored at a time.
     pub(crate) room: Semaphore,
     pub(crate) metrics: Metrics,
+    pub(crate) metrics_access: MetricsAccess,
     pub(crate) correlation: Correlation,
     pub(crate) error_texts: ErrorTexts,
     pub(crate) shutdown: Shutdown,
@@ -63,8 +75,12 @@ pub(crate) struct App {
     /// The processors of poison queues.
     pub(crate) poison_retries: PoisonRetries,
     pub(crate) live: RwLock<LiveSettings>,
-    /// When the store last refused a message because it is full.
-    pub(crate) full: Mutex<Option<Instant>>,
+    /// Which refused requests were logged.
+    pub(crate) refusal_log: RefusalLog,
+    /// The counts of queues on brokers.
+    pub(crate) broker_counts: BrokerCounts,
+    /// Whether the store accepts messages.
+    pub(crate) writes: WriteHealth,
 }
 
 /// Whether the log shows the texts of errors. It cannot be set in the configuration or the environment: only
@@ -88,10 +104,6 @@ pub(crate) struct LiveSettings {
 }
 
 impl App {
-    pub(crate) fn bezoar(&self) -> &Bezoar {
-        &self.bezoar
-    }
-
     pub(crate) fn catalogue(&self) -> &Arc<dyn Catalogue> {
         &self.catalogue
     }
@@ -114,10 +126,6 @@ impl App {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.shutdown.is_draining()
-    }
-
-    pub(crate) fn is_on_loopback(&self) -> bool {
-        self.listen.ip().is_loopback()
     }
 
     pub(crate) fn access(&self) -> Arc<Access> {

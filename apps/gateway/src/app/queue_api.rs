@@ -24,6 +24,7 @@ impl QueueStatus {
             dead: self.depth.dead,
             oldest_ready_seconds: age(self.depth.oldest_ready),
             oldest_dead_seconds: age(self.depth.oldest_dead),
+            counted_seconds_ago: self.counted.map(|age| age.as_secs_f64()),
             problem: self.problem.as_ref().map(describe),
             route: self.route.as_deref().map(Route::to_api),
         }

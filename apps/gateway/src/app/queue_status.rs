@@ -2,15 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar::{Depth, ErrorKind, QueueAdmin, QueueName, Transport, TransportError};
+use bezoar::{Depth, ErrorKind, QueueName, TransportError};
 use jiff::Timestamp;
-use tokio::time::timeout;
 
-use super::App;
+use super::{App, broker_counts::Measured};
 use crate::{route::Route, telemetry::QueueGauges};
-
-/// How long a broker may take to return its counts.
-const BROKER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A snapshot of a queue.
 #[derive(Debug)]
@@ -19,8 +15,18 @@ pub(crate) struct QueueStatus {
     pub(super) transport: &'static str,
     pub(super) depth: Depth,
     pub(super) problem: Option<TransportError>,
+    /// How long ago it was counted; `None` if never.
+    pub(super) counted: Option<Duration>,
     now: Timestamp,
     pub(super) route: Option<Arc<Route>>,
+}
+
+/// The counts of a queue, why they are unknown if they are, and their age.
+#[derive(Debug, Default)]
+struct Counts {
+    depth: Depth,
+    problem: Option<TransportError>,
+    age: Option<Duration>,
 }
 
 impl App {
@@ -29,44 +35,30 @@ impl App {
         &self,
         queue: &QueueName,
     ) -> Result<QueueStatus, TransportError> {
-        let (depth, problem) = self.depth(queue).await?;
+        let Counts { depth, problem, age } = match self.broker(queue) {
+            Some(_) => self.on_broker(queue).await?,
+            None => {
+                let depth = self.bezoar.admin().depth(queue).await?;
+                Counts { depth, problem: None, age: Some(Duration::ZERO) }
+            }
+        };
         let route = self.routes().into_iter().find(|route| route.queue() == queue);
         let transport = self.transport(queue).capabilities().transport;
-        Ok(QueueStatus { queue: queue.clone(), transport, depth, problem, now: self.now(), route })
+        let (queue, now) = (queue.clone(), self.now());
+        Ok(QueueStatus { queue, transport, depth, problem, counted: age, now, route })
     }
 
-    /// The counts of a queue, and why they are unknown if they are. Dead letters of a broker's queue may be on the
-    /// broker or in the store: both are counted.
-    async fn depth(
-        &self,
-        queue: &QueueName,
-    ) -> Result<(Depth, Option<TransportError>), TransportError> {
-        let Some(broker) = self.broker(queue) else {
-            return Ok((self.bezoar.admin().depth(queue).await?, None));
-        };
-        let looking = timeout(BROKER_PATIENCE, broker.depth(queue));
-        let transport = broker.capabilities().transport;
-        let late = |_| Err(TransportError::new(ErrorKind::Unavailable, transport, "depth"));
-        let (there, problem) = match looking.await.unwrap_or_else(late) {
-            Ok(depth) => (depth, None),
-            Err(error) => (Depth::default(), Some(error)),
-        };
+    /// The latest counts of a queue on a broker.
+    async fn on_broker(&self, queue: &QueueName) -> Result<Counts, TransportError> {
         let here = match self.bezoar.admin().depth(queue).await {
             Ok(depth) => depth,
             Err(error) if matches!(error.kind, ErrorKind::QueueNotFound(_)) => Depth::default(),
             Err(error) => return Err(error),
         };
-        // None in the catalogue says nothing while it is unknown how many are on the broker.
-        let dead = match (there.dead, here.dead.unwrap_or_default()) {
-            (None, 0) => None,
-            (there, here) => Some(there.unwrap_or_default() + here),
-        };
-        let mut depth = there;
-        (depth.dead, depth.oldest_dead) = (dead, here.oldest_dead.or(there.oldest_dead));
-        Ok((depth, problem))
+        Ok(self.broker_counts.of(queue).map_or_else(Counts::default, |there| combined(there, here)))
     }
 
-    /// Updates the metrics of all queues.
+    /// Updates the metrics of all queues, from counts that are at hand.
     pub(crate) async fn measure_queues(&self) {
         for queue in self.queues() {
             let status = match self.queue_status(&queue).await {
@@ -79,6 +71,23 @@ impl App {
     }
 }
 
+/// The counts of a queue on a broker, whose dead letters may be on the broker or in the store: both are counted. While
+/// the broker does not answer, the number in the store alone would look like a small queue.
+fn combined(there: Measured, here: Depth) -> Counts {
+    let age = Some(there.at.elapsed());
+    let mut depth = match there.depth {
+        Ok(there) => there,
+        Err(error) => return Counts { problem: Some(error), age, ..Counts::default() },
+    };
+    // None in the catalogue says nothing while it is unknown how many are on the broker.
+    depth.dead = match (depth.dead, here.dead.unwrap_or_default()) {
+        (None, 0) => None,
+        (there, here) => Some(there.unwrap_or_default() + here),
+    };
+    depth.oldest_dead = here.oldest_dead.or(depth.oldest_dead);
+    Counts { depth, problem: None, age }
+}
+
 impl QueueStatus {
     fn measured(&self) -> QueueGauges {
         let age = |since: Option<Timestamp>| since.map(|since| self.age(since));
@@ -89,6 +98,7 @@ impl QueueStatus {
             dead: self.depth.dead,
             oldest_ready: age(self.depth.oldest_ready),
             oldest_dead: age(self.depth.oldest_dead),
+            counted: self.counted,
         }
     }
 
@@ -96,5 +106,40 @@ impl QueueStatus {
     pub(super) fn age(&self, since: Timestamp) -> Duration {
         let age = self.now.duration_since(since);
         if age.is_negative() { Duration::ZERO } else { age.unsigned_abs() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn dead(count: Option<u64>) -> Depth {
+        let mut depth = Depth::default();
+        depth.dead = count;
+        depth
+    }
+
+    #[test]
+    fn dead_letters_on_the_broker_and_in_the_store_are_added() {
+        for (there, here, sum) in [
+            (Some(2), Some(3), Some(5)),
+            (Some(2), None, Some(2)),
+            (None, Some(3), Some(3)),
+            (None, None, None),
+            (None, Some(0), None),
+        ] {
+            let there = Measured { depth: Ok(dead(there)), at: Instant::now() };
+            assert_eq!(combined(there, dead(here)).depth.dead, sum);
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_while_the_broker_does_not_answer() {
+        let down = TransportError::new(ErrorKind::Unavailable, "rabbitmq", "depth");
+        let counts = combined(Measured { depth: Err(down), at: Instant::now() }, dead(Some(3)));
+        assert_eq!(counts.depth, Depth::default());
+        assert!(counts.problem.is_some() && counts.age.is_some());
     }
 }

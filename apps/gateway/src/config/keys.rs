@@ -6,7 +6,8 @@ use std::{sync::LazyLock, time::Duration};
 use bezoar_core::MAX_DELAY;
 
 use super::{
-    AckFormat, DeadLetterMode, Kind, LogFormat, LogLevel, Role, Watch, path::Path, sections::retry,
+    AckFormat, DeadLetterMode, Kind, LogFormat, LogLevel, MetricsAccess, Role, Watch, path::Path,
+    sections::retry,
 };
 use crate::broker::{KINDS, TransportKind};
 
@@ -144,6 +145,7 @@ static KEYS: &[Key] = &[
     Key::new("server", Kind::Table, "How the gateway listens."),
     Key::new("server.listen", Kind::Address, "Address and port of the HTTP API. Addresses other than loopback require a [[token]].").or("127.0.0.1:8420").restart(),
     Key::new("server.max_body", Kind::Size(KIB, 512 * MIB), "Maximum size of a message body.").or("16MiB").restart(),
+    Key::new("server.body_memory", Kind::Size(MIB, TIB), "Memory for the bodies of all requests together; further ones wait 2s and then get 503 with Retry-After. One body of server.max_body always fits.").or("64MiB").restart(),
     Key::new("server.max_in_flight", Kind::Integer(1, 65_536), "Maximum number of concurrent requests that send messages; further ones get 503 with Retry-After.").or("512").restart(),
     Key::new("server.drain", Kind::Duration(Duration::ZERO, HOUR), "How long deliveries in progress may take to finish when the gateway stops.").or("30s").restart(),
 
@@ -245,6 +247,7 @@ static KEYS: &[Key] = &[
     Key::new("telemetry.service_name", Kind::Name, "Name of this service in traces and metrics.").or("bezoar").restart(),
     Key::new("telemetry.traces", Kind::Boolean, "Whether traces are recorded.").or("true").restart(),
     Key::new("telemetry.metrics", Kind::Boolean, "Whether metrics are recorded, including /metrics.").or("true").restart(),
+    Key::new("telemetry.metrics_access", Kind::Choice(MetricsAccess::NAMES), "Who may read /metrics: holders of a viewer token for all queues, or everybody who can connect.").or("token").restart(),
     Key::new("telemetry.correlation", Kind::Boolean, "Whether correlation ids are logged, and traces continue from callers to endpoints.").or("true").restart(),
 ];
 

@@ -126,6 +126,7 @@ impl Config {
         let keys = [
             ("server.listen", a.listen != b.listen),
             ("server.max_body", a.max_body_bytes != b.max_body_bytes),
+            ("server.body_memory", a.body_memory_bytes != b.body_memory_bytes),
             ("server.max_in_flight", a.max_in_flight != b.max_in_flight),
             ("server.drain", a.drain != b.drain),
             ("store.url", c.path() != d.path()),
@@ -144,6 +145,7 @@ impl Config {
             ("telemetry.service_name", e.service_name != f.service_name),
             ("telemetry.traces", e.traces != f.traces),
             ("telemetry.metrics", e.metrics != f.metrics),
+            ("telemetry.metrics_access", e.metrics_access != f.metrics_access),
             ("telemetry.correlation", e.correlation != f.correlation),
         ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()

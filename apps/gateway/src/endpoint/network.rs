@@ -87,11 +87,12 @@ fn is_metadata(address: IpAddr) -> bool {
     METADATA.iter().any(|range| range.contains(address))
 }
 
-const METADATA: [Cidr; 4] = [
+const METADATA: [Cidr; 5] = [
     Cidr::v4([169, 254, 0, 0], 16),
     Cidr::v4([100, 100, 100, 200], 32),
     Cidr::v4([168, 63, 129, 16], 32),
     Cidr::v6([0xfd00, 0xec2, 0], 32),
+    Cidr::v6([0xfd20, 0xce, 0], 32),
 ];
 
 /// RFC 6890 and IANA's registry of special-purpose addresses.
@@ -154,7 +155,7 @@ mod tests {
         "64:ff9b::808:808",
     ];
 
-    const SPECIAL: [&str; 34] = [
+    const SPECIAL: [&str; 35] = [
         "0.0.0.0",
         "10.0.0.1",
         "100.64.0.1",
@@ -186,18 +187,20 @@ mod tests {
         "2001:db8::1",
         "2002:7f00:1::",
         "fd00:ec2::254",
+        "fd20:ce::254",
         "fe80::1",
         "fec0::1",
         "ff02::1",
     ];
 
-    const METADATA_TEXTS: [&str; 6] = [
+    const METADATA_TEXTS: [&str; 7] = [
         "100.100.100.200",
         "168.63.129.16",
         "169.254.169.254",
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "fd00:ec2::254",
+        "fd20:ce::254",
     ];
 
     #[test]

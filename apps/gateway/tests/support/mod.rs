@@ -237,7 +237,7 @@ impl Lab {
         timeout(PATIENCE, looking).await.expect("it is audited");
     }
 
-    async fn plain_text(&self, path: &str) -> String {
+    pub(crate) async fn plain_text(&self, path: &str) -> String {
         let url = format!("http://{}{path}", self.gateway.address());
         let request = Request::builder().uri(url);
         let request = request.header("authorization", format!("Bearer {}", self.token));

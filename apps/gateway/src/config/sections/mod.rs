@@ -23,7 +23,7 @@ pub use queue::{QueueConfig, Watch};
 pub use route::{AckFormat, DeadLetterMode, RouteConfig};
 pub use server::ServerConfig;
 pub use store::StoreConfig;
-pub use telemetry::TelemetryConfig;
+pub use telemetry::{MetricsAccess, TelemetryConfig};
 pub use token::{Role, TokenConfig};
 pub use transport::TransportConfig;
 pub(super) use transport::mark_kinds;

@@ -11,6 +11,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The maximum size of a message body.
     pub max_body_bytes: u64,
+    /// The memory for the bodies of all requests together; at least one body of the maximum size fits.
+    pub body_memory_bytes: u64,
     /// The maximum number of concurrent requests that send messages.
     pub max_in_flight: u32,
     /// How long deliveries in progress may take to finish when the gateway stops.
@@ -22,6 +24,7 @@ impl ServerConfig {
         Self {
             listen: reader.or_default(section, "listen"),
             max_body_bytes: reader.or_default(section, "max_body"),
+            body_memory_bytes: reader.or_default(section, "body_memory"),
             max_in_flight: reader.or_default(section, "max_in_flight"),
             drain: reader.or_default(section, "drain"),
         }
@@ -51,6 +54,7 @@ mod tests {
             let server = ServerConfig {
                 listen: listen.parse().unwrap(),
                 max_body_bytes: 1,
+                body_memory_bytes: 1,
                 max_in_flight: 1,
                 drain: Duration::ZERO,
             };

@@ -22,14 +22,27 @@ pub struct TokenConfig {
 }
 
 choice! {
-    /// What a token may do. Each role includes the ones before it.
+    /// What a token may do. An admin may do all that an operator may, and an operator all that a viewer and a sender may.
     Role {
+        /// Only send messages.
+        Sender = "sender",
         /// See counts and metadata.
         Viewer = "viewer",
         /// Send, replay, and reveal with a reason.
         Operator = "operator",
         /// Everything.
         Admin = "admin",
+    }
+}
+
+impl Role {
+    /// Whether it may do what `other` may.
+    pub fn includes(self, other: Self) -> bool {
+        match self {
+            Self::Sender | Self::Viewer => self == other,
+            Self::Operator => other != Self::Admin,
+            Self::Admin => true,
+        }
     }
 }
 
@@ -80,7 +93,17 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_ordered() {
-        assert!(Role::Viewer < Role::Operator && Role::Operator < Role::Admin);
+    fn a_role_includes_others() {
+        use Role::{Admin, Operator, Sender, Viewer};
+        for (role, included) in [
+            (Sender, vec![Sender]),
+            (Viewer, vec![Viewer]),
+            (Operator, vec![Sender, Viewer, Operator]),
+            (Admin, vec![Sender, Viewer, Operator, Admin]),
+        ] {
+            for other in [Sender, Viewer, Operator, Admin] {
+                assert_eq!(role.includes(other), included.contains(&other), "{role} {other}");
+            }
+        }
     }
 }

@@ -38,6 +38,7 @@ pub(super) const EVERYTHING: &str = r#"
 [server]
 listen = "0.0.0.0:9000"
 max_body = "1MiB"
+body_memory = "8MiB"
 max_in_flight = 64
 drain = "2m"
 
@@ -194,6 +195,7 @@ otlp_endpoint = "http://127.0.0.1:4318"
 service_name = "gateway"
 traces = false
 metrics = false
+metrics_access = "open"
 correlation = false
 "#;
 
@@ -330,7 +332,7 @@ secret = "env:NOT_THERE"
         r#"bezoar.toml:13:9: route[0].retry is "job"; did you mean "jobs"?"#,
         r#"bezoar.toml:18:6: route[1].to contains credentials; use an authorization header instead; remove them and set headers = { Authorization = "env:NAME" }"#,
         r#"bezoar.toml:19:9: route[1].lease is "1.5s", which is not a valid duration; use a form such as "30s", "5m", "1h30m" or "250ms""#,
-        r#"bezoar.toml:24:8: token[0].role is "root"; expected "viewer", "operator" or "admin""#,
+        r#"bezoar.toml:24:8: token[0].role is "root"; expected "sender", "viewer", "operator" or "admin""#,
         "bezoar.toml:25:10: token[0].secret refers to env:NOT_THERE, which is not set; set it in the gateway's environment",
     ];
     for (found, expected) in found.iter().zip(expected) {

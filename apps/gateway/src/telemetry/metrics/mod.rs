@@ -12,6 +12,7 @@ mod poison_retry;
 mod queue;
 mod queue_gauges;
 mod reasons;
+mod refused_requests;
 mod route;
 
 use std::sync::{Arc, atomic::AtomicU64};
@@ -114,6 +115,11 @@ impl Metrics {
     /// The metrics of unknown queues, whose names come from callers and must not become labels.
     pub fn unknown_queue(&self) -> QueueMetrics {
         QueueMetrics { shared: self.0.clone(), series: self.0.series.queues.other() }
+    }
+
+    /// Counts a request that was refused; the reason is one of our codes, such as `forbidden`.
+    pub fn request_refused(&self, status: u16, reason: &'static str) {
+        self.0.series.refused_requests.add(status, reason);
     }
 
     /// The metrics of a configured route. Its gauges are exported as long as a handle exists; its counters stay.

@@ -19,6 +19,8 @@ pub struct QueueGauges {
     pub oldest_ready: Option<Duration>,
     /// The age of the oldest dead letter.
     pub oldest_dead: Option<Duration>,
+    /// How long ago the messages were counted.
+    pub counted: Option<Duration>,
 }
 
 impl QueueGauges {

@@ -23,6 +23,7 @@ use super::{
     PoisonRetrySeries, QueueSeries, RouteSeries,
     named::{ByName, NAME_LIMIT},
     reasons::{ReasonPairs, Reasons},
+    refused_requests::RefusedRequests,
 };
 
 /// Everything that is counted.
@@ -33,6 +34,7 @@ pub(super) struct Series {
     pub(super) poison_retries: ByName<PoisonRetrySeries>,
     pub(super) refusals: ReasonPairs,
     pub(super) deaths: ReasonPairs,
+    pub(super) refused_requests: RefusedRequests,
 }
 
 /// Everything that is measured.
@@ -59,6 +61,7 @@ pub(super) fn build(
 ) -> Histograms {
     let meter = provider.meter("bezoar");
     process(&meter, started);
+    requests(&meter, series);
     queues::counters(&meter, series);
     queues::gauges(&meter, series);
     routes::counters(&meter, series);
@@ -116,6 +119,20 @@ fn process(meter: &Meter, started: Timestamp) {
         .with_unit("s")
         .with_description("When the program started, in seconds since 1970")
         .with_callback(move |gauge| gauge.observe(started.as_millisecond() as f64 / 1e3, &[]))
+        .build();
+}
+
+fn requests(meter: &Meter, series: &Arc<Series>) {
+    let all = series.clone();
+    let _ = meter
+        .u64_observable_counter("bezoar.http.refused")
+        .with_description("Requests refused with 401, 403, 413 or 503, by reason")
+        .with_callback(move |counter| {
+            all.refused_requests.each(|status, reason, count| {
+                let status = KeyValue::new("status", i64::from(status));
+                counter.observe(count, &[status, KeyValue::new("reason", reason)]);
+            });
+        })
         .build();
 }
 

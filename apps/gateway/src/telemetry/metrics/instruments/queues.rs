@@ -43,6 +43,8 @@ pub(super) fn gauges(meter: &Meter, series: &Arc<Series>) {
     age(meter, series, ("bezoar.queue.oldest_ready", text), |it| it.oldest_ready);
     let text = "Age of the oldest dead letter";
     age(meter, series, ("bezoar.queue.oldest_dead", text), |it| it.oldest_dead);
+    let text = "How long ago the messages of the queue were counted";
+    age(meter, series, ("bezoar.queue.counts_age", text), |it| it.counted);
 }
 
 fn age(

@@ -1,32 +1,36 @@
 //! The HTTP server: limits for connections, headers and time, and a graceful shutdown.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+mod connections;
+mod open_files;
+mod patient_stream;
+
+use std::{sync::Arc, time::Duration};
 
 use axum::{Extension, Router, middleware::AddExtension};
 use bezoar::Shutdown;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::{sleep, timeout},
 };
 use tower::Layer as _;
 
-/// The maximum number of connections; others wait to be accepted.
+pub(crate) use connections::Peer;
+pub use open_files::raise_open_file_limit;
+
+use self::{connections::Connections, patient_stream::PatientStream};
+
+/// The maximum number of connections.
 const CONNECTIONS: usize = 4_096;
 /// How long a client may take to send the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// The maximum size of a request's head.
 const HEAD_LIMIT_BYTES: usize = 128 * 1024;
-
-/// The address of the client.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// Serves `router` until shutdown; requests in progress may then finish within `grace`.
 pub(crate) async fn serve(
@@ -36,41 +40,58 @@ pub(crate) async fn serve(
     grace: Duration,
 ) {
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // The other half of the files is for the store, brokers and endpoints.
+    let connections = Connections::new(CONNECTIONS.min(open_files::limit() / 2));
     loop {
-        let place = places.clone().acquire_owned();
         let accepted = tokio::select! {
             biased;
             () = shutdown.draining() => break,
-            accepted = async { (listener.accept().await, place.await) } => accepted,
+            accepted = listener.accept() => accepted,
         };
-        let (Ok((stream, peer)), place) = accepted else {
-            // Most likely too many open files: try again.
-            sleep(Duration::from_millis(50)).await;
+        let Ok((stream, address)) = accepted else {
+            // Most likely too many open files: free some, and try again.
+            connections.close_oldest();
+            sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let connection = graceful.watch(connection(stream, Peer(peer.ip()), router.clone()));
-        tokio::spawn(async move {
-            let _ = connection.await; // a client that disconnects is not an error
-            drop(place);
-        });
+        let peer = connections.add(address.ip());
+        tokio::spawn(attend(stream, peer, router.clone(), graceful.watcher(), shutdown.clone()));
     }
     drop(listener);
     let _ = timeout(grace, graceful.shutdown()).await;
 }
 
-fn connection(
+/// Serves a connection until it ends or has to make room for another. One that has sent nothing yet costs no buffers.
+async fn attend(
     stream: TcpStream,
-    peer: Peer,
+    peer: Arc<Peer>,
     router: Router,
-) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<AddExtension<Router, Peer>>> {
+    watcher: Watcher,
+    shutdown: Shutdown,
+) {
+    tokio::select! {
+        () = peer.closing() => return,
+        () = shutdown.draining() => return,
+        begun = timeout(HEAD_DEADLINE, stream.readable()) => if begun.is_err() { return },
+    }
+    let connection = watcher.watch(connection(stream, peer.clone(), router));
+    tokio::select! {
+        () = peer.closing() => (),
+        _ = connection => (), // a client that disconnects is not an error
+    }
+}
+
+type HttpConnection = http1::Connection<TokioIo<PatientStream<TcpStream>>, HttpService>;
+type HttpService = TowerToHyperService<AddExtension<Router, Arc<Peer>>>;
+
+fn connection(stream: TcpStream, peer: Arc<Peer>, router: Router) -> HttpConnection {
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(HEAD_LIMIT_BYTES)
         .serve_connection(
-            TokioIo::new(stream),
+            TokioIo::new(PatientStream::new(stream)),
             TowerToHyperService::new(Extension(peer).layer(router)),
         )
 }

@@ -127,6 +127,7 @@ async fn serve(arguments: &Arguments, config: &Config, telemetry: &Telemetry) ->
             "bezoar: WARNING: --show-error-texts: the log shows error texts, which may contain personal data",
         );
     }
+    bezoar_gateway::raise_open_file_limit();
     let mut signals = Signals::listen()?;
     let metrics = telemetry.metrics().clone();
     let gateway = Gateway::start_with(config.clone(), metrics, error_texts).await?;
@@ -203,12 +204,15 @@ fn announce(gateway: &Gateway, config: &Config, telemetry: &Telemetry) {
     ));
     let authorization = match gateway.token() {
         Some(token) => {
-            if let Some(secret) = &token.new {
-                telemetry.say(&format!(
-                    "generated an API token: {} (stored in {})",
-                    secret.expose_secret(),
-                    token.file.display()
-                ));
+            let file = token.file.display();
+            match &token.new {
+                Some(secret) if std::io::stderr().is_terminal() => {
+                    let secret = secret.expose_secret();
+                    telemetry.say(&format!("generated an API token: {secret} (stored in {file})"));
+                }
+                // Journals and log collectors keep what they get, and more people read them than the file.
+                Some(_) => telemetry.say(&format!("generated an API token, stored in {file}")),
+                None => (),
             }
             format!("-H \"Authorization: Bearer $(cat {})\"", token.file.display())
         }

@@ -56,6 +56,13 @@ impl Program {
         Self { child, address, stdout: Some(stdout), stderr: Some(stderr) }
     }
 
+    /// A figure of `/proc/PID/status`: `VmRSS` is the memory it uses, `VmHWM` the most it ever used.
+    pub(crate) fn memory_mib(&self, figure: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':'));
+        line.unwrap().trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
     /// SIGKILL: it has no last words.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

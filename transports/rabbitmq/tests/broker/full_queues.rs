@@ -18,8 +18,9 @@ use super::{
 
 /// How many messages the full queue has room for.
 const ROOM: i64 = 40;
-/// More than the broker moves at once.
-const RETRIES: usize = 60;
+/// The broker moves 32 at once. The first 32 may still fit into a quorum queue, whose limit is not exact, and as many
+/// more must be refused.
+const RETRIES: usize = 120;
 const DELAY: Duration = Duration::from_secs(2);
 
 /// Creates a queue of another program that refuses messages when it is full.

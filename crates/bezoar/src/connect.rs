@@ -11,10 +11,11 @@ use serde::Serialize;
 
 use crate::drivers::{self, invalid};
 
-/// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, with the feature `rabbitmq` `amqp://…`, or with the feature
+/// Opens the queues behind `url`: `sqlite:PATH`, `memory:`, with the feature `postgres`
+/// `postgres://USER@HOST/DATABASE`, with the feature `rabbitmq` `amqp://…`, or with the feature
 /// `azure` `azurequeue:CONNECTION_STRING`. Without a connection string, `AZURE_STORAGE_CONNECTION_STRING` is used. In place of
-/// a key, it can name a credential of Entra ID: `azurequeue:AccountName=lab;Credential=managed-identity`. A broker or an
-/// account is first contacted when it is needed.
+/// a key, it can name a credential of Entra ID: `azurequeue:AccountName=lab;Credential=managed-identity`. A broker, a database
+/// server or an account is first contacted when it is needed.
 ///
 /// # Errors
 ///

@@ -39,6 +39,7 @@ macro_rules! driver {
 
 const DRIVERS: &[Driver] = &[
     driver!("sqlite", "sqlite:PATH", ["sqlite"], sqlite),
+    driver!("postgres", "postgres://USER@HOST/DATABASE", ["postgres", "postgresql"], postgres),
     driver!("rabbitmq", "amqp://HOST", ["amqp", "amqps"], rabbitmq),
     driver!("azure", "azurequeue:CONNECTION_STRING", ["azurequeue"], azure),
     Driver { schemes: &["memory"], example: "memory:", feature: "", open: Some(memory) },
@@ -49,6 +50,13 @@ fn sqlite(url: &str) -> Result<Bezoar, TransportError> {
     let options = bezoar_sqlite::Options::from_url(url).map_err(invalid)?;
     let opened = bezoar_sqlite::SqliteTransport::open(options)?;
     Ok(Bezoar::new(opened.clone()).with_catalogue(Arc::new(opened)))
+}
+
+/// Connects on first use.
+#[cfg(feature = "postgres")]
+fn postgres(url: &str) -> Result<Bezoar, TransportError> {
+    let options = bezoar_postgres::Options::from_url(url).map_err(invalid)?;
+    Ok(Bezoar::new(bezoar_postgres::PostgresTransport::open(options)?))
 }
 
 #[cfg(feature = "rabbitmq")]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`connect`] opens the queues behind a URL: `sqlite:lab.db` (durable), `memory:` (for tests), and with
-//!   the features `rabbitmq` and `azure` also `amqp://…` and `azurequeue:…`.
+//!   the features `postgres`, `rabbitmq` and `azure` also `postgres://…`, `amqp://…` and `azurequeue:…`.
 //! - A [`Router`] picks a handler by message type; handlers are plain async functions. Typed errors decide whether
 //!   a message is retried: [`Router::classify`].
 //! - A [`Worker`] has the settings of a queue: concurrency, policy, timeouts, any `tower::Layer`.
@@ -23,6 +23,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `sqlite` (default) | the embedded durable queue, `sqlite:PATH` |
+//! | `postgres` | queues that several machines share, `postgres://USER@HOST/DATABASE` |
 //! | `rabbitmq` | queues on RabbitMQ, `amqp://HOST` |
 //! | `azure` | queues on Azure Storage Queue, `azurequeue:CONNECTION_STRING` |
 //! | `ops` | what operators do about dead letters: replay at a rate, edit, export, expire |
@@ -66,6 +67,8 @@ pub use bezoar_core::{blame, catalogue, poison_retry};
 pub use bezoar_memory as memory;
 #[cfg(feature = "ops")]
 pub use bezoar_ops as ops;
+#[cfg(feature = "postgres")]
+pub use bezoar_postgres as postgres;
 #[cfg(feature = "rabbitmq")]
 pub use bezoar_rabbitmq as rabbitmq;
 pub use bezoar_runtime::{

@@ -44,6 +44,9 @@ mod subscription;
 mod transport;
 mod wakes;
 
+/// The longest delay of a message or a retry.
+pub const LONGEST_DELAY: std::time::Duration = bezoar_core::MAX_DELAY;
+
 pub use options::{Options, Server};
 pub use schema::schema_script;
 pub use transport::PostgresTransport;

@@ -1,6 +1,6 @@
 //! Creates, upgrades and checks the schema.
 
-use bezoar_core::{ErrorKind, TransportError};
+use bezoar_core::{ErrorKind, QueueName, TransportError};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::{
@@ -45,6 +45,15 @@ pub fn schema_script(schema: &str) -> String {
         upgrade(&name, 0),
         grants(&name, "USER").lines().map(|line| format!("-- {line}\n")).collect::<String>(),
     )
+}
+
+/// The SQL that creates a schema and queues in it.
+pub(crate) fn plan(schema: &str, queues: &[QueueName]) -> String {
+    let insert = SchemaName::new(schema).fill("INSERT INTO {schema}.queues (name) VALUES");
+    let queues = queues
+        .iter()
+        .map(|queue| format!("{insert} ({}) ON CONFLICT DO NOTHING;\n", text(queue.as_str())));
+    format!("{}\n{}", schema_script(schema), queues.collect::<String>())
 }
 
 /// The SQL from version `from` to this one.

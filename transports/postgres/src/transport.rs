@@ -18,6 +18,7 @@ use crate::{
     database::{Database, Scope},
     error::{TRANSPORT, no_queue},
     group_sender::GroupSender,
+    schema,
     subscription::PostgresSubscription,
     wakes::{self, Wakes},
 };
@@ -56,6 +57,11 @@ impl PostgresTransport {
         let sender = Arc::new(GroupSender::start(&database, &wakes));
         let _running = Arc::new(running);
         Ok(Self { database, wakes, sender, queues: Arc::default(), _running })
+    }
+
+    /// The SQL that creates the schema and these queues, for an administrator.
+    pub fn plan(&self, queues: &[QueueName]) -> String {
+        schema::plan(&self.database.options.schema, queues)
     }
 
     /// Closes all connections. Work that has begun is finished.

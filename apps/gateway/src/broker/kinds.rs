@@ -8,6 +8,7 @@ use bezoar::{QueueName, Worker};
 use super::{
     BrokerTransport,
     azure::{self, AzureConfig},
+    postgres::{self, PostgresConfig},
     rabbitmq::{self, RabbitMqConfig},
 };
 use crate::config::{
@@ -22,10 +23,12 @@ pub enum TransportSettings {
     RabbitMq(RabbitMqConfig),
     /// Azure Storage Queue.
     Azure(Box<AzureConfig>),
+    /// PostgreSQL.
+    Postgres(PostgresConfig),
 }
 
 /// The kinds of brokers.
-pub(crate) static KINDS: &[TransportKind] = &[rabbitmq::KIND, azure::KIND];
+pub(crate) static KINDS: &[TransportKind] = &[rabbitmq::KIND, azure::KIND, postgres::KIND];
 
 impl TransportSettings {
     /// The same, without the kind.
@@ -33,6 +36,7 @@ impl TransportSettings {
         match self {
             Self::RabbitMq(settings) => settings,
             Self::Azure(settings) => &**settings,
+            Self::Postgres(settings) => settings,
         }
     }
 }

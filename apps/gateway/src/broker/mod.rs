@@ -4,7 +4,9 @@
 
 mod azure;
 mod kinds;
+mod postgres;
 mod rabbitmq;
+mod server_url;
 
 use std::{
     collections::BTreeSet,
@@ -23,6 +25,7 @@ use bezoar::{
 pub use azure::{AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice};
 pub use kinds::TransportSettings;
 pub(crate) use kinds::{KINDS, KindSettings, QueueProblem, RouteDefaults, TransportKind};
+pub use postgres::PostgresConfig;
 pub use rabbitmq::{QueueKind, RabbitMqConfig, ReturnQueueMode};
 
 use crate::config::{Config, DeadLetterMode, TransportConfig};

@@ -82,6 +82,6 @@ pub use sections::{
 pub use show::{show, show_text};
 
 pub use crate::broker::{
-    AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice, QueueKind,
-    RabbitMqConfig, ReturnQueueMode, TransportSettings,
+    AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, ForeignTextChoice,
+    PostgresConfig, QueueKind, RabbitMqConfig, ReturnQueueMode, TransportSettings,
 };

@@ -6,13 +6,11 @@ use anyhow::Result;
 use bezoar::rabbitmq::LONGEST_DELAY;
 
 use crate::{
-    broker::{BrokerTransport, KindSettings, TransportKind, TransportSettings},
+    broker::{BrokerTransport, KindSettings, TransportKind, TransportSettings, server_url},
     config::{
         Config, InvalidValue, Key, Kind, Name, Secret,
         names::choice,
-        reader::{Section, SectionReader, Warn},
-        secret_url::SecretUrl,
-        tree::Value,
+        reader::{Section, SectionReader},
     },
 };
 
@@ -137,16 +135,12 @@ impl KindSettings for RabbitMqConfig {
 
 /// Both URLs, with user and password in them.
 fn urls(reader: &mut SectionReader<'_>, section: &Section<'_>) -> (Option<Secret>, Option<Secret>) {
-    let user: Option<Name> = reader.optional(section, "user");
+    let (user, password) = server_url::credentials(reader, section);
     let user = user.as_ref().map(Name::as_str);
-    let password = match section.has("password") {
-        true => reader.secret(section, "password"),
-        false => None,
-    };
     let password = password.as_ref().map(Secret::reveal);
-    let amqp = url(reader, section, "url", SCHEMES).map(|url| url.or(user, password));
+    let amqp = server_url::read(reader, section, "url", SCHEMES).map(|url| url.or(user, password));
     let http = match section.has("management_url") {
-        true => url(reader, section, "management_url", &["http", "https"]),
+        true => server_url::read(reader, section, "management_url", &["http", "https"]),
         false => None,
     };
     let http = http.map(|http| match &amqp {
@@ -154,25 +148,4 @@ fn urls(reader: &mut SectionReader<'_>, section: &Section<'_>) -> (Option<Secret
         None => http,
     });
     (amqp.map(|url| url.written()), http.map(|url| url.written()))
-}
-
-fn url(
-    reader: &mut SectionReader<'_>,
-    section: &Section<'_>,
-    name: &str,
-    schemes: &[&str],
-) -> Option<SecretUrl> {
-    let node = section.node(name)?;
-    let read = |secret: &Secret| SecretUrl::parse(secret.reveal(), schemes);
-    let warn = match &node.value {
-        Value::Text(text)
-            if SecretUrl::parse(text, schemes).is_ok_and(|url| !url.has_password()) =>
-        {
-            Warn::Never
-        }
-        _ => Warn::Always,
-    };
-    let shown = |secret: &Secret| read(secret).map_or_else(|_| "***".to_owned(), |url| url.shown());
-    let secret = reader.resolved_as(&section.path.key(name), node, warn, shown)?;
-    read(&secret).map_err(|invalid| reader.refuse(section, name, invalid)).ok()
 }

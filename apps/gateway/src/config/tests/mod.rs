@@ -6,6 +6,7 @@ mod contradictions;
 mod examples;
 mod guide;
 mod poison_retry;
+mod postgres;
 mod presets;
 mod properties;
 mod reload;

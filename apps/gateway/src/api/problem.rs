@@ -165,6 +165,9 @@ impl From<CatalogueError> for Problem {
                     (it.operation, it.new_dead_letter) = (Some(operation.to_string()), again);
                 })
             }
+            CatalogueError::Discarded { operation, .. } => {
+                Self::not_found(text).with(|it| it.operation = Some(operation.to_string()))
+            }
             CatalogueError::Held { held } => Self::new(StatusCode::CONFLICT, "held", text)
                 .with(|it| it.held = Holder::all(&held)),
             CatalogueError::NoDeadLetter(_)

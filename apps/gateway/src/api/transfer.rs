@@ -200,7 +200,12 @@ async fn elsewhere(
 
 /// Whether a dead letter is no longer in the store, whatever became of it.
 fn is_gone(error: &CatalogueError) -> bool {
-    matches!(error, CatalogueError::NoDeadLetter(_) | CatalogueError::Replayed { .. })
+    matches!(
+        error,
+        CatalogueError::NoDeadLetter(_)
+            | CatalogueError::Replayed { .. }
+            | CatalogueError::Discarded { .. }
+    )
 }
 
 /// Whether both are the same message. Its history may differ: another version may have written the export.

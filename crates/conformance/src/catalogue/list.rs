@@ -163,6 +163,7 @@ macro_rules! for_each_catalogue_case {
             a_message_that_fails_again_is_a_new_dead_letter,
             a_dead_letter_knows_which_ones_it_was_before,
             a_replayed_dead_letter_says_what_became_of_it,
+            a_discarded_dead_letter_says_so,
             a_broker_letter_that_fails_again_knows_which_one_it_was,
             a_retry_in_between_is_no_outcome,
             each_outcome_counts_once_and_for_its_own_replay,

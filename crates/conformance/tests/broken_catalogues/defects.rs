@@ -216,6 +216,17 @@ fn operations() -> Vec<Control> {
                 });
             },
         ),
+        control(
+            "forgets discarded letters",
+            &["outcomes::a_discarded_dead_letter_says_so"],
+            |it| {
+                it.refusal = Box::new(|error| {
+                    if let CatalogueError::Discarded { id, .. } = error {
+                        *error = CatalogueError::NoDeadLetter(*id);
+                    }
+                });
+            },
+        ),
     ]
 }
 

@@ -20,6 +20,14 @@ pub enum CatalogueError {
         /// The outcome of its message.
         state: ItemState,
     },
+    /// The dead letter was discarded.
+    #[error("dead letter {id} was discarded by {operation}")]
+    Discarded {
+        /// The id of the former dead letter.
+        id: DeadLetterId,
+        /// The operation that discarded it.
+        operation: OperationId,
+    },
     /// There is no such cause.
     #[error("unknown cause {0}")]
     NoCause(CauseId),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bezoar_core::{
     FailureKind, Settlement,
-    catalogue::{CatalogueError, Filter, ItemState, OperationCommand, OperationState},
+    catalogue::{
+        CatalogueError, Filter, ItemState, OperationCommand, OperationKind, OperationState,
+    },
 };
 
 use crate::catalogue::store::*;
@@ -51,6 +53,14 @@ pub(crate) async fn a_replayed_dead_letter_says_what_became_of_it(store: Store) 
     let new = store.only().await;
     let failed = ItemState::Failed { again: new.id, cause: new.cause };
     assert_eq!(became().await, (operation, failed));
+}
+
+pub(crate) async fn a_discarded_dead_letter_says_so(store: Store) {
+    let old = store.kill("lab", message("a"), "boom").await;
+    let operation = store.run(OperationKind::Discard, everything()).await.id;
+    let gone = store.catalogue().record(old).await;
+    let is_named = matches!(&gone, Err(CatalogueError::Discarded { id, operation: by }) if (*id, *by) == (old, operation));
+    assert!(is_named, "{gone:?}");
 }
 
 pub(crate) async fn a_broker_letter_that_fails_again_knows_which_one_it_was(store: Store) {

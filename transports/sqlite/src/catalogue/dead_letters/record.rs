@@ -78,12 +78,12 @@ pub(crate) fn record(
     }))
 }
 
-/// Why a dead letter does not exist: it was replayed, or its id is unknown.
+/// Why a dead letter does not exist: it was replayed or discarded, or its id is unknown.
 fn gone(connection: &Connection, id: DeadLetterId) -> rusqlite::Result<CatalogueError> {
-    let replayed = connection
+    let processed = connection
         .prepare_cached(
             "SELECT operation, state, again, cause FROM bezoar_items
-             WHERE dead = ?1 AND state IN ('in flight', 'completed', 'failed again')
+             WHERE dead = ?1 AND state IN ('in flight', 'completed', 'failed again', 'discarded')
              ORDER BY operation DESC LIMIT 1",
         )?
         .query_row([id.number()], |row| {
@@ -93,12 +93,14 @@ fn gone(connection: &Connection, id: DeadLetterId) -> rusqlite::Result<Catalogue
                     ItemState::Failed { again: DeadLetterId::from_number(again), cause }
                 }
                 (Some("completed"), ..) => ItemState::Completed,
+                (Some("discarded"), ..) => ItemState::Discarded,
                 _ => ItemState::InFlight,
             };
             Ok((OperationId::from_number(row.get(0)?), state))
         })
         .optional()?;
-    Ok(match replayed {
+    Ok(match processed {
+        Some((operation, ItemState::Discarded)) => CatalogueError::Discarded { id, operation },
         Some((operation, state)) => CatalogueError::Replayed { id, operation, state },
         None => CatalogueError::NoDeadLetter(id),
     })

@@ -1,7 +1,7 @@
 //! `bezoar check`, `bezoar provision` and `bezoar config show | schema`: validate the configuration and the brokers,
 //! create what is missing, and show where each value comes from.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use bezoar::{QueueName, Severity};
 use bezoar_gateway::{
     broker_topology::{self, BrokerPlan, PlanForm},
@@ -9,10 +9,7 @@ use bezoar_gateway::{
     endpoint::{ClientOptions, EndpointClient},
 };
 
-use crate::{
-    output,
-    up::{BadConfiguration, Configuration},
-};
+use crate::{output, up::Configuration};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArguments {
@@ -68,6 +65,10 @@ pub(crate) enum ConfigCommand {
 /// Reads the configuration, opens the store, checks the brokers and connects to every endpoint.
 pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let loaded = arguments.configuration.load()?;
+    match arguments.configuration.file() {
+        Some(file) => output::line(&format!("configuration {}: ok", file.display()))?,
+        None => output::line("configuration: defaults, because this folder has no bezoar.toml")?,
+    }
     for warning in &loaded.warnings {
         output::line(&format!("warning: {warning}"))?;
     }
@@ -75,9 +76,9 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let path = config.store.path().to_owned();
     if path.exists() {
         let url = format!("sqlite:{}", path.display());
-        bezoar::connect(&url).await.map_err(|error| {
-            BadConfiguration(format!("store {}: {error}: {}", path.display(), source(&error)))
-        })?;
+        bezoar::connect(&url)
+            .await
+            .map_err(|error| anyhow!("store {}: {error}: {}", path.display(), source(&error)))?;
         output::line(&format!("store {}: ok", path.display()))?;
     } else {
         output::line(&format!("store {}: will be created at the first start", path.display()))?;

@@ -13,6 +13,7 @@ mod url;
 use std::{
     error::Error,
     fmt,
+    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -71,12 +72,26 @@ pub(crate) struct ApiClient {
 }
 
 /// Where the gateway's URL came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UrlSource {
-    /// A flag, the environment or a configuration file.
-    Configured,
+    Flag,
+    /// A variable of the environment.
+    Environment(&'static str),
+    /// The configuration file of the gateway.
+    File(PathBuf),
     /// Nothing was given or found.
     Default,
+}
+
+impl fmt::Display for UrlSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("from --url"),
+            Self::Environment(name) => write!(f, "from {name}"),
+            Self::File(path) => write!(f, "from {}", path.display()),
+            Self::Default => f.write_str("the default; no bezoar.toml in this folder"),
+        }
+    }
 }
 
 impl ApiClient {
@@ -237,7 +252,8 @@ impl ApiClient {
 
     fn unreachable(&self, source: legacy::Error) -> ClientError {
         let was_there = self.answered.load(Ordering::Relaxed);
-        ClientError::Unreachable { url: self.url.clone(), found: self.sources.0, was_there, source }
+        let found = self.sources.0.clone();
+        ClientError::Unreachable { url: self.url.clone(), found, was_there, source }
     }
 
     fn late(&self, deadline: Duration) -> ClientError {

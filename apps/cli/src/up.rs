@@ -1,26 +1,31 @@
 //! `bezoar up`: runs the gateway.
 
-use std::{
-    io::IsTerminal,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io::IsTerminal, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bezoar_gateway::{
-    ErrorTexts, Gateway,
+    Deliveries, ErrorTexts, Gateway,
     config::{self, Config, Loaded, Sources},
     telemetry::{LogDirectives, LogFormat, LogOptions, Telemetry, TelemetryOptions},
 };
 use secrecy::ExposeSecret;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::interval,
+};
 
-use crate::notify;
+use crate::{
+    client,
+    humanize::{self, plural},
+    notify,
+};
 
 /// The configuration file, unless another one is given.
 const FILE: &str = "bezoar.toml";
 /// How long the last export of telemetry may take.
 const LAST_EXPORT: Duration = Duration::from_secs(5);
+/// How often a stop says what it waits for.
+const WAITING_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -44,8 +49,12 @@ pub(crate) struct Configuration {
     #[arg(long, value_name = "FILE", env = "BEZOAR_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Set a value, overriding file and environment; may be repeated: server.listen=127.0.0.1:9000
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+    /// Deliver the messages of a queue to an endpoint, in addition to the routes of the file; may be repeated:
+    /// results=http://localhost:3000/
+    #[arg(long = "route", value_name = "QUEUE=URL", value_parser = pair)]
+    routes: Vec<(String, String)>,
 }
 
 /// The configuration is invalid: exit code 78.
@@ -56,24 +65,39 @@ pub(crate) struct BadConfiguration(pub(crate) String);
 impl Configuration {
     /// Loads all sources.
     pub(crate) fn load(&self) -> Result<Loaded> {
-        let sources =
-            Sources { file: self.read_file()?, environment: environment(), flags: self.flags()? };
+        let mut sources = Sources {
+            file: self.read_file()?,
+            environment: environment(),
+            flags: self.set.clone(),
+        };
+        sources.flags.extend(self.route_flags(&sources));
         let loaded = config::load(&sources, &config::read_secret);
         loaded.map_err(|problems| BadConfiguration(problems.to_string()).into())
     }
 
     /// Where the gateway that was started in this folder listens and stores its messages.
     pub(crate) fn of_this_folder() -> Result<Config> {
-        let config = std::env::var_os("BEZOAR_CONFIG").map(PathBuf::from);
-        let file = Self { config, set: Vec::new() }.read_file()?;
+        let file = Self::of_environment().read_file()?;
         let sources = Sources { file, environment: environment(), flags: Vec::new() };
         let found = config::load_to_find_gateway(&sources);
         found.map_err(|problems| BadConfiguration(problems.to_string()).into())
     }
 
-    /// Whether commands in this folder find a configuration file.
-    pub(crate) fn is_in_this_folder() -> bool {
-        std::env::var_os("BEZOAR_CONFIG").is_some() || Path::new(FILE).exists()
+    /// What a command uses that has no flags for it.
+    fn of_environment() -> Self {
+        let config = std::env::var_os("BEZOAR_CONFIG").map(PathBuf::from);
+        Self { config, set: Vec::new(), routes: Vec::new() }
+    }
+
+    /// The configuration file that commands in this folder use, if there is one.
+    pub(crate) fn file_of_this_folder() -> Option<PathBuf> {
+        Self::of_environment().file()
+    }
+
+    /// The configuration file that is read, if there is one.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        let here = || Some(PathBuf::from(FILE)).filter(|file| file.exists());
+        self.config.clone().or_else(here)
     }
 
     fn read_file(&self) -> Result<Option<(PathBuf, String)>> {
@@ -89,13 +113,26 @@ impl Configuration {
         }
     }
 
-    fn flags(&self) -> Result<Vec<(String, String)>> {
-        let pair = |text: &String| match text.split_once('=') {
-            Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-            None => Err(BadConfiguration(format!("--set {text}: expected KEY=VALUE")).into()),
+    /// The keys of `--route`, after the routes that are configured elsewhere.
+    fn route_flags(&self, sources: &Sources) -> Vec<(String, String)> {
+        if self.routes.is_empty() {
+            return Vec::new();
+        }
+        // Invalid routes are reported when everything is loaded.
+        let first = config::load_to_find_gateway(sources).map_or(0, |config| config.routes.len());
+        let keys = |(index, (queue, url)): (usize, &(String, String))| {
+            let name = queue.replace('/', "-");
+            [("name", name), ("from", queue.clone()), ("to", url.clone())]
+                .map(|(key, value)| (format!("route[{index}].{key}"), value))
         };
-        self.set.iter().map(pair).collect()
+        (first..).zip(&self.routes).flat_map(keys).collect()
     }
+}
+
+/// Splits the value of a flag at its first `=`.
+fn pair(text: &str) -> Result<(String, String), &'static str> {
+    let (key, value) = text.split_once('=').ok_or("expected a name and a value, joined by =")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Ignores variables that are not UTF-8: none of ours are.
@@ -141,11 +178,36 @@ async fn serve(arguments: &Arguments, config: &Config, telemetry: &Telemetry) ->
         };
     }
     notify::tell(notify::STOPPING);
+    let deliveries = gateway.deliveries();
     tokio::select! {
         () = gateway.stop() => tracing::info!("stopped"),
+        () = say_what_is_awaited(&deliveries, config, telemetry) => {}
         _ = signals.next() => telemetry.say("bezoar: aborted; messages in flight will be delivered again"),
     }
     Ok(())
+}
+
+/// Says again and again which deliveries keep the gateway from stopping.
+async fn say_what_is_awaited(deliveries: &Deliveries, config: &Config, telemetry: &Telemetry) {
+    let mut ticks = interval(WAITING_EVERY);
+    loop {
+        ticks.tick().await; // the first comes at once
+        let waiting = deliveries.in_progress();
+        if waiting.is_empty() {
+            continue;
+        }
+        let total = plural(waiting.iter().map(|(_, count)| count).sum(), "message");
+        let routes: Vec<_> =
+            waiting.iter().map(|(route, count)| format!("{route}: {count}")).collect();
+        let (routes, drain) = (routes.join(", "), humanize::duration(config.server.drain));
+        let words = format!("stopping: waiting up to {drain} for {total} in flight ({routes})");
+        match config.log.format {
+            config::LogFormat::Json => tracing::info!("{words}"),
+            config::LogFormat::Text => {
+                telemetry.say(&format!("bezoar: {words}; press Ctrl-C again to abort"));
+            }
+        }
+    }
 }
 
 fn telemetry_options(config: &Config) -> TelemetryOptions {
@@ -218,20 +280,17 @@ fn announce(gateway: &Gateway, config: &Config, telemetry: &Telemetry) {
         }
         None => "-H \"Authorization: Bearer $TOKEN\"".to_owned(),
     };
-    let queue = config.all_queues().into_iter().next();
+    let delivered = config.routes.first().map(|route| route.from.clone());
+    let queue = delivered.or_else(|| config.all_queues().into_iter().next());
     let queue = queue.map_or("default".to_owned(), |queue| queue.as_str().to_owned());
-    let segment = queue.replace('/', "%2F");
+    let segment = client::encode(&queue);
     telemetry.say(&format!(
-        "\nsend a message:\n  curl {authorization} http://{address}/v1/queues/{segment}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
+        "\nsend a message, in this folder or from anywhere:\n  bezoar send {queue} --body '{{\"hello\": 1}}'\n  curl {authorization} http://{address}/v1/queues/{segment}/messages -H 'Content-Type: application/json' -d '{{\"hello\": 1}}'"
     ));
     if config.routes.is_empty() && config.poison_retries.is_empty() {
-        let name = queue.replace('/', "-");
-        telemetry.say(
-            "\nno routes configured: the gateway delivers nothing. If no other program consumes these queues, add to \
-             bezoar.toml and restart:",
-        );
         telemetry.say(&format!(
-            "  [[route]]\n  name = \"{name}\"\n  from = \"{queue}\"\n  to = \"http://localhost:3000/\""
+            "\nno routes configured: the gateway delivers nothing. To deliver messages to your endpoint, restart with:\n  \
+             bezoar up --route {queue}=http://localhost:3000/\nor add a [[route]] to bezoar.toml"
         ));
     }
     if std::io::stderr().is_terminal() {

@@ -34,6 +34,7 @@ use crate::{
     broker::Broker,
     config::{self, Config, Role},
     dead_letter_intake::Intakes,
+    deliveries::Deliveries,
     endpoint::{ClientOptions, EndpointClient, Origins},
     poison_retry::PoisonRetries,
     route::Route,
@@ -159,6 +160,13 @@ impl Gateway {
     /// The generated token, if none is configured.
     pub fn token(&self) -> Option<&GeneratedToken> {
         self.token.as_ref()
+    }
+
+    /// The deliveries of its routes, to follow while it stops.
+    pub fn deliveries(&self) -> Deliveries {
+        let mut routes = self.app.routes();
+        routes.extend(lock(&self.ending).iter().cloned());
+        Deliveries(routes)
     }
 
     /// Refuses new messages, lets messages in flight finish within `server.drain`, and hands back the rest.

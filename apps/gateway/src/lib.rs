@@ -26,6 +26,7 @@ mod broker;
 pub mod broker_topology;
 pub mod config;
 mod dead_letter_intake;
+mod deliveries;
 pub mod endpoint;
 mod export_signature;
 mod gateway;
@@ -37,5 +38,6 @@ mod throughput;
 pub mod token;
 
 pub use app::ErrorTexts;
+pub use deliveries::Deliveries;
 pub use gateway::{Gateway, GeneratedToken};
 pub use server::raise_open_file_limit;

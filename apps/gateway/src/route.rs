@@ -114,6 +114,11 @@ impl Route {
         *running = None;
     }
 
+    /// How many deliveries are in progress.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.metrics.in_flight()
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &str {
         self.config.name.as_str()

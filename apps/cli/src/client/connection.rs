@@ -49,6 +49,12 @@ impl Connection {
         Self { url: Some(url), token: Some(token) }
     }
 
+    /// The connection of a command without flags.
+    pub(crate) fn of_environment() -> Self {
+        let token = std::env::var("BEZOAR_TOKEN").ok().map(Into::into);
+        Self { url: std::env::var("BEZOAR_URL").ok(), token }
+    }
+
     /// Whether a gateway was specified.
     pub(crate) fn is_given(&self) -> bool {
         self.url.is_some()
@@ -67,22 +73,36 @@ impl Connection {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
         let folder = local.as_ref().and_then(|local| local.store.path().parent());
-        let token = self.token(&url, folder)?;
+        let folder = folder.and_then(|folder| folder_for(&url, folder));
+        let token = self.token(folder)?;
         let source = self.token_source(token.as_ref(), folder);
         let token = token.map(|token| bearer(&token)).transpose()?;
-        let place = match self.url.is_none() && !Configuration::is_in_this_folder() {
-            true => UrlSource::Default,
-            false => UrlSource::Configured,
-        };
-        ApiClient::new(url, token, (place, source))
+        ApiClient::new(url, token, (self.url_source(), source))
+    }
+
+    /// Where the URL that is used came from.
+    fn url_source(&self) -> UrlSource {
+        const LISTEN: &str = "BEZOAR_SERVER__LISTEN";
+        let given = self.url.as_ref();
+        match Configuration::file_of_this_folder() {
+            _ if given.is_some_and(|url| std::env::var("BEZOAR_URL").as_ref() == Ok(url)) => {
+                UrlSource::Environment("BEZOAR_URL")
+            }
+            _ if given.is_some() => UrlSource::Flag,
+            _ if std::env::var_os(LISTEN).is_some() => UrlSource::Environment(LISTEN),
+            Some(file) => UrlSource::File(file),
+            None => UrlSource::Default,
+        }
     }
 
     /// Where the token that is used came from.
     fn token_source(&self, used: Option<&SecretString>, folder: Option<&Path>) -> TokenSource {
         let given = self.token.as_ref().map(|token| token.expose_secret());
         match used.map(|token| token.expose_secret()) {
-            None => TokenSource::Nowhere,
-            Some(used) if given != Some(used) => token::source(folder.unwrap_or(Path::new(""))),
+            None => TokenSource::Nowhere { missing: folder.map(token::file) },
+            Some(used) if given != Some(used) => {
+                TokenSource::File(token::file(folder.unwrap_or(Path::new(""))))
+            }
             Some(used) if std::env::var("BEZOAR_TOKEN").is_ok_and(|token| token == used) => {
                 TokenSource::Environment
             }
@@ -91,11 +111,10 @@ impl Connection {
     }
 
     /// The given token, or the one that the gateway of this folder keeps beside its database.
-    fn token(&self, url: &Url, folder: Option<&Path>) -> Result<Option<SecretString>> {
+    fn token(&self, folder: Option<&Path>) -> Result<Option<SecretString>> {
         match (&self.token, folder) {
             (Some(token), _) if !token.expose_secret().trim().is_empty() => Ok(Some(token.clone())),
-            // Never send a local gateway's token to another machine.
-            (_, Some(folder)) if url.is_loopback() => token::find(folder),
+            (_, Some(folder)) => token::find(folder),
             _ => Ok(None),
         }
     }
@@ -109,6 +128,11 @@ fn address_of(listen: SocketAddr) -> String {
         ip => ip,
     };
     format!("http://{}", SocketAddr::new(ip, listen.port()))
+}
+
+/// The folder of the token for a URL: a local gateway's token is never sent to another machine.
+fn folder_for<'a>(url: &Url, folder: &'a Path) -> Option<&'a Path> {
+    url.is_loopback().then_some(folder)
 }
 
 fn secret(text: &str) -> Result<SecretString, Infallible> {
@@ -163,9 +187,8 @@ mod tests {
         std::fs::write(&path, "bzr_found").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         let shown = |given, url: &str| {
-            let token =
-                connection(given).token(&url.parse().unwrap(), Some(folder.path())).unwrap();
-            token.map(|token| token.expose_secret().to_owned())
+            let token = connection(given).token(folder_for(&url.parse().unwrap(), folder.path()));
+            token.unwrap().map(|token| token.expose_secret().to_owned())
         };
         assert_eq!(shown(None, "http://localhost:8420").as_deref(), Some("bzr_found"));
         assert_eq!(shown(Some(" "), "http://[::1]:8420").as_deref(), Some("bzr_found"));

@@ -40,6 +40,11 @@ impl ClientError {
         }
     }
 
+    /// Whether there is no gateway at the URL, at least at present.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+
     /// Whether the gateway may have carried out the request nevertheless.
     pub(crate) fn is_open(&self) -> bool {
         match self {
@@ -66,11 +71,7 @@ impl fmt::Display for ClientError {
         match self {
             Self::Unreachable { url, found, .. } => {
                 let remedy = "start one with `bezoar up`, or pass --url";
-                let why = match found {
-                    UrlSource::Default => " (no bezoar.toml in this folder)",
-                    UrlSource::Configured => "",
-                };
-                write!(f, "cannot connect to a gateway at {url}{why}; {remedy}")
+                write!(f, "cannot connect to a gateway at {url} ({found}); {remedy}")
             }
             Self::Broken { url, .. } => {
                 write!(f, "the gateway at {url} closed the connection without a response")

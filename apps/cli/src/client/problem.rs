@@ -75,11 +75,15 @@ impl fmt::Display for Problem {
         }
         match &self.token {
             _ if self.status != StatusCode::UNAUTHORIZED => f.write_str(&printable(detail)),
-            TokenSource::Nowhere => write!(
-                f,
-                "{}; set BEZOAR_TOKEN, or run the command in the folder where the gateway was started",
-                printable(detail)
-            ),
+            TokenSource::Nowhere { missing } => {
+                let missing = missing.as_ref().map(|file| format!(" (no {} here)", file.display()));
+                write!(
+                    f,
+                    "{}; set BEZOAR_TOKEN, or run the command in the folder where the gateway was started{}",
+                    printable(detail),
+                    missing.unwrap_or_default()
+                )
+            }
             source => write!(f, "the gateway does not know the token from {source}"),
         }
     }
@@ -109,7 +113,7 @@ mod tests {
     fn problem(status: u16, body: &str) -> Problem {
         let headers = HeaderMap::from_iter([(header::RETRY_AFTER, 7.into())]);
         let status = StatusCode::from_u16(status).unwrap();
-        Problem::read(status, &headers, body.as_bytes(), TokenSource::Nowhere)
+        Problem::read(status, &headers, body.as_bytes(), TokenSource::Nowhere { missing: None })
     }
 
     #[test]

@@ -16,8 +16,10 @@ use crate::output;
 /// Where a token came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenSource {
-    /// There is none.
-    Nowhere,
+    /// There is none, neither given nor in this file.
+    Nowhere {
+        missing: Option<PathBuf>,
+    },
     Environment,
     Flag,
     /// The data folder of a gateway.
@@ -27,7 +29,7 @@ pub(crate) enum TokenSource {
 impl fmt::Display for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nowhere => f.write_str("nowhere"),
+            Self::Nowhere { .. } => f.write_str("nowhere"),
             Self::Environment => f.write_str("BEZOAR_TOKEN"),
             Self::Flag => f.write_str("--token"),
             Self::File(path) => path.display().fmt(f),
@@ -39,13 +41,13 @@ const FILE: &str = "token";
 const LIMIT_BYTES: u64 = 4096;
 
 /// The file of the token in a gateway's data folder.
-pub(crate) fn source(folder: &Path) -> TokenSource {
-    TokenSource::File(folder.join(FILE))
+pub(crate) fn file(folder: &Path) -> PathBuf {
+    folder.join(FILE)
 }
 
 /// Reads the token from a gateway's data folder; `None` if there is none.
 pub(crate) fn find(folder: &Path) -> Result<Option<SecretString>> {
-    let path = folder.join(FILE);
+    let path = file(folder);
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -38,6 +38,11 @@ impl RouteMetrics {
         Arc::new(RouteObserver(self.clone()))
     }
 
+    /// How many tries are in progress.
+    pub fn in_flight(&self) -> u64 {
+        self.series.in_flight.load(Relaxed).try_into().unwrap_or_default()
+    }
+
     /// Sets whether it is paused.
     pub fn set_paused(&self, paused: bool) {
         self.series.paused.store(u8::from(paused), Relaxed);

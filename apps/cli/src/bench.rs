@@ -25,7 +25,7 @@ use bezoar::{QueueName, Shutdown};
 use bezoar_gateway::config::human::size;
 
 use self::target::BenchTarget;
-use crate::{client::Connection, output};
+use crate::{client::Connection, complete, output};
 
 /// The largest body that a gateway accepts without configuration.
 const SIZE_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     rate: Option<NonZeroU32>,
     /// Queue to send to
-    #[arg(long, default_value = "bench")]
+    #[arg(long, default_value = "bench", add = complete::queues())]
     queue: QueueName,
     /// Receive the route's deliveries on this address, to measure arrival times
     #[arg(long, value_name = "ADDRESS")]

@@ -1,6 +1,7 @@
 //! `bezoar dead`: dead letters, and what operators do about them. Only `reveal`, `edit` in an editor and `export`
 //! fetch their content, each with a reason that the audit log records.
 
+mod abbreviation;
 mod ack;
 mod approve;
 mod causes;

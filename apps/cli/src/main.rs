@@ -10,11 +10,14 @@ mod audit;
 mod bench;
 mod check;
 mod client;
+mod complete;
 mod dead;
 mod demo;
 mod duration;
 mod health;
+mod help;
 mod humanize;
+mod listing;
 mod local_endpoint;
 mod manual;
 mod notify;
@@ -23,6 +26,7 @@ mod poison_retry;
 mod private_file;
 mod prompt;
 mod queue_status;
+mod queue_table;
 mod queues;
 mod reason;
 mod route;
@@ -38,6 +42,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 use mimalloc::MiMalloc;
 
 /// Gives the memory of large bodies back to the system when they are gone, which the allocator of the C library does not.
@@ -106,6 +111,7 @@ const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
     bezoar::quiet_panics();
+    CompleteEnv::with_factory(program).var(manual::COMPLETE).complete();
     let arguments = Arguments::from_arg_matches(&program().get_matches());
     let Arguments { command, connection } = arguments.unwrap_or_else(|error| error.exit());
     match run(command, &connection) {
@@ -123,12 +129,14 @@ const LOCAL: [&str; 7] = ["demo", "up", "check", "provision", "config", "complet
 
 /// The program's arguments. Local commands accept the flags of a connection, which are global, but do not show them.
 fn program() -> clap::Command {
-    let program = Arguments::command();
+    let program = help::improve(Arguments::command());
     let global = program.get_arguments().filter(|argument| argument.is_global_set());
     let hidden: Vec<_> = global.map(|argument| argument.clone().hide(true)).collect();
-    LOCAL.into_iter().fold(program, |program, name| {
+    let program = LOCAL.into_iter().fold(program, |program, name| {
         program.mut_subcommand(name, |command| command.args(&hidden))
-    })
+    });
+    let token = hidden.into_iter().filter(|argument| argument.get_id() == "token");
+    program.mut_subcommand("health", |command| command.args(token)) // it needs none
 }
 
 /// How long the end waits for calls that cannot be cancelled, such as looking up a name that nobody answers for.
@@ -164,7 +172,7 @@ async fn execute(command: Command, connection: &client::Connection) -> anyhow::R
         Command::Whoami(arguments) => whoami::run(arguments, &client()?).await,
         Command::Health(arguments) => health::run(arguments, &client()?).await,
         Command::Bench(arguments) => bench::run(arguments, connection).await,
-        Command::Completions(arguments) => manual::completions(program(), arguments),
+        Command::Completions(arguments) => manual::completions(&program(), arguments),
         Command::Man(arguments) => manual::man(program(), arguments),
     }
 }

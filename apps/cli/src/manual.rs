@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use clap_complete::Shell;
+use clap_complete::{Shell, env::Shells};
 
 use crate::output;
 
@@ -19,14 +19,16 @@ pub(crate) struct ManArguments {
     folder: PathBuf,
 }
 
-/// Prints the completion script of `program` for a shell.
-pub(crate) fn completions(
-    mut program: clap::Command,
-    arguments: CompletionsArguments,
-) -> Result<()> {
-    // The generator panics if it cannot write, for example to `| head`.
-    let (mut script, name) = (Vec::new(), program.get_name().to_owned());
-    clap_complete::generate(arguments.shell, &mut program, name, &mut script);
+/// The variable by which a shell asks the program for completions.
+pub(crate) const COMPLETE: &str = "BEZOAR_COMPLETE";
+
+/// Prints the script with which a shell asks `program` for completions.
+pub(crate) fn completions(program: &clap::Command, arguments: CompletionsArguments) -> Result<()> {
+    let (mut script, name) = (Vec::new(), program.get_name());
+    let shell = arguments.shell.to_string();
+    let shells = Shells::builtins();
+    let shell = shells.completer(&shell).context("this shell is not supported")?;
+    shell.write_registration(COMPLETE, name, name, name, &mut script)?;
     output::print(&String::from_utf8(script)?).map(drop)
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::client::ApiReply;
+use crate::{client::ApiReply, table::Table};
 
 /// Writes data to stdout. Colours are removed unless it is a terminal, and with `NO_COLOR`.
 ///
@@ -24,6 +24,22 @@ pub(crate) fn print(text: &str) -> Result<bool> {
 /// Writes a line to stdout. If the reader closed the pipe, the rest is not written.
 pub(crate) fn line(text: &str) -> Result<()> {
     print(&format!("{text}\n")).map(drop)
+}
+
+/// Writes a table: fitted to a terminal, whole for everything else.
+pub(crate) fn print_table(table: &Table) -> Result<bool> {
+    print(&fitted(table))
+}
+
+/// The text of a table, fitted if stdout is a terminal.
+pub(crate) fn fitted(table: &Table) -> String {
+    table.render_in(terminal_width().unwrap_or(usize::MAX))
+}
+
+/// The number of columns, if stdout is a terminal.
+fn terminal_width() -> Option<usize> {
+    let size = io::stdout().is_terminal().then(crossterm::terminal::size)?;
+    size.ok().map(|(width, _)| width.into()).filter(|width| *width > 0)
 }
 
 /// Writes the gateway's JSON: unchanged for programs, indented on a terminal.

@@ -10,27 +10,14 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
     client::{ApiClient, ApiReply},
-    humanize, output,
-    queue_status::{self, Condition, QueueStatus, QueueText},
-    table::{ALARM, Cell, Lean, Table, WARNING},
+    output,
+    queue_status::{self, QueueStatus},
+    queue_table,
 };
 
 const EVERY: Duration = Duration::from_secs(2);
 /// Moves the cursor to the top left and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
-
-const COLUMNS: &[(&str, Lean)] = &[
-    ("queue", Lean::Left),
-    ("ready", Lean::Right),
-    ("delayed", Lean::Right),
-    ("in flight", Lean::Right),
-    ("dead", Lean::Right),
-    ("oldest ready", Lean::Right),
-    ("oldest dead", Lean::Right),
-    ("per second", Lean::Right),
-    ("route", Lean::Left),
-    ("state", Lean::Left),
-];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -86,37 +73,5 @@ fn show(arguments: &Arguments, reply: &ApiReply) -> Result<bool> {
     if all.is_empty() {
         output::say("no queues visible to this token");
     }
-    output::print(&table(&all).render())
-}
-
-fn table(all: &[QueueStatus]) -> Table {
-    let mut table = Table::new(COLUMNS);
-    for status in all {
-        table.push([
-            status.queue.as_str().into(),
-            status.ready().into(),
-            humanize::count_or_unknown(status.delayed).into(),
-            humanize::count_or_unknown(status.in_flight).into(),
-            dead(status),
-            status.oldest_ready().into(),
-            status.oldest_dead().into(),
-            status.per_second().into(),
-            status.leads_to().into(),
-            state(status),
-        ]);
-    }
-    table
-}
-
-fn dead(status: &QueueStatus) -> Cell {
-    let text = humanize::count_or_unknown(status.dead);
-    if status.dead > Some(0) { Cell::styled(&text, ALARM) } else { text.into() }
-}
-
-fn state(status: &QueueStatus) -> Cell {
-    match status.state() {
-        (Condition::Fine, words) => words.into(),
-        (Condition::HeldBack, words) => Cell::styled(&words, WARNING),
-        (Condition::Down, words) => Cell::styled(&words, ALARM),
-    }
+    output::print_table(&queue_table::table(&all))
 }

@@ -5,12 +5,13 @@ use bezoar_gateway::api_types::RoutePause;
 
 use crate::{
     client::{ApiClient, ApiReply, ClientError, path},
-    output,
+    complete, output,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of the route, as shown by `bezoar queues`
+    #[arg(add = complete::routes())]
     route: String,
     /// Print the gateway's JSON instead of text
     #[arg(long)]

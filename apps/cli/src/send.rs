@@ -10,7 +10,7 @@ mod progress;
 mod send_lines;
 mod summary;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Once, time::Duration};
 
 use anyhow::Result;
 use bezoar::{Clock, MessageId, QueueName, SystemClock};
@@ -22,12 +22,13 @@ use secrecy::SecretString;
 use self::{body_source::BodySource, envelope::Envelope};
 use crate::{
     client::{ApiClient, ApiReply, ClientError, Retry, path},
-    duration, output,
+    complete, duration, humanize, output,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Queue to send to
+    #[arg(add = complete::queues())]
     queue: QueueName,
     /// Body: a file, or - for stdin [default: stdin, unless it is a terminal]
     #[arg(value_name = "FILE|-", conflicts_with = "body")]
@@ -45,9 +46,10 @@ pub(crate) struct Arguments {
     id: Option<MessageId>,
     #[command(flatten)]
     envelope: envelope::Arguments,
-    /// How long to retry if the gateway is busy or the connection fails
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
-    retry_for: Duration,
+    /// How long to retry if the gateway is busy or unreachable [default: 30s; a gateway that was never reached is not
+    /// waited for]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    retry_for: Option<Duration>,
     /// Print JSON instead of bare ids; with --lines one object per line
     #[arg(long)]
     json: bool,
@@ -59,18 +61,48 @@ struct Sender<'a> {
     queue: QueueName,
     id: Option<MessageId>,
     envelope: Envelope,
-    retry_for: Duration,
+    patience: Patience,
+}
+
+/// How long a failed request is repeated.
+#[derive(Debug)]
+struct Patience {
+    limit: Duration,
+    /// Whether a gateway that never answered is waited for.
+    waits_for_start: bool,
+    announced: Once,
+}
+
+impl Patience {
+    const DEFAULT: Duration = Duration::from_secs(30);
+
+    /// Waiting for a gateway that nobody started would only hide the mistake, so it must be asked for.
+    fn new(asked: Option<Duration>) -> Self {
+        let limit = asked.unwrap_or(Self::DEFAULT);
+        Self { limit, waits_for_start: asked.is_some(), announced: Once::new() }
+    }
+
+    /// Whether the request is repeated. Says so if that means to wait for a gateway.
+    fn covers(&self, error: &ClientError) -> bool {
+        let is_waiting = self.waits_for_start && error.is_unreachable();
+        if is_waiting {
+            let limit = humanize::duration(self.limit);
+            self.announced.call_once(|| output::say(&format!("{error}; retrying for {limit}")));
+        }
+        is_waiting || error.is_transient()
+    }
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let source =
         BodySource::choose(arguments.file, arguments.body).unwrap_or_else(|words| misused(words));
     let envelope = Envelope::new(arguments.envelope).unwrap_or_else(|words| misused(&words));
-    let Arguments { queue, id, retry_for, .. } = arguments;
+    let Arguments { queue, id, .. } = arguments;
     if let Some(problem) = id.as_ref().and_then(problem_of_id) {
         misused(problem);
     }
-    let sender = Sender { client, queue, id, envelope, retry_for };
+    let patience = Patience::new(arguments.retry_for);
+    let sender = Sender { client, queue, id, envelope, patience };
     match (arguments.lines, arguments.json) {
         (true, json) => send_lines::run(&sender, source, json).await,
         (false, json) => one(&sender, &source, json).await,
@@ -112,10 +144,11 @@ impl Sender<'_> {
         id: &MessageId,
         body: Bytes,
     ) -> Result<ApiReply, ClientError> {
-        let mut retry = Retry::new(self.retry_for);
+        let mut retry = Retry::new(self.patience.limit);
         loop {
             match self.send(id, body.clone()).await {
-                Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {}
+                Err(error)
+                    if self.patience.covers(&error) && retry.wait(error.retry_after()).await => {}
                 result => return result,
             }
         }

@@ -6,17 +6,17 @@ use bezoar_gateway::api_types::{AuditPage, AuditRecord};
 use crate::{
     client::ApiClient,
     humanize, output,
-    table::{Lean, Table},
+    table::{Column, Table},
 };
 
-const COLUMNS: &[(&str, Lean)] = &[
-    ("number", Lean::Right),
-    ("time", Lean::Left),
-    ("who", Lean::Left),
-    ("address", Lean::Left),
-    ("action", Lean::Left),
-    ("target", Lean::Left),
-    ("reason", Lean::Left),
+const COLUMNS: &[Column] = &[
+    Column::number("number").drops(2),
+    Column::text("time"),
+    Column::text("who").shrinks_to(8),
+    Column::text("address").drops(1),
+    Column::text("action").shrinks_to(10),
+    Column::text("target").shrinks_to(12),
+    Column::text("reason").shrinks_to(12).drops(3),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         output::say("no entries");
         return Ok(());
     }
-    output::print(&table(&page.items).render())?;
+    output::print_table(&table(&page.items))?;
     output::say(&format!("{} entries in total", humanize::count(page.head.count)));
     if let Some(next) = page.next {
         output::say(&format!("next page: bezoar audit list --limit {limit} --after {next}"));

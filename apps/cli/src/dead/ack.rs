@@ -4,17 +4,17 @@ use anyhow::Result;
 use bezoar::catalogue::CauseId;
 use bezoar_gateway::api_types::{Cause, CauseMark, MarkCauseRequest};
 
-use super::filter;
+use super::{abbreviation::Abbreviated, filter};
 use crate::{
     client::{ApiClient, path},
-    output,
+    complete, output,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the cause, as shown by `bezoar dead causes`
-    #[arg(value_parser = filter::cause)]
-    cause: CauseId,
+    #[arg(value_parser = filter::cause, add = complete::causes())]
+    cause: Abbreviated<CauseId>,
     /// Note for others
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     note: String,
@@ -31,7 +31,8 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let mark = MarkCauseRequest { state: arguments.mark(), note: Some(arguments.note.clone()) };
-    let reply = client.order(&path(["v1", "causes", arguments.cause.as_str()]), &mark).await?;
+    let cause = arguments.cause.resolve(client).await?;
+    let reply = client.order(&path(["v1", "causes", cause.as_str()]), &mark).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }

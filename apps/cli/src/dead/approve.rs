@@ -4,16 +4,17 @@ use anyhow::Result;
 use bezoar::DeadLetterId;
 use bezoar_gateway::api_types::{DeadLetterSummary, ReasonRequest};
 
+use super::abbreviation::Abbreviated;
 use crate::{
     client::{ApiClient, path},
-    output, reason,
+    complete, output, reason,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the edited version
-    #[arg(value_parser = super::dead_letter::id)]
-    id: DeadLetterId,
+    #[arg(value_parser = super::dead_letter::id, add = complete::dead_letters())]
+    id: Abbreviated<DeadLetterId>,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -23,7 +24,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
-    let path = path(["v1", "dead-letters", &arguments.id.to_string(), "approve"]);
+    let id = arguments.id.resolve(client).await?;
+    let path = path(["v1", "dead-letters", &id.to_string(), "approve"]);
     let reply = client.order(&path, &ReasonRequest { reason: arguments.reason }).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);

@@ -9,19 +9,19 @@ use super::filter::Filter;
 use crate::{
     client::ApiClient,
     humanize, output,
-    table::{ALARM, Cell, Lean, Table, WARNING},
+    table::{Cell, Column, Table, Tone},
 };
 
-const COLUMNS: &[(&str, Lean)] = &[
-    ("count", Lean::Right),
-    ("this hour", Lean::Right),
-    ("last hour", Lean::Right),
-    ("first seen", Lean::Right),
-    ("last seen", Lean::Right),
-    ("state", Lean::Left),
-    ("cause", Lean::Left),
-    ("title", Lean::Left),
-    ("note", Lean::Left),
+const COLUMNS: &[Column] = &[
+    Column::number("count"),
+    Column::number("this hour").drops(5),
+    Column::number("last hour").drops(3),
+    Column::number("first seen").drops(1),
+    Column::number("last seen").drops(4),
+    Column::text("state").drops(6),
+    Column::text("cause"),
+    Column::text("title").shrinks_to(30),
+    Column::text("note").shrinks_to(12).drops(2),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
+pub(crate) async fn run(mut arguments: Arguments, client: &ApiClient) -> Result<()> {
+    arguments.filter = arguments.filter.resolve(client).await?;
     let (limit, filter) = (arguments.limit, arguments.filter.query());
     let reply = client.get(&format!("/v1/causes?limit={limit}{filter}")).await?;
     if arguments.json {
@@ -48,7 +49,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         output::say(&format!("no dead letters{matching}"));
         return Ok(());
     };
-    output::print(&table(&page, SystemClock.now()).render())?;
+    output::print_table(&table(&page, SystemClock.now()))?;
     output::hint(&format!(
         "list the dead letters of a cause: bezoar dead list --cause {}",
         largest.id
@@ -81,12 +82,12 @@ fn table(page: &Page<Cause>, now: Timestamp) -> Table {
 fn growth(cause: &Cause) -> Cell {
     let text = humanize::count(cause.added_this_hour);
     let grows = cause.added_this_hour > cause.added_last_hour;
-    if grows { Cell::styled(&text, WARNING) } else { text.into() }
+    if grows { Cell::toned(&text, Tone::Warning) } else { text.into() }
 }
 
 fn condition(cause: &Cause) -> Cell {
     match cause.state {
-        CauseState::Regressed => Cell::styled(cause.state.as_str(), ALARM),
+        CauseState::Regressed => Cell::toned(cause.state.as_str(), Tone::Alarm),
         state => state.as_str().into(),
     }
 }

@@ -49,7 +49,7 @@ struct Discard {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { selection, reason, expect, skip_held, on_broker, yes, json } = arguments;
-    let selection = selection.parse();
+    let selection = selection.resolve(client).await?;
     if on_broker {
         return on_broker::discard(client, &selection, &reason, (expect, yes), json).await;
     }

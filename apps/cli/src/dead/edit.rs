@@ -10,16 +10,17 @@ use secrecy::SecretString;
 use std::path::PathBuf;
 
 use self::{change::BodyChange, editor::EditedBody};
+use super::abbreviation::Abbreviated;
 use crate::{
     client::{ApiClient, ApiReply, ClientError, path},
-    output, prompt, reason,
+    complete, output, prompt, reason,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
-    #[arg(value_parser = super::dead_letter::id)]
-    id: DeadLetterId,
+    #[arg(value_parser = super::dead_letter::id, add = complete::dead_letters())]
+    id: Abbreviated<DeadLetterId>,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -50,7 +51,9 @@ struct ChangeArguments {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { id, reason, change, json } = arguments;
-    if let Some(change) = BodyChange::read(&change)? {
+    let change = BodyChange::read(&change)?;
+    let id = id.resolve(client).await?;
+    if let Some(change) = change {
         return done(&send(client, id, &reason, &change).await?, json);
     }
     if !prompt::is_possible() {

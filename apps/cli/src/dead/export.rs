@@ -44,8 +44,8 @@ enum ExportTarget {
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let mut target = ExportTarget::choose(&arguments)?;
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let wanted =
-        ExportRequest { reason: arguments.reason.clone(), filter: arguments.filter.request() };
+    let filter = arguments.filter.resolve(client).await?.request();
+    let wanted = ExportRequest { reason: arguments.reason, filter };
     let mut lines = ExportedLines::default();
     let copied = tokio::select! {
         copied = copy(client, &wanted, &mut target, &mut lines) => copied,

@@ -7,17 +7,21 @@ use bezoar::{
 use bezoar_gateway::api_types::DeadLetterFilter;
 use jiff::Timestamp;
 
-use crate::{client::encode, duration, shell};
+use super::abbreviation::Abbreviated;
+use crate::{
+    client::{ApiClient, encode},
+    complete, duration, shell,
+};
 
 /// A dead letter must match everything that is given.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)] // its name would clash with the group that it is flattened into
 pub(super) struct Filter {
     /// Only dead letters of this queue
-    #[arg(long, help_heading = HEADING)]
+    #[arg(long, help_heading = HEADING, add = complete::queues())]
     queue: Option<QueueName>,
     /// Only dead letters of this route's queue
-    #[arg(long, help_heading = HEADING)]
+    #[arg(long, help_heading = HEADING, add = complete::routes())]
     route: Option<String>,
     /// Only messages of this type
     #[arg(long = "type", value_name = "T", help_heading = HEADING)]
@@ -30,8 +34,8 @@ pub(super) struct Filter {
     #[arg(long, value_parser = code, help_heading = HEADING)]
     code: Option<Code>,
     /// Only dead letters of this cause, as shown by `bezoar dead causes`
-    #[arg(long, value_parser = cause, help_heading = HEADING)]
-    cause: Option<CauseId>,
+    #[arg(long, value_parser = cause, help_heading = HEADING, add = complete::causes())]
+    cause: Option<Abbreviated<CauseId>>,
     /// Only messages with this correlation id
     #[arg(long, value_name = "C", help_heading = HEADING)]
     correlation_id: Option<CorrelationId>,
@@ -62,6 +66,14 @@ const HEADING: &str = "Filters";
 const STATES: [&str; 4] = ["open", "held", "edited", "unapproved"];
 
 impl Filter {
+    /// The same with the whole id of an abbreviated cause.
+    pub(super) async fn resolve(mut self, client: &ApiClient) -> anyhow::Result<Self> {
+        if let Some(cause) = self.cause.take() {
+            self.cause = Some(Abbreviated::Whole(cause.resolve(client).await?));
+        }
+        Ok(self)
+    }
+
     /// Whether it matches everything.
     pub(super) fn is_empty(&self) -> bool {
         self.request().pairs().is_empty()
@@ -140,13 +152,15 @@ fn kind(text: &str) -> Result<FailureKind, String> {
     })
 }
 
+/// A code, or what lists show: `http.503 (transient)`.
 fn code(text: &str) -> Result<Code, Invalid> {
-    Code::new(text)
+    let alone = text.split_once(" (").filter(|(_, kind)| kind.ends_with(')'));
+    Code::new(alone.map_or(text, |(code, _)| code))
 }
 
-/// Parses the id of a cause.
-pub(super) fn cause(text: &str) -> Result<CauseId, Invalid> {
-    CauseId::new(text)
+/// Parses the id of a cause, or its beginning.
+pub(super) fn cause(text: &str) -> Result<Abbreviated<CauseId>, Invalid> {
+    text.parse().or_else(|()| CauseId::new(text).map(Abbreviated::Whole))
 }
 
 /// A time or an age, unchanged: the gateway's clock decides what an age means.
@@ -196,6 +210,15 @@ mod tests {
                      --min-attempts 3 --replayed --state open";
         assert_eq!(filter(every).unwrap().request().pairs().len(), 12);
         assert!(filter("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_code_is_accepted_as_lists_show_it() {
+        for text in ["http.503", "http.503 (transient)", "problems/unknown-ward (permanent)"] {
+            let read = TestArguments::try_parse_from(["x", "--code", text]).unwrap();
+            let expected = text.split(' ').next().unwrap().replace('/', "%2F");
+            assert_eq!(read.filter.query(), format!("&code={expected}"));
+        }
     }
 
     #[test]

@@ -34,12 +34,15 @@ pub(super) async fn to_the_end(
     let (id, name) = (begun.operation.id.clone(), begun.operation.name());
     let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let watched = tokio::select! {
-        watched = watch(client, begun) => watched.map_err(anyhow::Error::new),
-        _ = interrupts.recv() => Err(anyhow::anyhow!("interrupted")),
+        watched = watch(client, begun) => watched,
+        _ = interrupts.recv() => {
+            leave(&id, &name);
+            bail!("interrupted");
+        }
     };
-    let ended = watched.inspect_err(|_| leave(&id, &name));
-    conclude(client, ended.with_context(|| format!("{name} continues in the background"))?, json)
-        .await
+    // Whether it continues is unknown: the gateway may have stopped.
+    let lost = || format!("lost track of {name}; follow it with `bezoar dead replays {id} --wait`");
+    conclude(client, watched.with_context(lost)?, json).await
 }
 
 /// Prints how to follow it up.

@@ -58,7 +58,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
             1 => ", skipped 1 that is already here".to_owned(),
             known => format!(", skipped {} that are already here", count(known)),
         };
-        output::say(&format!("imported {}{known}", plural(tally.imported, "dead letter")));
+        let before = if all.is_ok() { "" } else { "before the error: " };
+        output::say(&format!("{before}imported {}{known}", plural(tally.imported, "dead letter")));
     }
     all
 }

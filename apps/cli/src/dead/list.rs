@@ -9,20 +9,20 @@ use super::{dead_letter::state, filter::Filter};
 use crate::{
     client::ApiClient,
     humanize, output,
-    table::{Lean, Table},
+    table::{Column, Table},
 };
 
-const COLUMNS: &[(&str, Lean)] = &[
-    ("id", Lean::Left),
-    ("queue", Lean::Left),
-    ("type", Lean::Left),
-    ("correlation id", Lean::Left),
-    ("error", Lean::Left),
-    ("attempts", Lean::Right),
-    ("replayed", Lean::Right),
-    ("age", Lean::Right),
-    ("state", Lean::Left),
-    ("reason", Lean::Left),
+const COLUMNS: &[Column] = &[
+    Column::text("id"),
+    Column::text("queue").shrinks_to(8),
+    Column::text("type").shrinks_to(10).drops(3),
+    Column::text("correlation id").shrinks_to(14).drops(1),
+    Column::text("error"), // for --code
+    Column::number("attempts").drops(4),
+    Column::number("replayed").drops(2),
+    Column::number("age"),
+    Column::text("state").shrinks_to(8).drops(5),
+    Column::text("reason").shrinks_to(16).drops(6),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
+pub(crate) async fn run(mut arguments: Arguments, client: &ApiClient) -> Result<()> {
+    arguments.filter = arguments.filter.resolve(client).await?;
     let reply = client.get(&arguments.path()).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
@@ -50,7 +51,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         output::say(&arguments.nothing());
         return Ok(());
     }
-    output::print(&table(&page, SystemClock.now()).render())?;
+    output::print_table(&table(&page, SystemClock.now()))?;
     let words = if page.matching.count == 1 { "dead letter matches" } else { "dead letters match" };
     output::say(&format!("{} {words}", humanize::at_least(page.matching)));
     if let Some(next) = page.next {

@@ -70,5 +70,5 @@ fn describe(rejection: &Rejection) -> String {
     ] {
         facts.push([label.into(), fact.into()]);
     }
-    format!("{}\n{}", facts.render(), timeline::tries(&rejection.history).render())
+    format!("{}\n{}", facts.render(), output::fitted(&timeline::tries(&rejection.history)))
 }

@@ -79,7 +79,7 @@ enum StartMode {
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
     let Arguments { selection, options, plan, no_wait, on_broker, yes, json } = arguments;
-    let selection = selection.parse();
+    let selection = selection.resolve(client).await?;
     if on_broker {
         return on_broker::replay(client, &selection, &options.reason, yes, json).await;
     }

@@ -12,36 +12,37 @@ use super::{
 };
 use crate::{
     client::ApiClient,
-    humanize, output, reason,
-    table::{ALARM, Cell, Lean, Table},
+    complete, humanize, output, reason,
+    table::{Cell, Column, Table, Tone},
 };
 
-const COLUMNS: &[(&str, Lean)] = &[
-    ("id", Lean::Left),
-    ("kind", Lean::Left),
-    ("state", Lean::Left),
-    ("messages", Lean::Right),
-    ("done", Lean::Right),
-    ("completed", Lean::Right),
-    ("failed again", Lean::Right),
-    ("age", Lean::Right),
-    ("who", Lean::Left),
-    ("reason", Lean::Left),
+const COLUMNS: &[Column] = &[
+    Column::text("id"),
+    Column::text("kind").drops(2),
+    Column::text("state"),
+    Column::number("messages"),
+    Column::number("done").drops(3),
+    Column::number("completed").drops(4),
+    Column::number("failed again"),
+    Column::number("age").drops(5),
+    Column::text("who").shrinks_to(8).drops(1),
+    Column::text("reason").shrinks_to(12),
 ];
 
-const ITEM_COLUMNS: &[(&str, Lean)] = &[
-    ("position", Lean::Right),
-    ("dead letter", Lean::Left),
-    ("queue", Lean::Left),
-    ("message", Lean::Left),
-    ("state", Lean::Left),
-    ("new dead letter", Lean::Left),
-    ("cause", Lean::Left),
+const ITEM_COLUMNS: &[Column] = &[
+    Column::number("position").drops(1),
+    Column::text("dead letter"),
+    Column::text("queue").shrinks_to(8).drops(2),
+    Column::text("message").shrinks_to(12).drops(4),
+    Column::text("state"),
+    Column::text("new dead letter"),
+    Column::text("cause").drops(3),
 ];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of a replay or discard [default: list all of them]
+    #[arg(add = complete::operations())]
     id: Option<OperationId>,
     /// Start this planned operation; requires --reason
     #[arg(long, group = "order", requires_all = ["id", "reason"])]
@@ -117,7 +118,7 @@ async fn list(client: &ApiClient, json: bool) -> Result<()> {
         output::say("no replays or discards yet");
         return Ok(());
     }
-    output::print(&table(&operations, SystemClock.now()).render()).map(drop)
+    output::print_table(&table(&operations, SystemClock.now())).map(drop)
 }
 
 fn table(operations: &[Operation], now: Timestamp) -> Table {
@@ -142,7 +143,7 @@ fn table(operations: &[Operation], now: Timestamp) -> Table {
 
 fn state(operation: &Operation) -> Cell {
     match operation.state {
-        OperationState::Stopped => Cell::styled(operation.state.as_str(), ALARM),
+        OperationState::Stopped => Cell::toned(operation.state.as_str(), Tone::Alarm),
         state => state.as_str().into(),
     }
 }
@@ -220,7 +221,7 @@ async fn messages(client: &ApiClient, id: &str, json: bool) -> Result<()> {
         let Page { items: messages, next } = outcomes::page(client, id, &position).await?;
         let reads_on = match json {
             true => output::print(&lines(&messages)?)?,
-            false => output::print(&items(&messages).render())?,
+            false => output::print_table(&items(&messages))?,
         };
         after = next.filter(|_| reads_on);
     }

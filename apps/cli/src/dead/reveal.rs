@@ -12,9 +12,10 @@ use bezoar::DeadLetterId;
 use bezoar_gateway::api_types::{RevealPart, RevealRequest};
 
 pub(super) use self::revealed::{Revealed, is_text};
+use super::abbreviation::Abbreviated;
 use crate::{
     client::{ApiClient, ApiReply, ClientError, path},
-    humanize, output,
+    complete, humanize, output,
     private_file::{Existing, PrivateFile},
     reason,
 };
@@ -22,8 +23,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
-    #[arg(value_parser = super::dead_letter::id)]
-    id: DeadLetterId,
+    #[arg(value_parser = super::dead_letter::id, add = complete::dead_letters())]
+    id: Abbreviated<DeadLetterId>,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason::parse)]
     reason: String,
@@ -53,7 +54,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
     // Make sure that the file can be written before anything is revealed.
     let file = arguments.output.as_ref().map(|path| PrivateFile::begin(path, existing));
     let file = file.transpose()?;
-    let reply = ask(client, arguments.id, &arguments.reason, parts.clone()).await?;
+    let id = arguments.id.clone().resolve(client).await?;
+    let reply = ask(client, id, &arguments.reason, parts.clone()).await?;
     if parts == [RevealPart::Body] && !arguments.json {
         return body(&Revealed::read(&reply)?.body()?, file);
     }

@@ -2,18 +2,20 @@
 
 use std::collections::HashSet;
 
+use anyhow::Result;
 use bezoar::DeadLetterId;
 use bezoar_gateway::api_types::DeadLetterFilter;
 use clap::error::ErrorKind;
 
-use super::filter::Filter;
+use super::{abbreviation::Abbreviated, filter::Filter};
+use crate::{client::ApiClient, complete};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct SelectionArguments {
     /// Ids of dead letters, as shown by `bezoar dead list`
-    #[arg(value_name = "ID", conflicts_with = "all", value_parser = super::dead_letter::id)]
-    ids: Vec<DeadLetterId>,
+    #[arg(value_name = "ID", conflicts_with = "all", value_parser = super::dead_letter::id, add = complete::dead_letters())]
+    ids: Vec<Abbreviated<DeadLetterId>>,
     /// Select all dead letters
     #[arg(long)]
     all: bool,
@@ -27,15 +29,23 @@ pub(super) enum Selection {
     /// By id, each once.
     Ids(Vec<DeadLetterId>),
     /// By filter.
-    Matching(Filter),
+    Matching(Box<Filter>),
 }
 
 impl SelectionArguments {
     /// Parses the arguments. Exits with the usage error code if they select nothing, or are ambiguous.
-    pub(super) fn parse(self) -> Selection {
+    pub(super) async fn resolve(self, client: &ApiClient) -> Result<Selection> {
         let words = match (self.ids.is_empty(), self.filter.is_empty(), self.all) {
-            (false, true, _) => return Selection::Ids(once(self.ids)),
-            (true, false, false) | (true, true, true) => return Selection::Matching(self.filter),
+            (false, true, _) => {
+                let mut ids = Vec::with_capacity(self.ids.len());
+                for id in self.ids {
+                    ids.push(id.resolve(client).await?);
+                }
+                return Ok(Selection::Ids(once(ids)));
+            }
+            (true, false, false) | (true, true, true) => {
+                return Ok(Selection::Matching(Box::new(self.filter.resolve(client).await?)));
+            }
             (true, true, false) => "nothing selected: pass ids, filters such as --cause, or --all",
             (false, false, _) => "ids and filters cannot be combined",
             (true, false, true) => "--all and filters cannot be combined",

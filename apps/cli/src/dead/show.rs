@@ -5,9 +5,10 @@ use bezoar::{Clock, DeadLetterId, SystemClock};
 use bezoar_gateway::api_types::{DeadLetterDetails, Origin, UncountedFailures};
 use jiff::Timestamp;
 
-use super::{dead_letter::state, timeline::timeline};
+use super::{abbreviation::Abbreviated, dead_letter::state, timeline::timeline};
 use crate::{
     client::{ApiClient, path},
+    complete,
     humanize::{self, plural},
     output,
     table::Table,
@@ -16,23 +17,22 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Id of the dead letter, as shown by `bezoar dead list`
-    #[arg(value_parser = super::dead_letter::id)]
-    id: DeadLetterId,
+    #[arg(value_parser = super::dead_letter::id, add = complete::dead_letters())]
+    id: Abbreviated<DeadLetterId>,
     /// Print the gateway's JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
-    let reply = client.get(&path(["v1", "dead-letters", &arguments.id.to_string()])).await?;
+    let id = arguments.id.resolve(client).await?;
+    let reply = client.get(&path(["v1", "dead-letters", &id.to_string()])).await?;
     if arguments.json {
         return output::print_json(&reply).map(drop);
     }
-    output::print(&describe(&reply.parse()?, SystemClock.now())).map(drop)
-}
-
-fn describe(letter: &DeadLetterDetails, now: Timestamp) -> String {
-    format!("{}\n{}", facts(letter, now).render(), timeline(letter).render())
+    let letter = reply.parse()?;
+    output::print(&format!("{}\n", facts(&letter, SystemClock.now()).render()))?;
+    output::print_table(&timeline(&letter)).map(drop)
 }
 
 const PUBLISHED_TO: &str = "published to";

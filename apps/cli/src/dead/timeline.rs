@@ -7,26 +7,27 @@ use jiff::Timestamp;
 
 use crate::{
     humanize::{self, plural},
-    table::{Lean, Table},
+    table::{Column, Table},
 };
 
-const COLUMNS: &[(&str, Lean)] = &[
-    ("time", Lean::Left),
-    ("after", Lean::Right),
-    ("event", Lean::Left),
-    ("took", Lean::Right),
-    ("error", Lean::Left),
-    ("error text", Lean::Left),
+const COLUMNS: &[Column] = &[
+    Column::text("time"),
+    Column::number("after").drops(2),
+    Column::text("event").shrinks_to(16),
+    Column::number("took").drops(3),
+    Column::text("error").shrinks_to(12),
+    Column::text("error text").drops(1),
 ];
 
 /// From its creation to the moment it was dead-lettered.
 pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
-    let mut lines = TimelineRows { table: Table::new(COLUMNS), last: None };
+    let mut lines = TimelineRows::new();
     lines.event(letter.summary.created_at, "created");
-    lines.failed_tries(&letter.history);
-    if letter.history.last().map_or(0, |last| last.generation) < letter.summary.replays {
-        lines.note("replayed");
-    }
+    let replayed = letter.summary.replays;
+    let deaths = EarlierDeaths { ids: &letter.earlier, replayed };
+    lines.failed_tries(&letter.history, &deaths);
+    let last = letter.history.last().map_or(0, |last| last.generation);
+    lines.replays(last, replayed, &deaths);
     let why = &letter.reason_code;
     lines.event(letter.summary.dead_lettered_at, &format!("dead-lettered: {why}"));
     lines.table
@@ -34,19 +35,24 @@ pub(super) fn timeline(letter: &DeadLetterDetails) -> Table {
 
 /// The failed tries alone.
 pub(super) fn tries(history: &[FailedTry]) -> Table {
-    let mut lines = TimelineRows { table: Table::new(COLUMNS), last: None };
-    lines.failed_tries(history);
+    let mut lines = TimelineRows::new();
+    lines.failed_tries(history, &EarlierDeaths { ids: &[], replayed: 0 });
     lines.table
 }
 
-/// What happened between two tries, as far as it is known.
-fn between(before: Option<&FailedTry>, failed: &FailedTry) -> Option<String> {
-    let (generation, attempt) = before.map_or((0, 0), |it| (it.generation, it.attempt));
-    if failed.generation > generation {
-        return Some("replayed".to_owned());
+/// The dead letters that a message was before its replays.
+struct EarlierDeaths<'a> {
+    /// Those that are known, oldest first.
+    ids: &'a [String],
+    replayed: u64,
+}
+
+impl EarlierDeaths<'_> {
+    /// The dead letter that ended a generation, if it is known.
+    fn of(&self, generation: u64) -> Option<&String> {
+        let from_the_end = usize::try_from(self.replayed.checked_sub(generation)?).ok()?;
+        self.ids.get(self.ids.len().checked_sub(from_the_end)?)
     }
-    let missing = failed.attempt.saturating_sub(attempt + 1);
-    (missing > 0).then(|| format!("… {} not recorded", plural(missing, "attempt")))
 }
 
 fn error_text(failed: &FailedTry) -> String {
@@ -62,6 +68,10 @@ struct TimelineRows {
 }
 
 impl TimelineRows {
+    fn new() -> Self {
+        Self { table: Table::new(COLUMNS), last: None }
+    }
+
     fn event(&mut self, at: Timestamp, what: &str) {
         let after = self.after(at);
         self.table.push([
@@ -78,14 +88,33 @@ impl TimelineRows {
         self.table.push(["".into(), "".into(), what.into(), "".into(), "".into(), "".into()]);
     }
 
-    fn failed_tries(&mut self, history: &[FailedTry]) {
-        let mut before: Option<&FailedTry> = None;
+    fn failed_tries(&mut self, history: &[FailedTry], deaths: &EarlierDeaths<'_>) {
+        let (mut generation, mut attempt) = (0, 0);
         for failed in history {
-            if let Some(words) = between(before, failed) {
-                self.note(&words);
+            if failed.generation > generation {
+                self.replays(generation, failed.generation, deaths);
+            } else {
+                self.not_recorded(failed.attempt.saturating_sub(attempt + 1), "attempt");
             }
             self.failed_try(failed);
-            before = Some(failed);
+            (generation, attempt) = (failed.generation, failed.attempt);
+        }
+    }
+
+    /// What led from one generation to a later one.
+    fn replays(&mut self, from: u64, to: u64, deaths: &EarlierDeaths<'_>) {
+        if from >= to {
+            return;
+        }
+        let id = deaths.of(from).map(|id| format!(" as {id}")).unwrap_or_default();
+        self.note(&format!("dead-lettered{id}"));
+        self.not_recorded(to - from - 1, "replay");
+        self.note("replayed");
+    }
+
+    fn not_recorded(&mut self, missing: u64, noun: &str) {
+        if missing > 0 {
+            self.note(&format!("… {} not recorded", plural(missing, noun)));
         }
     }
 
@@ -134,6 +163,7 @@ mod tests {
             "id": "dl_e4295pe0", "queue": "lab", "message_id": "m-1", "type": "lab.result",
             "reason": "3 retries used up", "reason_code": "exhausted", "replays": 1,
             "dead_lettered_at": "2026-11-14T12:00:01Z", "created_at": "2026-11-14T09:00:00Z",
+            "earlier": ["dl_g4jmah4z"],
             "history": [
                 failed_try(0, 1, 1, "09:00:00.100"), failed_try(0, 1, 2, "09:00:01.600"),
                 failed_try(0, 4, 1, "09:03:01.600"), failed_try(1, 1, 1, "12:00:00"),
@@ -142,16 +172,35 @@ mod tests {
         .unwrap();
         let plain = anstream::adapter::strip_str(&timeline(&letter).render()).to_string();
         let expected = "\
-time                          after  event                        took  error                 error text
+time                          after  event                           took  error                 error text
 2026-11-14 09:00:00 UTC              created
-2026-11-14 09:00:00 UTC    + 100 ms  attempt 1                  250 ms  http-503 (transient)  12 bytes, not shown
-2026-11-14 09:00:01 UTC     + 1.5 s  attempt 1, try 2           250 ms  http-503 (transient)  12 bytes, not shown
+2026-11-14 09:00:00 UTC    + 100 ms  attempt 1                     250 ms  http-503 (transient)  12 bytes, not shown
+2026-11-14 09:00:01 UTC     + 1.5 s  attempt 1, try 2              250 ms  http-503 (transient)  12 bytes, not shown
                                      … 2 attempts not recorded
-2026-11-14 09:03:01 UTC       + 3 m  attempt 4                  250 ms  http-503 (transient)  12 bytes, not shown
+2026-11-14 09:03:01 UTC       + 3 m  attempt 4                     250 ms  http-503 (transient)  12 bytes, not shown
+                                     dead-lettered as dl_g4jmah4z
                                      replayed
-2026-11-14 12:00:00 UTC  + 2 h 56 m  attempt 1                  250 ms  http-503 (transient)  12 bytes, not shown
+2026-11-14 12:00:00 UTC  + 2 h 56 m  attempt 1                     250 ms  http-503 (transient)  12 bytes, not shown
 2026-11-14 12:00:01 UTC     + 1.0 s  dead-lettered: exhausted
 ";
         assert_eq!(plain, expected);
+    }
+
+    #[test]
+    fn earlier_dead_letters_are_named_as_far_as_they_are_known() {
+        let mut rows = TimelineRows::new();
+        let ids = ["dl_second", "dl_third"].map(str::to_owned);
+        let deaths = EarlierDeaths { ids: &ids, replayed: 3 };
+        [(0, 2), (2, 3), (3, 3)].into_iter().for_each(|(from, to)| rows.replays(from, to, &deaths));
+        let events: Vec<_> = rows.table.rows()[1..].iter().map(|row| row[2].clipped(99)).collect();
+        let expected = [
+            "dead-lettered",
+            "… 1 replay not recorded",
+            "replayed",
+            "dead-lettered as dl_third",
+            "replayed",
+        ];
+        assert_eq!(events, expected);
+        assert_eq!(deaths.of(1).map(String::as_str), Some("dl_second"));
     }
 }

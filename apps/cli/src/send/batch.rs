@@ -17,7 +17,7 @@ impl Sender<'_> {
     /// Sends lines until the outcome of each is known, or the retry time is used up.
     pub(super) async fn deliver(&self, lines: LineBatch) -> BatchOutcome {
         let mut outcome = BatchOutcome::too_long(&lines);
-        let mut retry = Retry::new(self.retry_for);
+        let mut retry = Retry::new(self.patience.limit);
         let mut parts = vec![self.items(lines)]; // the next one is last
         while let Some(part) = parts.pop() {
             if part.is_empty() {
@@ -26,7 +26,7 @@ impl Sender<'_> {
             match self.post(&part).await {
                 Ok(results) => {
                     if results.iter().any(Result::is_ok) {
-                        retry = Retry::new(self.retry_for); // the retry time starts over after progress
+                        retry = Retry::new(self.patience.limit); // the retry time starts over after progress
                     }
                     let again = outcome.sort(part, results);
                     if let Some((_, error)) = again.first()
@@ -40,7 +40,9 @@ impl Sender<'_> {
                 }
                 Err(error) if error.is_too_large() && part.len() > 1 => halve(part, &mut parts),
                 // A proxy that refuses a large body may close the connection without a readable response: split.
-                Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {
+                Err(error)
+                    if self.patience.covers(&error) && retry.wait(error.retry_after()).await =>
+                {
                     if error.is_open() {
                         halve(part, &mut parts)
                     } else {

@@ -20,8 +20,27 @@ const HISTORY: usize = 300;
 /// How long the result of a key press is shown; later it may be outdated.
 const NOTICE: Duration = Duration::from_secs(5);
 
-/// Messages per second in tenths; `None` where unknown.
+/// The span of a trend, in samples of one second.
+const TREND: usize = 60;
+
+/// One value per second; `None` where it is unknown.
 pub(super) type Samples = VecDeque<Option<u64>>;
+
+/// The last minutes of a queue.
+#[derive(Debug, Default)]
+struct History {
+    /// Messages per second, in tenths.
+    throughput: Samples,
+    /// Messages that wait, ready or delayed.
+    waiting: Samples,
+}
+
+impl History {
+    fn push(&mut self, throughput: Option<u64>, waiting: Option<u64>) {
+        push(&mut self.throughput, throughput);
+        push(&mut self.waiting, waiting);
+    }
+}
 
 /// Everything that is shown.
 #[derive(Debug)]
@@ -34,7 +53,9 @@ pub(super) struct Board {
     /// Why it does not answer, if it does not.
     pub(super) problem: Option<String>,
     notice: Option<(String, Instant)>,
-    samples: BTreeMap<String, Samples>,
+    /// The route that is paused if the next key is a yes.
+    asked: Option<String>,
+    history: BTreeMap<String, History>,
 }
 
 /// What a key press triggers.
@@ -47,8 +68,9 @@ pub(super) enum KeyAction {
 
 impl Board {
     pub(super) fn new(url: String) -> Self {
-        let (queues, samples) = (Vec::new(), BTreeMap::new());
-        Self { url, queues, selected: 0, as_of: None, problem: None, notice: None, samples }
+        let (queues, history) = (Vec::new(), BTreeMap::new());
+        let (as_of, problem, notice, asked) = (None, None, None, None);
+        Self { url, queues, selected: 0, as_of, problem, notice, asked, history }
     }
 
     /// The gateway answered.
@@ -56,18 +78,19 @@ impl Board {
         let chosen = self.chosen().map(|status| status.queue.clone());
         let place = queues.iter().position(|status| Some(&status.queue) == chosen.as_ref());
         self.selected = place.unwrap_or(self.selected).min(queues.len().saturating_sub(1));
-        self.samples.retain(|name, _| queues.iter().any(|status| &status.queue == name));
+        self.history.retain(|name, _| queues.iter().any(|status| &status.queue == name));
         for status in &queues {
             let per_second = status.route.as_ref().and_then(|route| route.per_second);
             let tenths = per_second.map(|rate| (rate * 10.0).round() as u64);
-            push(self.samples.entry(status.queue.clone()).or_default(), tenths);
+            let waiting = status.ready.zip(status.delayed).map(|(ready, delayed)| ready + delayed);
+            self.history.entry(status.queue.clone()).or_default().push(tenths, waiting);
         }
         (self.queues, self.as_of, self.problem) = (queues, Some(now), None);
     }
 
     /// The gateway did not answer: the data becomes stale and the curves get a gap.
     pub(super) fn lose(&mut self, error: ClientError) {
-        self.samples.values_mut().for_each(|samples| push(samples, None));
+        self.history.values_mut().for_each(|history| history.push(None, None));
         self.problem = Some(match &error {
             ClientError::Refused(problem) => problem.to_string(),
             _ => "unreachable, retrying".to_owned(),
@@ -98,7 +121,21 @@ impl Board {
 
     /// The throughput of a queue, oldest first.
     pub(super) fn samples(&self, queue: &str) -> impl DoubleEndedIterator<Item = Option<u64>> {
-        self.samples.get(queue).into_iter().flatten().copied()
+        self.history.get(queue).into_iter().flat_map(|it| &it.throughput).copied()
+    }
+
+    /// How many more messages of a queue wait than a minute ago, or than when it was first seen.
+    pub(super) fn trend(&self, queue: &str) -> Option<i64> {
+        let waiting = &self.history.get(queue)?.waiting;
+        let before = waiting.get(waiting.len().saturating_sub(TREND + 1)).copied().flatten()?;
+        let now = waiting.back().copied().flatten()?;
+        Some(now as i64 - before as i64)
+    }
+
+    /// What to ask before the next key takes effect.
+    pub(super) fn question(&self) -> Option<String> {
+        let route = self.asked.as_ref()?;
+        Some(format!("Pause {route}? Its messages wait until it is resumed. [y/N]"))
     }
 
     /// The selected queue.
@@ -117,6 +154,10 @@ impl Board {
     fn key(&mut self, key: KeyEvent, now: Instant) -> Option<KeyAction> {
         let last = self.queues.len().saturating_sub(1);
         self.notice = None;
+        if let Some(route) = self.asked.take() {
+            let is_yes = matches!(key.code, KeyCode::Char('y' | 'Y'));
+            return is_yes.then_some(KeyAction::Command(RouteCommand::Pause, route));
+        }
         match (key.code, key.modifiers.contains(KeyModifiers::CONTROL)) {
             (KeyCode::Char('c'), true) | (KeyCode::Char('q') | KeyCode::Esc, false) => {
                 return Some(KeyAction::Quit);
@@ -141,8 +182,11 @@ impl Board {
             self.notice = Some((format!("{} has no route to pause", status.queue), now));
             return None;
         };
-        let command = if is_paused(route) { RouteCommand::Resume } else { RouteCommand::Pause };
-        Some(KeyAction::Command(command, route.name.clone()))
+        if !is_paused(route) {
+            self.asked = Some(route.name.clone());
+            return None;
+        }
+        Some(KeyAction::Command(RouteCommand::Resume, route.name.clone()))
     }
 }
 

@@ -34,7 +34,14 @@ fn q_escape_and_ctrl_c_quit() {
 fn p_pauses_what_runs_and_resumes_what_is_paused() {
     let command = |command| Some(KeyAction::Command(command, "results".to_owned()));
     let mut running = board(json!([lab(json!(null))]));
-    assert_eq!(press(&mut running, KeyCode::Char('p')), command(RouteCommand::Pause));
+    assert_eq!(press(&mut running, KeyCode::Char('p')), None, "it asks first");
+    assert!(running.question().unwrap().starts_with("Pause results?"));
+    assert_eq!(press(&mut running, KeyCode::Char('y')), command(RouteCommand::Pause));
+    assert_eq!(running.question(), None);
+    for key in [KeyCode::Enter, KeyCode::Char('n'), KeyCode::Esc, KeyCode::Char('q')] {
+        press(&mut running, KeyCode::Char('p'));
+        assert_eq!((press(&mut running, key), running.question()), (None, None), "{key:?}");
+    }
     let mut paused = board(json!([lab(json!("paused by an operator"))]));
     assert_eq!(press(&mut paused, KeyCode::Char('p')), command(RouteCommand::Resume));
     let mut without = board(json!([{ "queue": "default" }]));
@@ -84,4 +91,19 @@ fn the_history_is_bounded_and_forgets_queues_that_are_gone() {
     assert_eq!(board.samples("lab").count(), HISTORY);
     board.learn(Vec::new(), Instant::now());
     assert_eq!(board.samples("lab").count(), 0);
+}
+
+#[test]
+fn the_trend_is_the_change_of_the_last_minute() {
+    let waiting = |ready: u64| json!([{ "queue": "lab", "ready": ready, "delayed": 1 }]);
+    let mut board = board(waiting(0));
+    assert_eq!(board.trend("lab"), Some(0));
+    for ready in 1..=100 {
+        board.learn(serde_json::from_value(waiting(ready)).unwrap(), Instant::now());
+    }
+    assert_eq!(board.trend("lab"), Some(60));
+    board.learn(serde_json::from_value(waiting(0)).unwrap(), Instant::now());
+    assert_eq!(board.trend("lab"), Some(-41));
+    board.learn(serde_json::from_value(json!([{ "queue": "lab" }])).unwrap(), Instant::now());
+    assert_eq!((board.trend("lab"), board.trend("other")), (None, None));
 }

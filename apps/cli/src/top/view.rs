@@ -33,7 +33,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, now: Instant) {
     let [head, body, foot, help] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Paragraph::new(heading(board, now)), head);
     let mut state = TableState::new().with_selected(board.chosen().map(|_| board.selected));
-    let table = columns::table(board, body.width).row_highlight_style(SELECTED);
+    let table = columns::widget(&columns::queues(board), body.width).row_highlight_style(SELECTED);
     frame.render_stateful_widget(table, body, &mut state);
     draw_chosen(frame, board, foot);
     frame.render_widget(Paragraph::new(footer(board, now)), help);
@@ -65,9 +65,10 @@ fn draw_chosen(frame: &mut Frame<'_>, board: &Board, area: Rect) {
 }
 
 fn footer(board: &Board, now: Instant) -> Line<'_> {
-    match board.notice(now) {
-        Some(notice) => Line::styled(notice, WARNING),
-        None => Line::styled("q quit   ↑ ↓ select   p pause or resume the route", QUIET),
+    match (board.question(), board.notice(now)) {
+        (Some(question), _) => Line::styled(question, ALARM),
+        (None, Some(notice)) => Line::styled(notice, WARNING),
+        (None, None) => Line::styled("q quit   ↑ ↓ select   p pause or resume the route", QUIET),
     }
 }
 

@@ -22,7 +22,7 @@ fn without_a_gateway_the_remedy_is_named() {
     for command in [vec!["queues"], vec!["send", "q", "--body", "x"], vec!["whoami"]] {
         let ended = run(alone().args(["--url", &url]).args(command));
         let expected = format!(
-            "cannot connect to a gateway at {url}; start one with `bezoar up`, or pass --url"
+            "cannot connect to a gateway at {url} (from --url); start one with `bezoar up`, or pass --url"
         );
         assert!(ended.words.contains(&expected), "{ended:?}");
         assert_eq!((ended.code, ended.data.as_str()), (1, ""));
@@ -30,25 +30,36 @@ fn without_a_gateway_the_remedy_is_named() {
 }
 
 #[test]
-fn without_a_configuration_in_this_folder_the_error_says_so() {
+fn an_error_says_where_the_url_came_from() {
     let folder = tempfile::tempdir().unwrap();
-    let listen = nowhere().replace("http://", "");
-    let queues = || {
+    let (url, listen) = (nowhere(), nowhere().replace("http://", ""));
+    let queues = |variable: Option<(&str, &str)>| {
         let mut command = alone();
-        command.current_dir(&folder).env("BEZOAR_SERVER__LISTEN", &listen).arg("queues");
-        run(&mut command)
+        command.current_dir(&folder).envs(variable).arg("queues");
+        run(&mut command).words
     };
-    let expected = format!("at http://{listen} (no bezoar.toml in this folder); start one");
-    assert!(queues().words.contains(&expected), "{:?}", queues());
-    std::fs::write(folder.path().join("bezoar.toml"), "").unwrap();
-    assert!(queues().words.contains(&format!("at http://{listen}; start one")), "{:?}", queues());
+    let from = |url: &str, source: &str| format!("at {url} ({source}); start one");
+    let variable = queues(Some(("BEZOAR_URL", &url)));
+    assert!(variable.contains(&from(&url, "from BEZOAR_URL")), "{variable}");
+    let variable = queues(Some(("BEZOAR_SERVER__LISTEN", &listen)));
+    assert!(variable.contains(&from(&format!("http://{listen}"), "from BEZOAR_SERVER__LISTEN")));
+    let configuration = format!("server.listen = \"{listen}\"\n");
+    std::fs::write(folder.path().join("bezoar.toml"), configuration).unwrap();
+    let file = queues(None);
+    assert!(file.contains(&from(&format!("http://{listen}"), "from bezoar.toml")), "{file}");
 }
 
 #[test]
-fn health_says_ok() {
+fn health_says_what_it_found() {
     let gateway = Gateway::answering(json!({}));
     let ended = run(bezoar(&gateway).arg("health"));
-    assert_eq!((ended.code, ended.data.as_str(), ended.words.as_str()), (0, "", "ok\n"));
+    let said = format!("the gateway at {} is ready and accepts messages\n", gateway.url());
+    assert_eq!((ended.code, ended.data.as_str(), ended.words), (0, "", said));
+    let gateway = Gateway::start(|_, _| problem(503, "not-ready", "the store is full"));
+    let ended = run(bezoar(&gateway).arg("health"));
+    let said =
+        format!("bezoar: the gateway at {} is not ready: the store is full\n", gateway.url());
+    assert_eq!((ended.code, ended.words), (1, said));
 }
 
 #[test]
@@ -69,6 +80,7 @@ fn without_a_token_the_error_says_where_to_get_one() {
     let gateway = Gateway::start(|_, _| problem(401, "unauthorized", "send a token"));
     let ended = run(alone().args(["queues", "--url", &gateway.url()]));
     assert!(ended.words.contains("send a token; set BEZOAR_TOKEN"), "{ended:?}");
+    assert!(ended.words.contains("(no bezoar-data/token here)"), "{ended:?}");
     assert_eq!(gateway.asked()[0].header("authorization"), "");
 }
 
@@ -197,10 +209,12 @@ fn only_commands_that_talk_to_a_gateway_offer_its_flags() {
         assert!(!help.data.contains("--token"), "{command}: {help:?}");
         assert!(!help.data.contains("BEZOAR_CONFIG="), "{command}: {help:?}");
     }
-    for command in ["queues", "dead list", "health", "bench"] {
+    for command in ["queues", "dead list", "bench"] {
         let help = run(alone().args(command.split(' ')).arg("--help"));
         assert!(help.data.contains("--url") && help.data.contains("--token"), "{command}");
     }
+    let health = run(alone().args(["health", "--help"])).data;
+    assert!(health.contains("--url") && !health.contains("--token"), "it needs none: {health}");
     // A script may set them for every command.
     let accepted = run(alone().args(["config", "schema", "--url", "http://localhost:1"]));
     assert_eq!(accepted.code, 0, "{accepted:?}");

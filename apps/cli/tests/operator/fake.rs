@@ -87,8 +87,16 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts one. `answer` is given how many requests came before.
     pub(crate) fn start(answer: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), answer)
+    }
+
+    /// The same at an address.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        answer: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         runtime.spawn(serve(listener, asked.clone(), Arc::new(answer)));

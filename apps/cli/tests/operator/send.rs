@@ -122,3 +122,21 @@ fn a_usage_error_is_exit_code_2_and_shows_no_value() {
     }
     assert!(gateway.asked().is_empty());
 }
+
+#[test]
+fn with_retry_for_a_gateway_that_starts_later_is_waited_for() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("bezoar"))
+        .args(["send", "q", "--body", "x", "--retry-for", "60s", "--token", "t"])
+        .args(["--url", &format!("http://{address}")])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut words = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut words, &mut said).unwrap();
+    assert!(said.contains("cannot connect") && said.contains("retrying for 1 m"), "{said}");
+    let gateway = Gateway::start_at(address, |_, asked| accept_all(asked));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(gateway.asked().len(), 1);
+}

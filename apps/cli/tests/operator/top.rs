@@ -46,6 +46,9 @@ fn a_route_is_paused_by_a_key_and_the_terminal_given_back() {
     let mut terminal = Terminal::start(&gateway, "top");
     terminal.wait_for("running");
     terminal.press("p");
+    terminal.wait_for("Pause results?");
+    assert!(gateway.asked().iter().all(|asked| asked.method == "GET"), "it asks first");
+    terminal.press("y");
     terminal.wait_for("results is paused");
     assert!(gateway.asked().iter().any(|asked| asked.target == "/v1/routes/results/pause"));
     terminal.press("q");

@@ -112,7 +112,7 @@ fn an_invalid_line_is_named_and_the_progress_before_it_reported() {
     let ended = run(bezoar(&gateway)
         .args(["dead", "import", "-", "--reason", "r"])
         .write_stdin(line.repeat(14)));
-    let expected = "imported 7 dead letters\nbezoar: stdin:9: the body is not valid base64\n";
+    let expected = "before the error: imported 7 dead letters\nbezoar: stdin:9: the body is not valid base64\n";
     assert_eq!((ended.code, ended.words.as_str()), (1, expected));
     let ended = run(bezoar(&gateway).args(["dead", "import", "/nowhere", "--reason", "r"]));
     assert!(ended.words.starts_with("bezoar: cannot open /nowhere"), "{ended:?}");

@@ -11,7 +11,7 @@ fn board() -> Board {
     let route = |paused, breaker| json!({ "name": "results", "to": "http://h/r", "paused": paused, "breaker": breaker, "per_second": 12.5 });
     let queues = json!([
         { "queue": "default", "ready": 0, "delayed": 0, "in_flight": 0, "dead": 0, "route": null },
-        { "queue": "lab", "ready": 1234, "delayed": null, "in_flight": 16, "dead": 7,
+        { "queue": "lab", "ready": 1234, "delayed": 5, "in_flight": 16, "dead": 7,
           "oldest_ready_seconds": 200.0, "oldest_dead_seconds": 7300.0,
           "route": route(json!(null), json!("open")) },
     ]);
@@ -37,12 +37,12 @@ fn lines(buffer: &Buffer) -> Vec<String> {
 fn queues_are_in_a_table_and_the_selected_one_has_a_curve() {
     let mut board = board();
     board.selected = 1;
-    let lines = lines(&drawn(&board, 130, 14, Instant::now()));
+    let lines = lines(&drawn(&board, 140, 14, Instant::now()));
     let expected = [
         "bezoar top  http://127.0.0.1:8420",
-        "queue                    ready   delayed in flight      dead oldest ready oldest dead per second              state",
-        "default                      0         0         0         0            –           –          –              no route",
-        "lab                      1,234         ?        16         7          3 m         2 h       12.5            █ breaker open",
+        "queue    ready  delayed  in flight  dead  oldest ready  oldest dead  per second  route                 state         trend  throughput",
+        "default      0        0          0     0             –            –           –  –                     no route          0",
+        "lab      1,234        5         16     7           3 m          2 h        12.5  results → http://h/r  breaker open      0             █",
     ];
     assert_eq!(&lines[..4], expected);
     assert!(lines[7].starts_with("┌ lab: 12.5/s, results → http://h/r ─"), "{}", lines[7]);
@@ -54,9 +54,9 @@ fn queues_are_in_a_table_and_the_selected_one_has_a_curve() {
 fn a_narrow_terminal_shows_the_most_important_columns() {
     let lines = lines(&drawn(&board(), 80, 14, Instant::now()));
     let expected = [
-        "queue             ready in flight      dead oldest dead per second state",
-        "default               0         0         0           –          – no route",
-        "lab               1,234        16         7         2 h       12.5 breaker open",
+        "queue    ready  in flight  dead  oldest dead  per second  state         trend",
+        "default      0          0     0            –           –  no route          0",
+        "lab      1,234         16     7          2 h        12.5  breaker open      0",
     ];
     assert_eq!(&lines[1..4], expected);
 }

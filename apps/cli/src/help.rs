@@ -5,7 +5,7 @@ use clap::Command;
 /// Every visible command, in the order in which people meet them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run a gateway", &["demo", "up", "check", "provision", "config", "bench"]),
-    ("Send and watch", &["send", "queues", "top", "health"]),
+    ("Send and watch", &["send", "status", "queues", "top", "message", "health"]),
     ("Dead letters", &["dead", "poison-retry"]),
     ("Routes and tokens", &["pause", "resume", "audit", "whoami"]),
     ("Other", &["completions", "help"]),
@@ -33,6 +33,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "bezoar send results --lines results.ndjson --id import-7",
         ],
     ),
+    ("status", &["bezoar status", "bezoar status --json"]),
+    ("message", &["bezoar message 01a1e246-92c5-7768-b2bf-b167a2110496"]),
     ("queues", &["bezoar queues", "bezoar queues --watch", "bezoar queues --json"]),
     ("dead list", &["bezoar dead list", "bezoar dead list --queue results --since 2h"]),
     ("dead causes", &["bezoar dead causes", "bezoar dead causes --queue results"]),

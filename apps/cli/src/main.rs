@@ -20,6 +20,7 @@ mod humanize;
 mod listing;
 mod local_endpoint;
 mod manual;
+mod message;
 mod notify;
 mod output;
 mod poison_retry;
@@ -32,6 +33,7 @@ mod reason;
 mod route;
 mod send;
 mod shell;
+mod status;
 mod table;
 mod temporary_gateway;
 mod top;
@@ -78,6 +80,10 @@ enum Command {
     Config(check::ConfigCommand),
     /// Send a message, or every line of a file as a message
     Send(send::Arguments),
+    /// Show where a message is
+    Message(message::Arguments),
+    /// Show one verdict on the gateway with its reasons; the exit code is the verdict
+    Status(status::Arguments),
     /// Show message counts, ages and route states for every queue
     Queues(queues::Arguments),
     /// Show a live view of the queues
@@ -116,12 +122,18 @@ fn main() -> ExitCode {
     let Arguments { command, connection } = arguments.unwrap_or_else(|error| error.exit());
     match run(command, &connection) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::say_lines(&format!("bezoar: {error:#}"));
-            let bad_configuration = error.is::<up::BadConfiguration>();
-            if bad_configuration { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
-        }
+        Err(error) => exit_code(&error),
     }
+}
+
+/// Prints an error, unless the command has printed what is wrong, and returns the exit code.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if let Some(verdict) = error.downcast_ref::<status::NotOk>() {
+        return ExitCode::from(verdict.0);
+    }
+    output::say_lines(&format!("bezoar: {error:#}"));
+    let bad_configuration = error.is::<up::BadConfiguration>();
+    if bad_configuration { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
 }
 
 /// Commands that run without talking to a running gateway.
@@ -158,6 +170,8 @@ async fn execute(command: Command, connection: &client::Connection) -> anyhow::R
         Command::Provision(arguments) => check::provision(arguments).await,
         Command::Config(command) => check::config(command),
         Command::Send(arguments) => send::run(arguments, &client()?).await,
+        Command::Message(arguments) => message::run(arguments, &client()?).await,
+        Command::Status(arguments) => status::run(arguments, connection).await,
         Command::Queues(arguments) => queues::run(arguments, &client()?).await,
         Command::Top(arguments) => top::run(arguments, &client()?).await,
         Command::Dead(arguments) => dead::run(arguments, &client()?).await,

@@ -52,6 +52,8 @@ async fn check(more: &[&str]) {
         .args(["--checks=all", "--continue-on-failure", "--no-color"])
         .args(["--generation-database=none", "--warnings=off"])
         .args(more)
+        .env("SCHEMATHESIS_HOOKS", "hooks")
+        .env("PYTHONPATH", folder.path())
         .current_dir(folder.path())
         .status();
     assert!(status.unwrap().success(), "schemathesis found failures; see its report above");
@@ -72,6 +74,15 @@ positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 412, 42
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 406, 409, 411, 412, 413, 414, 415, 422, 431, 503]
 "#;
 
+/// Sends what an import takes, which schemathesis cannot write by itself.
+const HOOKS: &str = r#"
+import schemathesis
+
+@schemathesis.serializer("application/x-ndjson")
+def ndjson(ctx, value):
+    return value if isinstance(value, bytes) else str(value).encode()
+"#;
+
 fn configure(folder: &Path, port: u16) {
     let text = format!(
         r#"
@@ -87,6 +98,7 @@ fn configure(folder: &Path, port: u16) {
     );
     std::fs::write(folder.join("bezoar.toml"), text).unwrap();
     std::fs::write(folder.join("schemathesis.toml"), CHECKS).unwrap();
+    std::fs::write(folder.join("hooks.py"), HOOKS).unwrap();
 }
 
 /// Dead letters, a cause with a note, an edited version, a replay, and a discard that is only planned.

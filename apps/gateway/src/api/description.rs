@@ -10,7 +10,7 @@ use utoipa::{
     openapi::{
         self, AllOfBuilder, ContentBuilder, ObjectBuilder, OneOfBuilder, Ref, RefOr,
         ResponseBuilder, Schema,
-        path::{Operation, Parameter, ParameterIn, PathItem},
+        path::{Operation, Parameter, PathItem},
         schema::{AnyOfBuilder, Array, KnownFormat, SchemaFormat, SchemaType, Type},
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
@@ -63,6 +63,7 @@ fn description() -> openapi::OpenApi {
         }
     }
     accept_any_item(&mut api);
+    accept_empty_import(&mut api);
     for (name, schema) in &mut api.components.get_or_insert_default().schemas {
         if let RefOr::T(schema) = schema {
             complete(name, schema);
@@ -80,19 +81,13 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 /// Adds the problems that every operation of its kind may answer with.
 fn add_problems(operation: &mut Operation) {
     let parameters = operation.parameters.as_deref().unwrap_or_default();
-    let in_path =
-        |it: &RefOr<Parameter>| matches!(it, RefOr::T(it) if it.parameter_in == ParameterIn::Path);
-    let has_path = parameters.iter().any(in_path);
     let is_open = operation.security.is_some();
     let mut statuses = vec![StatusCode::SERVICE_UNAVAILABLE];
     if !is_open {
         statuses.extend([StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN]);
     }
-    if has_path {
-        statuses.push(StatusCode::NOT_FOUND);
-    }
     if !parameters.is_empty() {
-        statuses.push(StatusCode::BAD_REQUEST);
+        statuses.extend([StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND]); // an id or cursor may be unknown
     }
     if operation.request_body.is_some() {
         statuses.extend([
@@ -163,6 +158,12 @@ const ONE_LINE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-
 fn limit_parameter(parameter: &mut RefOr<Parameter>) {
     if let RefOr::T(Parameter { schema: Some(RefOr::T(Schema::Object(schema))), .. }) = parameter {
         limit_number(schema);
+        // A parameter is absent, never null: in a URL or header that would be a text.
+        if let SchemaType::Array(types) = &schema.schema_type
+            && let Some(only) = types.iter().find(|it| **it != Type::Null)
+        {
+            schema.schema_type = SchemaType::Type(only.clone());
+        }
     }
 }
 
@@ -186,6 +187,15 @@ fn accept_any_item(api: &mut openapi::OpenApi) {
         if let RefOr::T(content) = content {
             content.schema = Some(Array::new(Schema::AnyOf(item.clone())).into());
         }
+    }
+}
+
+/// An import without lines imports nothing.
+fn accept_empty_import(api: &mut openapi::OpenApi) {
+    let path = api.paths.paths.get_mut("/v1/imports");
+    let body = path.and_then(|it| it.post.as_mut()).and_then(|it| it.request_body.as_mut());
+    if let Some(RefOr::T(body)) = body {
+        body.required = Some(openapi::Required::False);
     }
 }
 

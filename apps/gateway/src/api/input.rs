@@ -77,6 +77,10 @@ pub(super) async fn read_large(body: Body, app: &App) -> Result<HeldBody<'_>, Pr
 }
 
 fn parse<T: DeserializeOwned>(body: &HeldBody<'_>) -> Result<T, Problem> {
+    // serde would also take an array of the members.
+    if !body.bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Problem::bad_request("the body must be a JSON object; see /openapi.json"));
+    }
     // serde's message may quote a value, so only the position is reported.
     serde_json::from_slice(&body.bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{DeadLetterState, FailureKind};
+use super::{DeadLetterState, FailureKind, reading};
 
 /// Conditions for dead letters: one matches if it meets every condition that is set. The same names work in a query.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -47,7 +47,7 @@ pub struct DeadLetterFilter {
     #[schema(pattern = "^[0-9]{1,4}(ms|s|m|h|d)$")]
     pub until: Option<String>,
     /// With at least this many attempts.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reading::optional_whole")]
     pub min_attempts: Option<u32>,
     /// Replayed at least once (true), or never (false).
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,7 @@ mod page;
 mod poison_retry;
 mod problem;
 mod queue;
+mod reading;
 mod rejection;
 mod status;
 mod transfer;

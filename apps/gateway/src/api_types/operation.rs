@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DeadLetterFilter, names::named};
+use super::{DeadLetterFilter, names::named, reading};
 
 /// A replay or discard, and its progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -156,19 +156,23 @@ pub struct ReplayRequest {
     #[schema(min_items = 1, max_items = 10000)]
     pub ids: Option<Vec<String>>,
     /// Or a filter; an empty one matches all dead letters.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "reading::optional_filter"
+    )]
     pub filter: Option<DeadLetterFilter>,
     /// The expected number; another number is refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reading::optional_whole")]
     pub expect: Option<u64>,
     /// Replay this many first; continue only if all of them succeed.
+    #[serde(deserialize_with = "reading::whole")]
     pub canary: u32,
     /// At most this many messages per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(exclusive_minimum = 0, maximum = 1000000)]
     pub rate: Option<f64>,
     /// Stop after this many failures.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reading::optional_whole")]
     #[schema(minimum = 1)]
     pub stop_after: Option<u32>,
     /// Give messages new ids, so that a receiver that deduplicates treats them as new.
@@ -191,10 +195,13 @@ pub struct DiscardRequest {
     #[schema(min_items = 1, max_items = 10000)]
     pub ids: Option<Vec<String>>,
     /// Or a filter; an empty one matches all dead letters.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "reading::optional_filter"
+    )]
     pub filter: Option<DeadLetterFilter>,
     /// The expected number; another number is refused. Required unless it is only planned.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reading::optional_whole")]
     pub expect: Option<u64>,
     /// Leave out dead letters that other operations hold, instead of refusing.
     pub skip_held: bool,

@@ -4,7 +4,7 @@ use bezoar::blame;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::names::named;
+use super::{names::named, reading};
 
 /// The counts of a queue, and its route. Unknown values are null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -94,6 +94,7 @@ pub struct BrokerDiscardRequest {
     /// The reason, recorded in the audit log.
     pub reason: String,
     /// The expected number; another number is refused.
+    #[serde(deserialize_with = "reading::whole")]
     pub expect: u64,
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::DeadLetterFilter;
+use super::{DeadLetterFilter, reading};
 
 /// Exports dead letters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -12,7 +12,7 @@ pub struct ExportRequest {
     /// The reason, recorded in the audit log.
     pub reason: String,
     /// Which dead letters; all if absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "reading::filter")]
     pub filter: DeadLetterFilter,
 }
 

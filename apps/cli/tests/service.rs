@@ -128,7 +128,7 @@ fn the_example_configuration_loads_as_it_is_and_with_all_of_it() {
             let origin = all.origin(&path).map(ToString::to_string).unwrap_or_default();
             origin.starts_with("bezoar.toml:")
         };
-        let transports = ["hospital", "lab", "clinic", "ward"];
+        let transports = ["hospital", "lab", "clinic", "ward", "archive"];
         let is_there = |index| transports.iter().any(|transport| is_there(index, transport));
         assert!(is_there("[0]") || is_there("[1]"), "{} is not in the example", key.path);
     }

@@ -7,6 +7,7 @@ mod support;
 
 use std::{
     fs::{File, OpenOptions},
+    io::{Read, Write},
     net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -76,14 +77,18 @@ async fn until_healthy(client: &Client) {
 
 #[tokio::test]
 async fn a_log_that_nobody_reads_stops_nothing() {
-    let (folder, address) = folder("[log]\nlevel = \"trace\"\n[[queue]]\nname = \"lab\"\n");
+    let endpoint = refusing_endpoint();
+    let route = format!("[[route]]\nname = \"lab\"\nfrom = \"lab\"\nto = \"http://{endpoint}\"\n");
+    let (folder, address) = folder(&route);
     let child = bezoar(folder.path()).arg("up").stderr(Stdio::piped()).spawn().unwrap();
     let mut child = Killed(child);
     until_healthy(&Client::new(address, "")).await;
     let client = Client::of_folder(address, folder.path());
     let filling = async {
         while dropped(&client).await == 0.0 {
-            let reply = client.post("/v1/queues/lab/messages", &[], "1".into()).await;
+            let batch = "{\"body\": 1}\n".repeat(1_000).into();
+            let kind = [("content-type", "application/x-ndjson")];
+            let reply = client.post("/v1/queues/lab/batches", &kind, batch).await;
             assert_eq!(reply.status, StatusCode::ACCEPTED);
         }
     };
@@ -91,6 +96,22 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     until_healthy(&client).await;
     child.terminate();
     assert!(child.ended().success());
+}
+
+/// An endpoint that refuses every message, which is logged.
+fn refusing_endpoint() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4096]);
+            let refusal =
+                "HTTP/1.1 422 Unprocessable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(refusal.as_bytes());
+        }
+    });
+    address
 }
 
 async fn dropped(client: &Client) -> f64 {

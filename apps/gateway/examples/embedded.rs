@@ -83,9 +83,8 @@ async fn main() -> Result<()> {
     println!("the operator's API listens");
 
     bezoar.send_message("lab", &LabResult { value: -1.0 }).await?;
-    let list =
-        operator.until("/v1/dead-letters", |list| list["dead_letters"][0].is_object()).await?;
-    println!("dead letter: {}", list["dead_letters"][0]["reason"].as_str().context("a text")?);
+    let list = operator.until("/v1/dead-letters", |list| list["items"][0].is_object()).await?;
+    println!("dead letter: {}", list["items"][0]["reason"].as_str().context("a text")?);
 
     archive.repaired.store(true, Ordering::SeqCst);
     let replay = json!({ "filter": {}, "reason": "archive repaired" });

@@ -142,7 +142,8 @@ async fn a_replay_sends_each_message_once_and_knows_every_result() {
     let (status, replay) = ask(&lab, "/v1/replays", wanted).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{replay}");
     let ended = until(&lab, &replay, "ended").await;
-    let counts = ["total", "done", "completed", "failed", "in_flight"].map(|it| ended[it].clone());
+    let counts =
+        ["total", "processed", "completed", "failed", "in_flight"].map(|it| ended[it].clone());
     assert_eq!(counts, [4, 4, 3, 1, 0]);
     let (_, messages) = lab.get(&format!("/v1/replays/{}/messages", id(&replay))).await;
     let states = |state: &str| {

@@ -31,7 +31,7 @@ async fn bad_requests_are_refused_with_a_reason() {
         (messages, &[("bezoar-delay", "soon")], b"", 400, "delay"),
         (messages, &[("bezoar-delay", "400000d")], b"", 400, "delay"),
         ("/v1/queues/nope/messages", &[], b"", 404, "known queues: default"),
-        ("/v1/queues/%00/messages", &[], b"", 400, "control character"),
+        ("/v1/queues/%00/messages", &[], b"", 404, "control character"),
         ("/v1/queues/..%2f..%2fetc/messages", &[], b"", 404, "unknown queue"),
         ("/v1/queues/default/batches", &[], b"{", 400, "not a JSON array"),
         ("/v1/routes/nope/pause", &[], b"", 404, "unknown route; known routes:"),

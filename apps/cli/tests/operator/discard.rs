@@ -54,7 +54,7 @@ fn without_a_terminal_the_number_must_be_given() {
     assert_eq!(ended.words, "discard op_p560nmcj ended: 1,200 of 1,200 discarded\n");
     assert_eq!(ended.data, format!("{}\n", discard("ended", 1200)));
     let expected = json!({
-        "filter": { "queue": "lab" }, "reason": "test data", "expect": 1200, "skip_held": false,
+        "filter": { "queue": "lab" }, "reason": "test data", "expect": 1200, "skip_held": false, "plan": false,
     });
     assert_eq!(gateway.asked()[0].json(), expected);
 }
@@ -120,7 +120,7 @@ fn dead_letters_that_another_operation_holds_can_be_left_out() {
                  discard op_p560nmcj ended: 1 of 1 discarded\n";
     assert_eq!((ended.code, ended.words.as_str()), (0, words));
     let expected = json!({
-        "ids": IDS, "reason": "test data", "expect": 1, "skip_held": true,
+        "ids": IDS, "reason": "test data", "expect": 1, "skip_held": true, "plan": false,
     });
     assert_eq!(gateway.asked()[1].json(), expected);
 }

@@ -14,7 +14,7 @@ use crate::{
 fn version(state: &str) -> Value {
     json!({
         "id": "dl_hzswwxaa", "queue": "lab", "message_id": "m-1", "type": "lab.result", "correlation_id": null,
-        "reason": "3 retries used up", "error": null, "cause": "v1:0123456789abcdef", "attempts": 4,
+        "reason": "3 retries used up", "error": { "kind": "transient", "code": "http.503" }, "cause": "v1:0123456789abcdef", "attempts": 4,
         "replays": 0, "body_bytes": 7, "dead_lettered_at": "2001-09-09T01:47:40Z", "state": state,
         "operation": null, "edited_from": "dl_e4295pe0",
     })

@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The first allocation for a body that arrives in pieces.
 const FIRST_BYTES: usize = 64 * 1024;
 
-/// The memory for the bodies of all requests together. A body is charged as it arrives, so that a slow sender holds
-/// only what it has sent.
+/// The memory for the bodies of all requests together. A body with a length is charged before it is read, in turn: bodies
+/// that are charged piece by piece could all wait for each other. One without a length is charged as it arrives.
 #[derive(Debug)]
 pub(crate) struct BodyMemory(Semaphore);
 
@@ -48,24 +48,32 @@ impl BodyMemory {
     }
 
     async fn collect(&self, mut body: Body, limit: usize) -> Result<HeldBody<'_>, Problem> {
-        let expected = body.size_hint().upper().map_or(limit, |upper| upper as usize).min(limit);
-        let (mut buffer, mut memory) = (Vec::new(), None);
+        let length = body.size_hint().exact().map(|length| length as usize);
+        let mut memory = None;
+        self.charge(&mut memory, length.unwrap_or(0)).await?;
+        let mut buffer = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| incomplete())?;
             let Ok(chunk) = frame.into_data() else { continue };
             if chunk.len() > limit - buffer.len() {
                 return Err(too_large(limit));
             }
-            self.charge(&mut memory, chunk.len()).await?;
+            if length.is_none() {
+                self.charge(&mut memory, chunk.len()).await?;
+            }
             if buffer.is_empty() && body.is_end_stream() {
                 return Ok(HeldBody { bytes: chunk, _memory: memory }); // whole, and needs no copy
             }
-            append(&mut buffer, &chunk, expected);
+            if buffer.is_empty() {
+                // All of it at once: memory that is not written to yet costs nothing, and growing would need it twice.
+                buffer.reserve_exact(length.unwrap_or(FIRST_BYTES));
+            }
+            buffer.extend_from_slice(&chunk);
         }
         Ok(HeldBody { bytes: buffer.into(), _memory: memory })
     }
 
-    /// Adds to what a body holds. Bodies that wait for each other are refused when their patience ends.
+    /// Adds to what a body holds. Bodies without a length that wait for each other are refused when their patience ends.
     async fn charge<'a>(
         &'a self,
         held: &mut Option<SemaphorePermit<'a>>,
@@ -80,16 +88,6 @@ impl BodyMemory {
         }
         Ok(())
     }
-}
-
-/// Appends a piece. The buffer doubles, but never beyond the expected size.
-fn append(buffer: &mut Vec<u8>, chunk: &[u8], expected: usize) {
-    let needed = buffer.len() + chunk.len();
-    if needed > buffer.capacity() {
-        let doubled = (2 * buffer.capacity()).max(FIRST_BYTES).min(expected);
-        buffer.reserve_exact(needed.max(doubled) - buffer.len());
-    }
-    buffer.extend_from_slice(chunk);
 }
 
 fn too_large(limit: usize) -> Problem {

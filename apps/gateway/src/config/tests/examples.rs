@@ -95,6 +95,19 @@ url = "azurequeue:"
 account = "https://ward.queue.core.windows.net"
 sas = "env:SAS"
 
+[transports.archive]
+url = "postgres://localhost:5432/archive"
+user = "bezoar"
+password = "env:TOKEN"
+schema = "bezoar"
+migrate = true
+transaction_pooling = false
+max_connections = 10
+connect_timeout = "10s"
+statement_timeout = "30s"
+poll = "1s"
+tls_ca = "/etc/bezoar/ca.pem"
+
 [[queue]]
 name = "inbox"
 
@@ -267,6 +280,7 @@ fn every_key_except_tables_is_read_and_shown() {
         let found = |path: String| shown.iter().any(|shown| shown.starts_with(&path));
         let names: &[&str] = match key.transport {
             Some("RabbitMQ") => &["hospital"],
+            Some("PostgreSQL") => &["archive"],
             _ => &["lab", "clinic", "ward"],
         };
         let found = names.iter().any(|name| (0..3).any(|at| found(one(at).replace('*', name))));

@@ -131,8 +131,8 @@ async fn reject_and_count(team: &Team, endpoint: &Endpoint) {
     team.until_dead(1).await;
     lab.until(&format!("hospital/{}", team.name), |row| row["dead"] == 1).await;
     let (_, found) = lab.get("/v1/rejections?message_id=m-1").await;
-    assert_exhausted(&found["rejections"][0], "m-1");
-    let codes = &found["rejections"][0]["history"];
+    assert_exhausted(&found["items"][0], "m-1");
+    let codes = &found["items"][0]["history"];
     assert_eq!((&codes[0]["code"], &codes[1]["code"]), (&json!("http.500"), &json!("http.500")));
     let path = format!("/v1/queues/hospital%2F{}/replay", team.name);
     let (_, told) = lab.post(&path, &[], r#"{"reason": "mended"}"#).await;

@@ -45,11 +45,6 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::CompleteEnv;
-use mimalloc::MiMalloc;
-
-/// Gives the memory of large bodies back to the system when they are gone, which the allocator of the C library does not.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The antidote to poison messages.
 #[derive(Debug, Parser)]

@@ -7,6 +7,8 @@ mod memory;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::process::Command;
+
 use support::{client::Client, program::Program};
 use tempfile::TempDir;
 
@@ -41,7 +43,14 @@ impl Lab {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("bezoar.toml"), CONFIG).unwrap();
-        Self { program: Program::up(folder.path()), _folder: folder }
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("bezoar"));
+        command
+            .arg("up")
+            .current_dir(folder.path())
+            .env_remove("RUST_LOG")
+            .env_remove("BEZOAR_CONFIG");
+        command.env("MALLOC_MMAP_THRESHOLD_", "131072"); // as the service and the container have it
+        Self { program: Program::start(&mut command), _folder: folder }
     }
 
     /// A client with connections of its own.

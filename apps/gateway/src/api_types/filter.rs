@@ -48,6 +48,8 @@ pub struct DeadLetterFilter {
     pub until: Option<String>,
     /// With at least this many attempts.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reading::optional_whole")]
+    #[param(format = Int64, maximum = 4294967295u32)]
+    #[schema(format = Int64, maximum = 4294967295u32)]
     pub min_attempts: Option<u32>,
     /// Replayed at least once (true), or never (false).
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -166,6 +166,7 @@ pub struct ReplayRequest {
     pub expect: Option<u64>,
     /// Replay this many first; continue only if all of them succeed.
     #[serde(deserialize_with = "reading::whole")]
+    #[schema(format = Int64, maximum = 4294967295u32)]
     pub canary: u32,
     /// At most this many messages per second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,7 +174,7 @@ pub struct ReplayRequest {
     pub rate: Option<f64>,
     /// Stop after this many failures.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "reading::optional_whole")]
-    #[schema(minimum = 1)]
+    #[schema(format = Int64, minimum = 1, maximum = 4294967295u32)]
     pub stop_after: Option<u32>,
     /// Give messages new ids, so that a receiver that deduplicates treats them as new.
     pub new_ids: bool,

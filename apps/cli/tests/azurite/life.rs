@@ -82,6 +82,7 @@ async fn a_shared_access_signature_is_enough() {
         format!("account = \"http://127.0.0.1:{port}/{name}\"\nsas = \"env:LAB_ACCOUNT\"");
     let lab = Lab::with(&account, sas, "", &route(endpoint.port));
     let (_gateway, client) = lab.up();
+    client.until(&lab.name(), |row| row["total"] == 0).await; // the route creates its queue
     let reply = client.post(&lab.path("messages"), &[], "poison".into()).await;
     assert_eq!(reply.status, 202, "{reply:?}");
     let letter = dead_letter(&client).await;

@@ -31,9 +31,9 @@ impl Processor {
         );
         let lab = Lab::at(account, "request_timeout = \"2s\"", &table);
         let (program, client) = lab.up();
-        let has_run = |all: &Value| !all[0]["last_run"].is_null();
+        let has_run = |all: &Value| !all["items"][0]["last_run"].is_null();
         let all = until(&client, "/v1/poison-retries", has_run).await;
-        assert_eq!(all[0]["last_run"]["problem"], Value::Null, "{all}");
+        assert_eq!(all["items"][0]["last_run"]["problem"], Value::Null, "{all}");
         Self { lab, program, client }
     }
 
@@ -212,7 +212,7 @@ async fn a_reload_changes_a_processor_and_leaves_the_rest_to_a_restart() {
     let config = config.replace(&to(&old), &to(&new)).replace("every = \"1h\"", "every = \"1s\"");
     fs::write(&file, config + "dead_letter = \"lab/elsewhere\"\n").unwrap();
     it.program.reload();
-    until(&it.client, "/v1/poison-retries", |all| all[0]["every_seconds"] == 1.0).await;
+    until(&it.client, "/v1/poison-retries", |all| all["items"][0]["every_seconds"] == 1.0).await;
     python("send", &it.lab.poison(), &["after", "{ broken"]);
     new.until(|all| all.len() == 1).await;
     it.dead_letters(1).await; // through the queue that it had before

@@ -159,7 +159,8 @@ impl AuditQuery {
 }
 
 fn number(text: &str) -> Result<u64, Problem> {
-    text.parse().map_err(|_| Problem::bad_request("after must be the number of an entry"))
+    filter::position(text)
+        .ok_or_else(|| Problem::bad_request("after must be the number of an entry"))
 }
 
 fn order(text: &str) -> Result<AuditOrder, Problem> {

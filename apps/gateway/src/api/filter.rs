@@ -148,6 +148,11 @@ pub(super) fn moment(name: &str, text: &str, now: Timestamp) -> Result<Timestamp
     })
 }
 
+/// A position in a list, as the description has it: not negative, in 64 bits with a sign.
+pub(super) fn position(text: &str) -> Option<u64> {
+    text.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok())
+}
+
 pub(super) fn number(name: &str, text: &str) -> Result<u32, Problem> {
     text.parse().map_err(|_| Problem::bad_request(format!("{name} must be a whole number")))
 }

@@ -307,9 +307,8 @@ pub(super) async fn messages(
     let operation = seen(&app, &caller, &id, Role::Viewer).await?;
     let after = match filter::pairs(query)?.as_slice() {
         [] => 0,
-        [(name, value)] if name == "after" => value
-            .parse()
-            .map_err(|_| Problem::bad_request("after must be a position, a whole number"))?,
+        [(name, value)] if name == "after" => filter::position(value)
+            .ok_or_else(|| Problem::bad_request("after must be a position, a whole number"))?,
         _ => return Err(Problem::bad_request("the only parameter is after, a position")),
     };
     let items = app.catalogue().items(operation.id, after, ITEMS).await?;

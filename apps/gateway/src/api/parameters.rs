@@ -68,17 +68,27 @@ pub(super) struct RejectionQuery {
 #[into_params(parameter_in = Header)]
 pub(super) struct MessageHeaders {
     /// Its id; generated if absent. A message with the same id is accepted once within 24 hours.
-    #[param(rename = "bezoar-id", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    #[param(
+        rename = "bezoar-id",
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[!-~]([ -~]*[!-~])?$"
+    )]
     id: Option<String>,
     /// Its type; `message` if absent.
-    #[param(rename = "bezoar-type", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    #[param(
+        rename = "bezoar-type",
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[!-~]([ -~]*[!-~])?$"
+    )]
     message_type: Option<String>,
     /// Connects related messages.
     #[param(
         rename = "bezoar-correlation-id",
         min_length = 1,
         max_length = 255,
-        pattern = "^[!-~]+$"
+        pattern = "^[!-~]([ -~]*[!-~])?$"
     )]
     correlation_id: Option<String>,
     /// The id of the message that caused this one.
@@ -86,10 +96,14 @@ pub(super) struct MessageHeaders {
         rename = "bezoar-causation-id",
         min_length = 1,
         max_length = 255,
-        pattern = "^[!-~]+$"
+        pattern = "^[!-~]([ -~]*[!-~])?$"
     )]
     causation_id: Option<String>,
     /// The delay before delivery.
-    #[param(rename = "bezoar-delay", pattern = "^[0-9]{1,6}(ms|s|m|h)$", example = "30s")]
+    #[param(
+        rename = "bezoar-delay",
+        pattern = "^([0-9]{1,9}ms|[0-9]{1,7}s|[0-9]{1,5}m|[0-9]{1,3}h)$",
+        example = "30s"
+    )]
     delay: Option<String>,
 }

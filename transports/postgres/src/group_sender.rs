@@ -83,7 +83,7 @@ async fn run(database: Arc<Database>, wakes: Wakes, inbox: Arc<Mutex<mpsc::Recei
     }
 }
 
-/// The first job in line and those that fit into a group with it; `None` if nobody can send any more.
+/// The first job in line and those that fit into a group with it; `None` once every sender is dropped.
 async fn gather(inbox: &mut mpsc::Receiver<Job>) -> Option<Vec<Job>> {
     let first = inbox.recv().await?;
     let (mut count, mut bytes) = (first.messages.len(), first.bytes());

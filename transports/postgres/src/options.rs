@@ -128,7 +128,7 @@ impl Options {
     }
 }
 
-/// Whether the server is on this machine, where nobody listens in between.
+/// Whether the server is on this machine, so that the connection does not cross a network.
 fn is_local(server: &PgConnectOptions) -> bool {
     let host = server.get_host().trim_start_matches('[').trim_end_matches(']');
     let loopback = host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());

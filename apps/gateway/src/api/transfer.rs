@@ -152,7 +152,7 @@ pub(super) async fn import(
         })?;
         caller.needs(Role::Admin, Some(&read.1.entry.queue))?;
         app.known(&read.1.entry.queue, |queue| caller.sees(queue))?;
-        // Nobody can tell what was changed in it, so it is like an edit.
+        // What was changed in it is unknown, so it is treated as an edit.
         if approval && !is_unchanged(line) {
             read.1.entry.state = DeadLetterState::Unapproved;
             unapproved += 1;

@@ -1,7 +1,7 @@
 //! States and kinds: one name each, in JSON and in text.
 
 /// Defines an enum whose variants have a name in JSON, and prints the name with spaces. `Unknown` is for a name that this
-/// version does not know, and is no part of the schema unless it is listed after `also`.
+/// version does not know, and is not in the schema unless it is listed after `also`.
 macro_rules! named {
     (
         $(#[$about:meta])* $name:ident {

@@ -89,7 +89,7 @@ async fn retries_of_a_full_queue_hold_up_no_others_and_arrive_when_there_is_room
     }
 }
 
-/// Without the management API nobody can tell whether the queue has a limit.
+/// Without the management API it is unknown whether the queue has a limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
 async fn a_queue_of_another_program_gets_a_return_queue_if_its_limit_is_unknown() {

@@ -1,13 +1,12 @@
-//! The loop over one open subscription: messages are fetched into free slots, each handled in a task of its own.
+//! The loop over one open subscription: messages are fetched into free slots, and handled by runners.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, pin::pin, sync::Arc, time::Duration};
 
 use bezoar_core::{
     Capabilities, Delivery, Leases, Pauses, Settlement, Subscription, TransportError,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
-    task::{JoinError, JoinSet},
     time::{sleep, timeout},
 };
 
@@ -17,7 +16,9 @@ use crate::{
     lease_keeper::{Held, LeaseKeeper},
     process::Process,
     quarantine::{HandedBack, Quarantine, Turn},
+    runners::Runners,
     settler::{Settled, Settler, Storing, UntilStored},
+    tasks::Tasks,
 };
 
 /// The maximum wait of one receive, where the transport or its server can wait.
@@ -38,16 +39,19 @@ pub(crate) struct Consumer {
     slots: Arc<Semaphore>,
     outbox: mpsc::Sender<Settled>,
     /// Stores outcomes.
-    settler: JoinSet<()>,
+    settler: Tasks,
     /// Renews leases.
-    renewal: JoinSet<()>,
-    tasks: JoinSet<()>,
+    renewal: Tasks,
+    /// Runners, and messages that are not handled by one.
+    tasks: Tasks,
+    runners: Arc<Runners>,
     storing: watch::Receiver<Storing>,
 }
 
-/// The slot of a running handler.
+/// What a message must wait for that is not handled by a runner.
 enum Slot {
-    Ordinary(Option<OwnedSemaphorePermit>),
+    /// A slot: the transport returned more messages than requested, or it needs none of its own.
+    Next,
     Quarantine(OwnedSemaphorePermit, Turn),
 }
 
@@ -73,17 +77,22 @@ impl Consumer {
             started: of.started,
             longest_delay: capabilities.scheduled.unwrap_or_default(),
         });
+        let [settling, renewal, tasks] = <[Tasks; 3]>::default();
+        settling.spawn(settler.run(inbox));
+        renewal.spawn(keeper.clone().renew_leases());
+        let runners = Arc::new(Runners::new(process.clone(), outbox.clone(), tasks.spawner()));
         Self {
             process,
+            keeper,
             leases,
             wait,
             polls: wait.is_zero(),
             slots,
             outbox,
-            settler: JoinSet::from_iter([settler.run(inbox)]),
-            renewal: JoinSet::from_iter([keeper.clone().renew_leases()]),
-            keeper,
-            tasks: JoinSet::new(),
+            settler: settling,
+            renewal,
+            tasks,
+            runners,
             storing,
         }
     }
@@ -100,7 +109,7 @@ impl Consumer {
             let deliveries = tokio::select! {
                 biased;
                 () = shutdown.draining() => return Ok(()),
-                received = self.receive() => received?,
+                received = self.receive_beside_runners() => received?,
             };
             backoff.recovered();
             if deliveries.is_empty() && self.polls {
@@ -110,8 +119,18 @@ impl Consumer {
             idle.reset();
             self.start_all(deliveries);
             self.gather().await;
-            while let Some(ended) = self.tasks.try_join_next() {
-                report(ended);
+            self.tasks.forget_ended();
+        }
+    }
+
+    /// Waits for messages. Meanwhile no message waits for long for a handler that occupies its thread.
+    async fn receive_beside_runners(&self) -> Result<Vec<Delivery>, TransportError> {
+        let mut receiving = pin!(self.receive());
+        loop {
+            tokio::select! {
+                biased;
+                received = &mut receiving => return received,
+                () = self.runners.stalled() => self.runners.start_for_each(),
             }
         }
     }
@@ -158,13 +177,21 @@ impl Consumer {
         }
         let (suspects, others): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|held| Quarantine::suspects(&held.message));
-        for held in others {
-            let slot = Slot::Ordinary(self.slots.clone().try_acquire_owned().ok());
-            self.start(held, slot);
-        }
+        self.start_in_slots(others);
         if !suspects.is_empty() {
             self.start_one(suspects);
         }
+    }
+
+    fn start_in_slots(&mut self, messages: Vec<Held>) {
+        let mut in_slots = Vec::with_capacity(messages.len());
+        for held in messages {
+            match self.slots.clone().try_acquire_owned() {
+                Ok(slot) => in_slots.push((held, slot)),
+                Err(_) => self.start(held, Slot::Next),
+            }
+        }
+        self.runners.handle(in_slots);
     }
 
     /// Starts the first suspect once the others are released. A suspect that will be dead-lettered needs no
@@ -176,7 +203,7 @@ impl Consumer {
         let mut chosen = None;
         for held in suspects {
             if self.process.given_up(&held.message).is_some() {
-                self.start(held, Slot::Ordinary(None));
+                self.start(held, Slot::Next);
             } else if let Some(permit) = entrance.take() {
                 chosen = Some((held, permit));
             } else {
@@ -202,15 +229,13 @@ impl Consumer {
         });
     }
 
+    /// Starts the handler of a message in a task of its own.
     fn start(&mut self, held: Held, slot: Slot) {
         let (process, outbox, slots) =
             (self.process.clone(), self.outbox.clone(), self.slots.clone());
-        // Boxed, because a future is moved several times when a task is spawned and ends.
-        self.tasks.spawn(Box::pin(async move {
+        self.tasks.spawn(async move {
             let (_permit, until_stored) = match slot {
-                Slot::Ordinary(Some(permit)) => (Some(permit), None),
-                // A transport may return more messages than requested.
-                Slot::Ordinary(None) => (slots.acquire_owned().await.ok(), None),
+                Slot::Next => (slots.acquire_owned().await.ok(), None),
                 Slot::Quarantine(permit, turn) => {
                     turn.comes().await;
                     (None, Some(UntilStored::Quarantine { _slot: permit }))
@@ -219,53 +244,43 @@ impl Consumer {
             if let Some(settled) = process.run(held).await {
                 let _ = outbox.send(settled.holding(until_stored)).await; // closed only during an immediate stop
             }
-        }));
+        });
     }
 
     /// Waits for the handlers and their settlements. After a stop they have the grace period; then
     /// their messages are released.
     pub(crate) async fn finish(self, shutdown: Shutdown, grace: Duration) {
-        let Self { process, keeper, outbox, mut settler, mut renewal, mut tasks, .. } = self;
-        drop(outbox);
+        let Self { process, keeper, outbox, settler, renewal, tasks, runners, .. } = self;
+        runners.close();
+        drop((outbox, runners));
         let patience = async {
             shutdown.draining().await;
             sleep(grace).await;
         };
+        // The handlers first, because the settler ends after the last of them.
+        let all_ended = async || {
+            tasks.ended().await;
+            settler.ended().await;
+        };
         let in_time = tokio::select! {
             biased;
-            () = all(&mut tasks, &mut settler) => true,
+            () = all_ended() => true,
             () = patience => false,
         };
         if !in_time {
             shutdown.abort();
-            let _ = timeout(FINAL_SETTLEMENTS, all(&mut tasks, &mut settler)).await;
+            let _ = timeout(FINAL_SETTLEMENTS, all_ended()).await;
         }
         // Aborted tasks must have ended before the subscription can be closed.
-        let ended = async {
-            for set in [&mut tasks, &mut settler, &mut renewal] {
-                set.shutdown().await;
+        let aborted = async {
+            for tasks in [tasks, settler, renewal] {
+                tasks.shutdown().await;
             }
         };
-        let _ = timeout(FINAL_SETTLEMENTS, ended).await;
+        let _ = timeout(FINAL_SETTLEMENTS, aborted).await;
         drop(process);
         if let Some(keeper) = Arc::into_inner(keeper) {
             let _ = timeout(FINAL_SETTLEMENTS, keeper.into_subscription().close()).await;
         }
-    }
-}
-
-/// Waits for the handlers first, because the settler ends after the last of them.
-async fn all(tasks: &mut JoinSet<()>, settler: &mut JoinSet<()>) {
-    for set in [tasks, settler] {
-        while let Some(ended) = set.join_next().await {
-            report(ended);
-        }
-    }
-}
-
-/// A panic's message may contain anything, so it is not repeated.
-fn report(ended: Result<(), JoinError>) {
-    if ended.is_err_and(|error| error.is_panic()) {
-        tracing::error!("a worker task panicked; its message will be delivered again");
     }
 }

@@ -7,12 +7,13 @@
 //! The end of a lease is computed with this process's monotonic clock, from the time when the renewal was
 //! requested, because the system time may be changed and a response may be late. A lease that could not be
 //! renewed is given up a little early, so that its handler is stopped before another consumer can get the
-//! message. Leases that a connection holds are not renewed: the broker takes the message back as soon as the
-//! connection is lost.
+//! message. Leases that a connection holds are neither renewed nor in the table: the broker takes the message back as
+//! soon as the connection is lost.
 
 use std::{
     collections::BTreeMap,
     fmt,
+    future::pending,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -52,6 +53,21 @@ struct Table {
     idle: bool,
 }
 
+impl Table {
+    /// Adds a delivery that was received at `now`; returns its key.
+    fn enter(&mut self, delivery: Delivery, now: Instant, lease: Duration) -> u64 {
+        self.last_key += 1;
+        let entry = Entry {
+            place: Place::Here(delivery),
+            renew_at: now + lease / 3,
+            valid_until: now + lease,
+            lost: None,
+        };
+        self.entries.insert(self.last_key, entry);
+        self.last_key
+    }
+}
+
 struct Entry {
     place: Place,
     renew_at: Instant,
@@ -70,9 +86,17 @@ enum Place {
 /// A delivery that this process is responsible for. If dropped before it is settled, its lease is left to expire.
 pub(crate) struct Held {
     keeper: Arc<LeaseKeeper>,
-    key: u64,
+    lease: Lease,
     pub(crate) message: Arc<Message>,
     pub(crate) redelivered: bool,
+}
+
+/// Where the delivery is.
+enum Lease {
+    /// In the table, under this key.
+    InTable(u64),
+    /// Here, unless it is being settled. Its lease is not renewed.
+    Here(Option<Delivery>),
 }
 
 /// The result of taking a delivery out to settle it.
@@ -121,22 +145,20 @@ impl LeaseKeeper {
 
     /// Takes responsibility for deliveries that were just received.
     pub(crate) fn hold(self: &Arc<Self>, deliveries: Vec<Delivery>) -> Vec<Held> {
+        let bytes = deliveries.iter().map(|delivery| delivery.message.body.len()).sum();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let now = Instant::now();
-        let mut table = self.table();
-        self.wake(&mut table);
+        let mut table = (self.leases == Leases::Expire).then(|| self.table());
+        if let Some(table) = &mut table {
+            self.wake(table);
+        }
         let hold = |delivery: Delivery| {
-            table.last_key += 1;
             let (message, redelivered) = (delivery.message.clone(), delivery.redelivered);
-            self.bytes.fetch_add(message.body.len(), Ordering::Relaxed);
-            let entry = Entry {
-                place: Place::Here(delivery),
-                renew_at: now + self.lease / 3,
-                valid_until: now + self.lease,
-                lost: None,
+            let lease = match &mut table {
+                Some(table) => Lease::InTable(table.enter(delivery, now, self.lease)),
+                None => Lease::Here(Some(delivery)),
             };
-            let key = table.last_key;
-            table.entries.insert(key, entry);
-            Held { keeper: self.clone(), key, message, redelivered }
+            Held { keeper: self.clone(), lease, message, redelivered }
         };
         deliveries.into_iter().map(hold).collect()
     }
@@ -281,10 +303,14 @@ impl LeaseKeeper {
 }
 
 impl Held {
-    /// Takes the delivery out of the table to settle it.
-    pub(crate) fn take(&self) -> Taken {
+    /// Takes the delivery out to settle it.
+    pub(crate) fn take(&mut self) -> Taken {
+        let key = match &mut self.lease {
+            Lease::Here(delivery) => return delivery.take().map_or(Taken::Lost, Taken::Here),
+            Lease::InTable(key) => key,
+        };
         let mut table = self.keeper.table();
-        let Some(entry) = table.entries.get_mut(&self.key) else { return Taken::Lost };
+        let Some(entry) = table.entries.get_mut(key) else { return Taken::Lost };
         match std::mem::replace(&mut entry.place, Place::Settling) {
             Place::Here(delivery) => Taken::Here(delivery),
             Place::Renewing => {
@@ -296,25 +322,33 @@ impl Held {
     }
 
     /// Puts back a delivery that could not be settled yet.
-    pub(crate) fn put_back(&self, delivery: Delivery) {
+    pub(crate) fn put_back(&mut self, delivery: Delivery) {
+        let key = match &mut self.lease {
+            Lease::Here(place) => return *place = Some(delivery),
+            Lease::InTable(key) => key,
+        };
         let mut table = self.keeper.table();
-        if let Some(entry) = table.entries.get_mut(&self.key) {
+        if let Some(entry) = table.entries.get_mut(key) {
             entry.place = Place::Here(delivery);
-            table.idle |= Instant::now() >= table.entries[&self.key].renew_at;
+            table.idle |= Instant::now() >= table.entries[key].renew_at;
             self.keeper.wake(&mut table);
         }
     }
 
     /// Whether the lease was lost while the message waited for a slot.
     pub(crate) fn is_lost(&self) -> bool {
-        !self.keeper.table().entries.contains_key(&self.key)
+        match &self.lease {
+            Lease::InTable(key) => !self.keeper.table().entries.contains_key(key),
+            Lease::Here(_) => false,
+        }
     }
 
     /// Waits until the lease is lost.
     pub(crate) async fn lost(&self) {
+        let Lease::InTable(key) = &self.lease else { return pending().await };
         let lost = {
             let mut table = self.keeper.table();
-            let entry = table.entries.get_mut(&self.key);
+            let entry = table.entries.get_mut(key);
             entry.map(|entry| entry.lost.get_or_insert_default().clone())
         };
         if let Some(lost) = lost {
@@ -325,7 +359,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.keeper.table().entries.remove(&self.key);
+        if let Lease::InTable(key) = &self.lease {
+            self.keeper.table().entries.remove(key);
+        }
         self.keeper.bytes.fetch_sub(self.message.body.len(), Ordering::Relaxed);
         self.keeper.changed.notify_waiters();
     }

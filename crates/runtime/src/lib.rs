@@ -24,8 +24,10 @@ mod publisher;
 mod quarantine;
 mod router;
 mod run_error;
+mod runners;
 mod settler;
 mod shutdown;
+mod tasks;
 mod typed_message;
 mod worker;
 

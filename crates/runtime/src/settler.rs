@@ -167,7 +167,7 @@ impl Settler {
         next: Vec<Settled>,
     ) -> (Vec<(Settled, Delivery)>, Vec<Settled>) {
         let (mut batch, mut left) = (Vec::with_capacity(next.len()), Vec::new());
-        for settled in next {
+        for mut settled in next {
             match settled.held.take() {
                 Taken::Here(delivery) => batch.push((settled, delivery)),
                 Taken::Renewing => left.push(settled),
@@ -204,7 +204,7 @@ impl Settler {
     fn stored(&self, backlog: &mut Backlog, Stored { sort, parts }: Stored) {
         backlog.ended(sort);
         let (mut kept, mut trouble) = (Vec::new(), None);
-        for (settled, delivery, result) in parts {
+        for (mut settled, delivery, result) in parts {
             match result {
                 Err(error) if is_kept(&error) => {
                     settled.held.put_back(delivery);

@@ -81,7 +81,7 @@ async fn measure_rounds(place: &Place, times: usize, count: u64) -> Result<(Roun
 fn report_rates(report: &mut Report, rounds: &Rounds) -> Result<()> {
     let product = rounds.median(measures::END_TO_END)?;
     for (limit, needed) in
-        [(limit::CYCLE, None), (measures::CLIENT, None), (measures::BARE, Some(0.4))]
+        [(limit::CYCLE, None), (measures::CLIENT, None), (measures::BARE, Some(0.85))]
     {
         let limit = rounds.median(limit)?;
         report.rate(&limit);

@@ -29,7 +29,7 @@ pub(crate) fn rates(report: &mut Report, rounds: &Rounds, options: &Options) -> 
         report.rate(&rounds.median(http::BARE)?);
     }
     if options.wants(Only::Http) && options.gateway.is_some() {
-        report.compare_rounds(rounds, [gateway::THROUGH, http::BARE], Some(0.8))?;
+        report.compare_rounds(rounds, [gateway::THROUGH, http::BARE], Some(0.85))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::{
     CallReport, EndpointClient, EndpointUrl, ExtraHeaders, SigningSecret,
     call_report::CallEnd,
     hl7::{self, Unsendable},
+    http_connections::HttpConnections,
     mllp::{self, MllpReceiver},
     options::Traceparent,
     request::Template,
@@ -95,7 +96,7 @@ struct HttpCaller {
     template: Template,
     ack: AckMode,
     traceparent: Option<Traceparent>,
-    client: EndpointClient,
+    connections: HttpConnections,
     clock: Arc<dyn Clock>,
 }
 
@@ -121,7 +122,7 @@ impl EndpointCaller {
                 ),
                 ack: options.ack,
                 traceparent: options.traceparent,
-                client,
+                connections: client.http(&options.url),
                 clock,
             }))
         };
@@ -181,8 +182,9 @@ impl HttpCaller {
     async fn send(&self, sendable: Sendable<'_>, deadline: Instant) -> CallReport {
         let Sendable { context, control_id } = sendable;
         let traceparent = self.traceparent.as_ref().and_then(|of| of(context));
-        let request = self.template.request(context, self.clock.now(), traceparent);
-        CallReport(match self.client.send(request, self.ack, deadline).await {
+        let now = self.clock.now();
+        let request = || self.template.request(context, now, traceparent.as_deref());
+        CallReport(match self.connections.send(request, self.ack, deadline).await {
             Err(no_reply) => CallEnd::NoReply(no_reply),
             Ok(reply) => match self.ack {
                 AckMode::Hl7 if reply.is_readable_success() => CallEnd::Acknowledged {

@@ -104,16 +104,11 @@ impl CallError {
         Self::new(kind, error)
     }
 
-    /// An error before the head of the reply. The client wraps the error of our connector, so it has to be searched for.
-    pub(super) fn requesting(error: &hyper_util::client::legacy::Error) -> Self {
-        if let Some(ours) = sources(error).find_map(|source| source.downcast_ref::<Self>()) {
-            return ours.clone();
-        }
-        let hyper = sources(error).find_map(|source| source.downcast_ref::<hyper::Error>());
-        let kind = match hyper {
-            Some(error) if error.is_parse_too_large() => CallErrorKind::TooLarge,
-            Some(error) if error.is_parse() => CallErrorKind::Malformed,
-            None if error.is_connect() => CallErrorKind::Connect,
+    /// An error before the head of the reply.
+    pub(super) fn requesting(error: &hyper::Error) -> Self {
+        let kind = match error {
+            error if error.is_parse_too_large() => CallErrorKind::TooLarge,
+            error if error.is_parse() => CallErrorKind::Malformed,
             _ => CallErrorKind::Reset,
         };
         Self::new(kind, error)

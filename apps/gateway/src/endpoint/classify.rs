@@ -179,7 +179,6 @@ mod tests {
             headers: headers.iter().map(pair).collect::<HeaderMap>(),
             body: body.to_vec(),
             end: End::Complete,
-            switch: None,
         }
     }
 

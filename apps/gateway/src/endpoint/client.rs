@@ -1,34 +1,20 @@
-//! The client of all routes: HTTP with a shared connection pool, and connections for other protocols.
+//! The client of all routes: how they connect, and how long they keep connections.
 
 use std::{fmt, time::Duration};
 
-use bytes::Bytes;
-use http::{HeaderValue, Request};
-use http_body_util::Full;
-use hyper_util::{
-    client::legacy::{self, connect::capture_connection},
-    rt::{TokioExecutor, TokioTimer},
-};
-use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
 use super::{
-    AckMode, CallError, CallErrorKind, EndpointUrl, NetworkRule,
+    CallError, EndpointUrl, NetworkRule,
     connector::{Connector, EndpointStream},
-    cuttable_connection::ConnectionGuard,
-    mllp::IdleLimits,
-    reply::EndpointReply,
-    request::REDELIVERED,
+    http_connections::HttpConnections,
     tls_trust::{TlsOptions, TlsTrust},
 };
 
-/// The maximum size of a reply's head, and the read buffer for bodies.
-const BUFFER_LIMIT_BYTES: usize = 64 * 1024;
-
-/// How connections are opened and pooled.
+/// How connections are opened and kept.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Which addresses are allowed. One rule for all routes: they share connections.
+    /// Which addresses are allowed, on all routes.
     pub network: NetworkRule,
     /// How long a connection may take, including DNS and TLS.
     pub connect_timeout: Duration,
@@ -37,7 +23,7 @@ pub struct ClientOptions {
     pub idle_timeout: Duration,
     /// The same for MLLP, whose receivers keep connections for long; a connection that they close is noticed at once.
     pub mllp_idle_timeout: Duration,
-    /// The maximum number of idle connections per destination.
+    /// The maximum number of idle connections per endpoint.
     pub max_idle: usize,
     /// Whom to trust, and the client certificate.
     pub tls: TlsOptions,
@@ -57,15 +43,17 @@ impl Default for ClientOptions {
     }
 }
 
-/// Sends requests over pooled connections. It follows no redirects, uses no proxy and stores no cookies. Clones share
-/// the pool.
-///
-/// A server may close an idle connection at the moment it is reused. So a request on a reused connection that gets no
-/// reply is sent once more, on a new connection, with a header that it may have been seen before.
+/// How many idle connections are kept, and how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdleLimits {
+    pub(super) most: usize,
+    pub(super) timeout: Duration,
+}
+
+/// Opens connections to endpoints. It follows no redirects, uses no proxy and stores no cookies. Clones share their
+/// configuration; each endpoint has connections of its own.
 #[derive(Clone)]
 pub struct EndpointClient {
-    kept: legacy::Client<Connector, Full<Bytes>>,
-    fresh: legacy::Client<Connector, Full<Bytes>>,
     connector: Connector,
     options: ClientOptions,
 }
@@ -83,21 +71,10 @@ impl EndpointClient {
     pub fn new(options: ClientOptions) -> Self {
         let trust = TlsTrust::new(options.tls.clone());
         let connector = Connector::new(options.network.clone(), trust, options.connect_timeout);
-        let http = |max_idle| {
-            legacy::Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(options.idle_timeout)
-                .pool_max_idle_per_host(max_idle)
-                .http1_max_buf_size(BUFFER_LIMIT_BYTES)
-                // A request of which no byte was written is sent on another connection.
-                .retry_canceled_requests(true)
-                .build(connector.clone())
-        };
-        Self { kept: http(options.max_idle), fresh: http(0), connector, options }
+        Self { connector, options }
     }
 
-    /// This client; or one with its own connections if an endpoint has its own TLS options, which connections of others
-    /// must not be mixed with.
+    /// This client; or one for an endpoint that has its own TLS options.
     #[must_use]
     pub fn with_tls(&self, tls: Option<TlsOptions>) -> Self {
         match tls {
@@ -120,55 +97,18 @@ impl EndpointClient {
         self.connector.clone().call(url.dialled().clone()).await
     }
 
+    /// The connections of an HTTP endpoint; none yet.
+    pub(super) fn http(&self, url: &EndpointUrl) -> HttpConnections {
+        let limits = self.idle(self.options.idle_timeout);
+        HttpConnections::new(self.connector.clone(), url.dialled().clone(), limits)
+    }
+
     pub(super) fn mllp_idle(&self) -> IdleLimits {
-        IdleLimits { most: self.options.max_idle, timeout: self.options.mllp_idle_timeout }
+        self.idle(self.options.mllp_idle_timeout)
     }
 
-    /// Returns the reply, or why there is none; keeps the body of a success if `ack` needs it. Dropping the future closes the connection.
-    pub(super) async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-        ack: AckMode,
-        deadline: Instant,
-    ) -> Result<EndpointReply, NoReply> {
-        let mut again = request.clone();
-        match exchange(&self.kept, request, ack, deadline).await {
-            Err(no_reply) if no_reply.may_be_a_stale_connection() => {
-                again.headers_mut().insert(REDELIVERED, HeaderValue::from_static("true"));
-                exchange(&self.fresh, again, ack, deadline).await
-            }
-            result => result,
-        }
-    }
-}
-
-async fn exchange(
-    http: &legacy::Client<Connector, Full<Bytes>>,
-    mut request: Request<Full<Bytes>>,
-    ack: AckMode,
-    deadline: Instant,
-) -> Result<EndpointReply, NoReply> {
-    let guard = ConnectionGuard::new(capture_connection(&mut request));
-    let answered = timeout_at(deadline, http.request(request)).await;
-    let requests = guard.count_request();
-    let error = match answered {
-        Ok(Ok(response)) => {
-            let reply = EndpointReply::read(response, ack, deadline).await;
-            if reply.leaves_connection_usable() {
-                guard.release();
-            }
-            return Ok(reply);
-        }
-        Ok(Err(error)) => CallError::requesting(&error),
-        Err(_) if requests.is_none() => CallError::plain(CallErrorKind::ConnectTimeout),
-        Err(_) => CallError::plain(CallErrorKind::Timeout),
-    };
-    Err(NoReply { error, fresh_connection: requests == Some(1) })
-}
-
-impl NoReply {
-    fn may_be_a_stale_connection(&self) -> bool {
-        self.error.kind == CallErrorKind::Reset && !self.fresh_connection
+    fn idle(&self, timeout: Duration) -> IdleLimits {
+        IdleLimits { most: self.options.max_idle, timeout }
     }
 }
 

@@ -19,8 +19,7 @@ use super::{
 /// A connection to an endpoint, with or without TLS.
 pub(super) type EndpointStream = MaybeHttpsStream<CuttableConnection>;
 
-/// DNS, TCP and TLS within one time limit. The pool may finish a connection that no request waits for any more, so this
-/// limit is separate from the request's.
+/// DNS, TCP and TLS within one time limit, which is usually shorter than the request's.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     dial: Dial,

@@ -3,14 +3,14 @@
 //! hyper does not close a connection before the whole request is written, even if nobody waits for the reply any more:
 //! an endpoint that never reads would hold the connection and the body forever. And if the reply arrives before the
 //! request is written, hyper keeps the connection in a state that never ends (hyperium/hyper#4176). So each connection
-//! has a switch, and a [`ConnectionGuard`] cuts it unless the delivery ended well.
+//! has a switch, which cuts it unless the delivery ended well.
 
 use std::{
     io,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
 };
@@ -18,7 +18,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::{
-    client::legacy::connect::{CaptureConnection, Connected, Connection},
+    client::legacy::connect::{Connected, Connection},
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
@@ -32,56 +32,17 @@ struct SwitchState {
     cut: AtomicBool,
     /// Whether written bytes are waiting because the peer does not read.
     stuck: AtomicBool,
-    /// How many requests on this connection got a reply or failed.
-    requests: AtomicU32,
     task: AtomicWaker,
 }
 
 impl ConnectionSwitch {
-    fn cut(&self) {
+    pub(super) fn cut(&self) {
         self.0.cut.store(true, Ordering::Release);
         self.0.task.wake();
     }
 
     pub(super) fn is_stuck(&self) -> bool {
         self.0.stuck.load(Ordering::Acquire)
-    }
-}
-
-/// Cuts the connection of a request on drop, unless it was released.
-#[derive(Debug)]
-pub(super) struct ConnectionGuard(Option<CaptureConnection>);
-
-impl ConnectionGuard {
-    pub(super) fn new(connection: CaptureConnection) -> Self {
-        Self(Some(connection))
-    }
-
-    /// Counts a finished request; returns its number on its connection, from 1, if it had one.
-    pub(super) fn count_request(&self) -> Option<u32> {
-        let switch = self.switch()?;
-        Some(switch.0.requests.fetch_add(1, Ordering::AcqRel).saturating_add(1))
-    }
-
-    fn switch(&self) -> Option<ConnectionSwitch> {
-        let mut extras = http::Extensions::new();
-        if let Some(connected) = self.0.as_ref()?.connection_metadata().as_ref() {
-            connected.get_extras(&mut extras);
-        }
-        extras.remove::<ConnectionSwitch>()
-    }
-
-    /// Leaves the connection usable for the next request.
-    pub(super) fn release(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        if let Some(switch) = self.switch() {
-            switch.cut();
-        }
     }
 }
 

@@ -77,6 +77,7 @@ mod dns;
 mod extra_headers;
 mod header_encoding;
 mod hl7;
+mod http_connections;
 mod mllp;
 mod network;
 mod options;

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
-use super::{AckMode, CallError, CallErrorKind, cuttable_connection::ConnectionSwitch};
+use super::{AckMode, CallError, CallErrorKind};
 
 /// How much of a reply is read.
 pub(super) const REPLY_LIMIT_BYTES: usize = 64 * 1024;
@@ -18,8 +18,6 @@ pub(super) struct EndpointReply {
     /// At most [`REPLY_LIMIT_BYTES`]; empty for a success, unless it is read as an acknowledgement.
     pub(super) body: Vec<u8>,
     pub(super) end: End,
-    /// The switch of its connection.
-    pub(super) switch: Option<ConnectionSwitch>,
 }
 
 /// How far a reply was read.
@@ -50,8 +48,7 @@ impl EndpointReply {
             let read = timeout_at(deadline, read_into(&mut incoming, kept)).await;
             read.unwrap_or_else(|_| End::Broken(CallError::plain(CallErrorKind::Timeout)))
         };
-        let switch = head.extensions.get::<ConnectionSwitch>().cloned();
-        Self { status: head.status, headers: head.headers, body, end, switch }
+        Self { status: head.status, headers: head.headers, body, end }
     }
 
     /// Whether it is a success that was read to its end or limit.
@@ -68,11 +65,6 @@ impl EndpointReply {
             }
             _ => &self.body,
         }
-    }
-
-    /// Whether the connection can carry another request: nothing is left to read, nor to write.
-    pub(super) fn leaves_connection_usable(&self) -> bool {
-        self.end == End::Complete && self.switch.as_ref().is_none_or(|switch| !switch.is_stuck())
     }
 }
 

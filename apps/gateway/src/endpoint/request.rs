@@ -39,6 +39,7 @@ const OURS: usize = 15;
 /// What all requests of a route have in common, built once.
 #[derive(Debug)]
 pub(super) struct Template {
+    /// The path and query.
     uri: Uri,
     fixed: HeaderMap,
     content_type: HeaderValue,
@@ -61,7 +62,7 @@ impl Template {
             AckMode::Hl7 => hl7::CONTENT_TYPE,
         };
         let content_type = fixed.remove(CONTENT_TYPE).unwrap_or(HeaderValue::from_static(usual));
-        Self { uri: url.uri().clone(), fixed, content_type, secrets }
+        Self { uri: path_and_query(url), fixed, content_type, secrets }
     }
 
     /// The request for a message.
@@ -69,7 +70,7 @@ impl Template {
         &self,
         context: &Context,
         now: Timestamp,
-        traceparent: Option<String>,
+        traceparent: Option<&str>,
     ) -> Request<Full<Bytes>> {
         let body = context.message.body.reveal();
         let own = context.message.headers.len().min(FORWARDED_LIMIT);
@@ -80,7 +81,7 @@ impl Template {
         // Set it for an empty body too: some servers answer 411 otherwise.
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         let traceparent = traceparent.filter(|text| text.is_ascii());
-        if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::try_from) {
+        if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::from_str) {
             headers.insert(TRACEPARENT, traceparent);
         }
         if !self.secrets.is_empty() {
@@ -138,6 +139,11 @@ fn content_encoding(own: &Headers) -> Option<HeaderValue> {
     HeaderValue::from_str(text).ok().filter(|_| text.is_ascii())
 }
 
+/// What a request names of the URL.
+fn path_and_query(url: &EndpointUrl) -> Uri {
+    url.uri().path_and_query().cloned().map(Uri::from).unwrap_or_default()
+}
+
 /// Forwards a message's own headers, sorted by name, and reports how many did not fit.
 fn forward(own: &Headers, headers: &mut HeaderMap) {
     let (mut count, mut room) = (0, FORWARDED_LIMIT_BYTES);
@@ -181,8 +187,8 @@ mod tests {
         (context.attempt, context.redelivered) = (3, true);
         let now = Timestamp::from_second(1_614_265_330).unwrap();
         let template = Template::new(&url, AckMode::Status, headers, secrets);
-        let request = template.request(&context, now, Some("00-ab-cd-01".to_owned()));
-        assert_eq!(request.uri(), "http://example.org:3000/hook?a=b");
+        let request = template.request(&context, now, Some("00-ab-cd-01"));
+        assert_eq!(request.uri(), "/hook?a=b");
         assert_eq!(request.method(), Method::POST);
         request.into_parts().0.headers
     }

@@ -73,8 +73,8 @@ impl EndpointInner {
     async fn deliver(&self, context: &Context) -> Result<(), BoxError> {
         let unsendable = |it: Unsendable| FailureError(it.failure());
         let sendable = self.caller.prepare(context).map_err(unsendable)?;
-        self.breaker.check()?;
         if let Some(limiter) = &self.limiter {
+            self.breaker.check()?; // before the message waits for its turn
             limiter.turn(self.caller.timeout()).await.map_err(Postpone)?;
         }
         let permit = self.breaker.enter(context)?;

@@ -11,17 +11,10 @@ use std::{
 use hyper_util::rt::TokioIo;
 use tokio::{io::AsyncReadExt, sync::oneshot, task::JoinHandle, time::sleep};
 
-use crate::endpoint::connector::EndpointStream;
+use crate::endpoint::{client::IdleLimits, connector::EndpointStream};
 
 /// A connection, with or without TLS.
 pub(super) type MllpConnection = TokioIo<EndpointStream>;
-
-/// How many idle connections are kept, and how long.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::endpoint) struct IdleLimits {
-    pub(in crate::endpoint) most: usize,
-    pub(in crate::endpoint) timeout: Duration,
-}
 
 /// Idle connections.
 #[derive(Debug)]

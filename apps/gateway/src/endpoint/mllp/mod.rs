@@ -11,7 +11,6 @@ mod frame;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-pub(super) use self::connections::IdleLimits;
 use self::{
     connections::{IdleConnections, MllpConnection},
     frame::Reply,

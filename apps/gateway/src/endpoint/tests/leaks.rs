@@ -100,7 +100,7 @@ async fn a_canary_appears_in_no_error_and_no_log() {
         }
     }
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(log.contains("control") && log.contains("hyper_util"), "the log is listened to");
+    assert!(log.contains("control"), "the log is listened to");
     assert!(!log.contains(CANARY), "{log}");
 }
 

@@ -86,7 +86,7 @@ impl AuditAnchor {
         });
         if !intact {
             self.contradict(before);
-        } else if noted.as_ref() != Some(&now) {
+        } else if noted.as_ref() != Some(&now) && now.count > 0 {
             self.note(now);
         }
         Ok(())

@@ -3,7 +3,12 @@
 //! What answers may not be the management API, so nothing is taken on trust: a redirect is not followed, and an answer
 //! has a limit and a deadline.
 
-use std::{error::Error, time::Duration};
+use std::{
+    collections::HashMap,
+    error::Error,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bezoar_core::{ErrorKind, Invalid, TransportError};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -23,6 +28,10 @@ const PAGES_LIMIT: usize = 200;
 /// The largest answer. A page of queues has about 50 KiB.
 const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 
+/// The bindings from exchanges, by the name of the exchange.
+type RememberedBindings = HashMap<String, Arc<[Value]>>;
+
+#[derive(Clone)]
 pub(crate) struct Management {
     client: Client,
     /// Without credentials.
@@ -31,6 +40,8 @@ pub(crate) struct Management {
     password: Option<String>,
     vhost: String,
     timeout: Duration,
+    /// The bindings from exchanges that were asked for before, if it remembers them.
+    remembered: Option<Arc<Mutex<RememberedBindings>>>,
 }
 
 impl std::fmt::Debug for Management {
@@ -58,7 +69,14 @@ impl Management {
             return Err(Invalid::new("management_url", "is not https, but management_ca is set"));
         }
         let (client, vhost) = (client(options)?, options.uri()?.vhost);
-        Ok(Some(Self { client, base, user, password, vhost, timeout: options.connect_timeout }))
+        let timeout = options.connect_timeout;
+        Ok(Some(Self { client, base, user, password, vhost, timeout, remembered: None }))
+    }
+
+    /// A client for one check of many queues, which asks only once for the bindings from an exchange that they share:
+    /// there are as many as queues.
+    pub(crate) fn remembering(&self) -> Self {
+        Self { remembered: Some(Arc::default()), ..self.clone() }
     }
 
     /// The names of all queues of the virtual host.
@@ -130,11 +148,21 @@ impl Management {
         &self,
         exchange: &str,
         operation: &'static str,
-    ) -> Result<Vec<Value>, TransportError> {
-        let (vhost, exchange) = (encoded(&self.vhost), encoded(exchange));
-        let path = format!("api/exchanges/{vhost}/{exchange}/bindings/source");
-        let answer = self.get(&path, operation).await?.unwrap_or_default();
-        Ok(answer.as_array().cloned().unwrap_or_default())
+    ) -> Result<Arc<[Value]>, TransportError> {
+        let remembered = |of: &Mutex<RememberedBindings>| lock(of).get(exchange).cloned();
+        if let Some(bindings) = self.remembered.as_deref().and_then(remembered) {
+            return Ok(bindings);
+        }
+        let (vhost, encoded) = (encoded(&self.vhost), encoded(exchange));
+        let path = format!("api/exchanges/{vhost}/{encoded}/bindings/source");
+        let bindings: Arc<[Value]> = match self.get(&path, operation).await? {
+            Some(Value::Array(bindings)) => bindings.into(),
+            _ => Arc::default(),
+        };
+        if let Some(of) = &self.remembered {
+            lock(of).insert(exchange.to_owned(), bindings.clone());
+        }
+        Ok(bindings)
     }
 
     /// The bindings from exchanges to a queue.
@@ -190,6 +218,10 @@ impl Management {
                 .with_source(format!("the management API answered {status}"))),
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn client(options: &Options) -> Result<Client, Invalid> {

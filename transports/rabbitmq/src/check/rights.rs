@@ -4,7 +4,7 @@
 //! the broker refuses for another reason if the permission is there: it checks permissions first. Nothing is consumed or
 //! published. The broker logs each refusal.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bezoar_core::{Finding, QueueName, Severity, TransportError};
 use futures_util::future::join_all;
@@ -34,12 +34,18 @@ const NO_BINDING: &str = "bezoar.delay.nowhere";
 /// After this long without an answer, an alarm is assumed to block publishers; it is a finding of its own.
 const ALARM_AFTER: Duration = Duration::from_secs(2);
 
+/// The exchanges that our user may not publish to. The default exchange is the empty string.
+pub(crate) struct WriteRights {
+    lacking: BTreeSet<String>,
+}
+
 impl RabbitTransport {
     /// The permissions that consuming from `queue` and settling its messages need.
     pub(crate) async fn check_rights(
         &self,
         queue: &QueueName,
         back: ReturnRoute,
+        exchanges: &WriteRights,
     ) -> Result<Vec<Finding>, TransportError> {
         let mut findings = Vec::new();
         let mut reads = vec![queue.as_str().to_owned()];
@@ -56,19 +62,41 @@ impl RabbitTransport {
             findings.extend(self.check_binding(&name).await?);
         }
         findings.extend(self.check_dead_letter_queue(queue).await?);
-        let link = BrokerConnection::new(self.inner.options.clone(), "checking permissions");
-        if lacks_write(&link, "").await? {
+        if exchanges.lacking.contains("") {
             findings.push(self.lacks("write", "the default exchange", "amq.default"));
         }
-        if self.inner.options.dead_lettering == DeadLettering::Publish
-            && let Ok(DeadLetterRoute { exchange, .. }) =
-                DeadLetterRoute::of(queue, &self.inner.options)
-            && lacks_write(&link, &exchange).await?
+        if let Some(exchange) = self.published_to(queue).filter(|it| !it.is_empty())
+            && exchanges.lacking.contains(&exchange)
         {
             findings.push(self.lacks("write", &format!("exchange {exchange:?}"), &exchange));
         }
-        link.close().await;
         Ok(findings)
+    }
+
+    /// Which exchanges the consumers of `queues` may not publish to. Checked once for all of them, on one connection.
+    pub(crate) async fn write_rights(
+        &self,
+        queues: &[QueueName],
+    ) -> Result<WriteRights, TransportError> {
+        let mut exchanges: BTreeSet<_> =
+            queues.iter().filter_map(|queue| self.published_to(queue)).collect();
+        exchanges.insert(String::new());
+        let link = BrokerConnection::new(self.inner.options.clone(), "checking permissions");
+        let mut lacking = BTreeSet::new();
+        for exchange in exchanges {
+            if lacks_write(&link, &exchange).await? {
+                lacking.insert(exchange);
+            }
+        }
+        link.close().await;
+        Ok(WriteRights { lacking })
+    }
+
+    /// The exchange that consumers of `queue` publish dead letters to, if they do.
+    fn published_to(&self, queue: &QueueName) -> Option<String> {
+        let options = &self.inner.options;
+        let route = DeadLetterRoute::of(queue, options).ok()?;
+        (options.dead_lettering == DeadLettering::Publish).then_some(route.exchange)
     }
 
     async fn lacks_read(&self, queue: &str) -> Result<bool, TransportError> {

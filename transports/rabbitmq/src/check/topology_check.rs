@@ -14,6 +14,7 @@ use crate::{
     check::findings::{DescribedQueue, QueueRole, finding, missing},
     check::inspection::{Inspected, inspect},
     check::missing_bindings::MissingBindings,
+    check::rights::WriteRights,
     check::{VALIDATE, answers},
     error::error,
     management::Management,
@@ -48,7 +49,12 @@ impl RabbitTransport {
         queues: &[QueueName],
     ) -> Result<BrokerFindings, TransportError> {
         let shared = self.check_shared().await?;
-        let checks = queues.iter().map(|queue| self.check_topology(queue, &shared)).collect();
+        let broker = BrokerCheck {
+            shared: &shared,
+            rights: self.write_rights(queues).await?,
+            management: self.inner.management.as_ref().map(|it| it.remembering()),
+        };
+        let checks = queues.iter().map(|queue| self.check_topology(queue, &broker)).collect();
         let queues = answers(checks).await;
         Ok(BrokerFindings { shared, queues })
     }
@@ -57,7 +63,7 @@ impl RabbitTransport {
     async fn check_topology(
         &self,
         queue: &QueueName,
-        shared: &[Finding],
+        broker: &BrokerCheck<'_>,
     ) -> Result<Vec<Finding>, TransportError> {
         let topology = self.topology(queue, VALIDATE)?;
         let back = self.inner.existing_route(queue, VALIDATE).await?;
@@ -65,8 +71,8 @@ impl RabbitTransport {
         for exchange in &topology.exchanges {
             findings.extend(self.check_exchange(exchange).await?);
         }
-        findings.extend(self.check_rights(queue, back).await?);
-        let Some(management) = &self.inner.management else {
+        findings.extend(self.check_rights(queue, back, &broker.rights).await?);
+        let Some(management) = &broker.management else {
             for queue in &topology.queues {
                 findings.extend(self.check_queue(queue).await?);
             }
@@ -76,13 +82,21 @@ impl RabbitTransport {
         findings.extend(check.topology().await?);
         findings.extend(check.return_queue().await?);
         findings.extend(check.dead_letter_route().await?);
-        if findings.iter().chain(shared).all(|found| found.severity < Severity::Error) {
+        if findings.iter().chain(broker.shared).all(|found| found.severity < Severity::Error) {
             // The bindings of a missing queue are missing too, which would be noise.
             findings.extend(check.bindings().await?);
         }
         findings.extend(check.dead_letter_cycle().await?);
         Ok(findings)
     }
+}
+
+/// What is known of the broker when its queues are checked.
+struct BrokerCheck<'a> {
+    /// What is wrong with what they share.
+    shared: &'a [Finding],
+    rights: WriteRights,
+    management: Option<Management>,
 }
 
 /// The part of the check that needs the management API.

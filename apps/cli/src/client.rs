@@ -18,8 +18,9 @@ use std::{
     time::Duration,
 };
 
+use bezoar::{Clock, MessageId, SystemClock};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
@@ -47,6 +48,9 @@ const LONG_DEADLINE: Duration = Duration::from_secs(60);
 const BODY_DEADLINE: Duration = Duration::from_secs(300);
 /// How long work may take whose end is waited for.
 const WAITING_DEADLINE: Duration = Duration::from_secs(3_600);
+/// How long a request that starts something is repeated.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of a response: time and size.
@@ -138,6 +142,26 @@ impl ApiClient {
         what: &impl Serialize,
     ) -> Result<ApiReply, ClientError> {
         self.exchange(self.request_of(path, what), LONG).await
+    }
+
+    /// The same, for a request that starts something: repeated with one idempotency key while the gateway is busy or the
+    /// outcome is unknown, so that it starts only once.
+    pub(crate) async fn start(
+        &self,
+        path: &str,
+        what: &impl Serialize,
+    ) -> Result<ApiReply, ClientError> {
+        let key = MessageId::generate(SystemClock.now(), &mut rand::rng());
+        let key = HeaderValue::from_str(key.as_str()).expect("a UUID is a header value");
+        let mut retry = Retry::new(START_PATIENCE);
+        loop {
+            let mut request = self.request_of(path, what);
+            request.headers_mut().insert(IDEMPOTENCY_KEY, key.clone());
+            match self.exchange(request, LONG).await {
+                Err(error) if error.is_transient() && retry.wait(error.retry_after()).await => {}
+                result => return result,
+            }
+        }
     }
 
     /// The same, for a response that contains a message body and may be large.

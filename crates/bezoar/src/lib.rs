@@ -54,14 +54,14 @@ struct HandlersGuide;
 #[cfg(feature = "azure")]
 pub use bezoar_azure as azure;
 pub use bezoar_core::{
-    Backoff, Body, Capabilities, Classification, Clock, Code, ContentType, CorrelationId, Counting,
-    DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId, DeadLetterIds, DeadLetterPage,
-    Decision, Delivery, Depth, Destination, Detail, ErrorKind, FailedTry, Failure, FailureError,
-    FailureKind, Finding, HeaderValue, Headers, Invalid, InvalidId, Jitter, Leases, Ledger,
-    Message, MessageId, MessageType, OrderingKey, Outgoing, QueueAdmin, QueueName, Reason, Receipt,
-    RetryPolicy, RetryStrategy, Rng, Sensitive, Settlement, SettlementDurability, Severity,
-    SubscribeOptions, Subscription, SystemClock, Transport, TransportError, UncountedFailure,
-    UncountedPolicy, UncountedSummary, Verdict,
+    Backoff, Body, Capabilities, Classification, Clock, Code, ContentType,
+    CorrelationId, Counting, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId,
+    DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth, Destination, Detail, ErrorKind,
+    FailedTry, Failure, FailureError, FailureKind, Finding, HeaderValue, Headers, Invalid,
+    InvalidId, Jitter, Leases, Ledger, Message, MessageId, MessageType, OrderingKey, Outgoing,
+    QueueAdmin, QueueName, Reason, Receipt, RequestKey, RetryPolicy, RetryStrategy, Rng, Sensitive,
+    Settlement, SettlementDurability, Severity, SubscribeOptions, Subscription, SystemClock,
+    Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
 };
 pub use bezoar_core::{blame, catalogue, poison_retry};
 pub use bezoar_memory as memory;

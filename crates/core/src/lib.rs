@@ -53,7 +53,7 @@ pub use failure::{Code, Failure, FailureError, FailureKind};
 pub use ledger::{FailedTry, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
 pub use name::{
-    ContentType, CorrelationId, Invalid, MessageId, MessageType, OrderingKey, QueueName,
+    ContentType, CorrelationId, Invalid, MessageId, MessageType, OrderingKey, QueueName, RequestKey,
 };
 pub use pauses::Pauses;
 pub use policy::{
@@ -65,6 +65,7 @@ pub use rand::Rng;
 pub use receipt::Receipt;
 pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};
 pub use transport::{
-    Delivery, Destination, Outgoing, Settlement, SubscribeOptions, Subscription, Transport,
+    Delivery, Destination, Outgoing, Settlement, SubscribeOptions, Subscription,
+    Transport,
 };
 pub use uncounted::{UncountedDecision, UncountedPolicy};

@@ -125,6 +125,10 @@ name!(
     MessageType, "message type"
 );
 name!(
+    /// The key by which a client marks repetitions of one request.
+    RequestKey, "idempotency key"
+);
+name!(
     /// The media type of a body.
     ContentType, "content type"
 );

@@ -73,6 +73,7 @@ impl Lab {
             selection: Selection::Matching(Filter::default()),
             expect: None,
             held: HeldLetters::Refuse,
+            request: None,
         };
         let planned = self.store.plan(&plan, &act()).await.unwrap();
         self.store.command(planned.id, OperationCommand::Run, &act()).await.unwrap()

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-pub(crate) const MIGRATIONS: [&str; 8] = [
+pub(crate) const MIGRATIONS: [&str; 9] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
@@ -31,6 +31,7 @@ pub(crate) const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/0006.sql"),
     include_str!("../migrations/0007.sql"),
     include_str!("../migrations/0008.sql"),
+    include_str!("../migrations/0009.sql"),
 ];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -177,7 +177,13 @@ async fn operate(store: &SqliteTransport, dead: u64) {
         stop_after: None,
         ids: ReplayIds::Same,
     };
-    let plan = |selection| OperationPlan { kind, selection, expect: None, held: HeldLetters::Skip };
+    let plan = |selection| OperationPlan {
+        kind,
+        selection,
+        expect: None,
+        held: HeldLetters::Skip,
+        request: None,
+    };
     let few = plan(Selection::Ids((1..=100).map(DeadLetterId::from_number).collect()));
     timed("plan 100", store.plan(&few, &act())).await.unwrap();
     let all = plan(Selection::Matching(Filter::default()));
@@ -248,7 +254,7 @@ async fn rate(messages: usize, how: impl Fn(usize) -> Settlement) -> f64 {
     let queue = QueueName::new("queue1").unwrap();
     let batch: Vec<_> = (0..messages).map(outgoing).collect();
     for part in batch.chunks(5_000) {
-        store.send(&(&queue).into(), part).await.into_iter().for_each(|sent| sent.unwrap());
+        store.send(&(&queue).into(), part).await.into_iter().map(Result::unwrap).for_each(drop);
     }
     let options = SubscribeOptions::default().with_lease(Duration::from_secs(600));
     let open = store.subscribe(&queue, options).await.unwrap();

@@ -58,6 +58,7 @@ impl Problem {
     /// Whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 425 | 429 | 502 | 503 | 504 | 507)
+            || self.code == "in-progress"
     }
 }
 

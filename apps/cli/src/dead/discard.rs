@@ -81,7 +81,7 @@ impl Discard {
             skip_held: self.skip_held,
             plan: false,
         };
-        client.order("/v1/discards", &request).await
+        client.start("/v1/discards", &request).await
     }
 
     /// The exact number that would be discarded. A discard that expects 0 changes nothing and reports it.

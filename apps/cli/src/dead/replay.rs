@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         _ => StartMode::Start,
     };
     let request = options.request(&selection, mode);
-    let reply = client.order("/v1/replays", &request).await.and_then(OperationReply::new);
+    let reply = client.start("/v1/replays", &request).await.and_then(OperationReply::new);
     let reply = begun(reply)?;
     if reply.operation.total == 0 {
         return nothing(client, &selection, reply, json).await;

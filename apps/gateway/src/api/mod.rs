@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `messages.rs`, `batch.rs`, `envelope.rs` | accepting messages and batches |
 //! | `dead_letters.rs`, `causes.rs`, `filter.rs` | listing, revealing and editing dead letters; grouping by cause |
-//! | `operations.rs` | replays and discards |
+//! | `operations.rs` | replays and discards: lists, progress, commands |
+//! | `new_operation.rs`, `idempotency.rs` | new replays and discards; repetitions of a request |
 //! | `on_broker.rs` | replaying and discarding dead letters that stay on their broker |
 //! | `rejections.rs` | why messages were rejected whose dead letters stay on their broker |
 //! | `transfer.rs`, `audit.rs` | export and import; the audit log |
@@ -29,9 +30,11 @@ mod description;
 mod envelope;
 mod filter;
 mod health;
+mod idempotency;
 mod input;
 mod message_places;
 mod messages;
+mod new_operation;
 mod on_broker;
 mod operations;
 mod parameters;
@@ -98,10 +101,10 @@ fn described_routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(rejections::list))
         .routes(routes!(causes::list))
         .routes(routes!(causes::show, causes::mark))
-        .routes(routes!(operations::list_replays, operations::replay))
+        .routes(routes!(operations::list_replays, new_operation::replay))
         .routes(routes!(operations::show, operations::command))
         .routes(routes!(operations::messages))
-        .routes(routes!(operations::list_discards, operations::discard))
+        .routes(routes!(operations::list_discards, new_operation::discard))
         .routes(routes!(transfer::export))
         .routes(routes!(transfer::import))
         .routes(routes!(audit::list))

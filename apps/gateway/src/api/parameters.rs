@@ -51,6 +51,22 @@ pub(super) struct Paging {
     after: Option<String>,
 }
 
+/// What makes a request safe to repeat.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(super) struct IdempotencyHeader {
+    /// A text of the client's choice, such as a UUID. A repetition of the request with the same key returns the
+    /// operation that the first one planned; a different request with the same key is refused. Keys of different tokens
+    /// are different keys, and are kept as long as their operations.
+    #[param(
+        rename = "idempotency-key",
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[!-~]([ -~]*[!-~])?$"
+    )]
+    key: Option<String>,
+}
+
 /// Conditions for rejections.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

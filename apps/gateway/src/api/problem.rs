@@ -173,6 +173,11 @@ impl From<CatalogueError> for Problem {
             CatalogueError::NoDeadLetter(_)
             | CatalogueError::NoCause(_)
             | CatalogueError::NoOperation(_) => Self::not_found(text),
+            CatalogueError::InProgress => Self::new(StatusCode::CONFLICT, "in-progress", text)
+                .retry_after(Duration::from_secs(1)),
+            CatalogueError::KeyReused => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", text)
+            }
             CatalogueError::Unexpected { expected, found } => {
                 Self::unexpected(text, expected, found)
             }

@@ -188,6 +188,18 @@ impl Lab {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> (StatusCode, Value) {
+        let (status, _, answer) = self.call_with_headers(method, path, headers, body).await;
+        (status, answer)
+    }
+
+    /// The same, with the headers of the answer.
+    pub(crate) async fn call_with_headers(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> (StatusCode, HeaderMap, Value) {
         let url = format!("http://{}{path}", self.gateway.address());
         let mut request = Request::builder().method(method).uri(url);
         if !headers.iter().any(|(name, _)| *name == "authorization") {
@@ -199,9 +211,9 @@ impl Lab {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let reply = client.request(request.body(Full::new(body)).unwrap());
         let reply = timeout(PATIENCE, reply).await.expect("it answers").unwrap();
-        let (status, body) =
-            (reply.status(), reply.into_body().collect().await.unwrap().to_bytes());
-        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+        let (status, headers) = (reply.status(), reply.headers().clone());
+        let body = reply.into_body().collect().await.unwrap().to_bytes();
+        (status, headers, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
     /// Waits until messages were tried so many times, however that ended.

@@ -143,6 +143,14 @@ macro_rules! for_each_catalogue_case {
             an_empty_selection_has_ended_at_once,
             a_discard_takes_everything_that_is_counted,
         }
+        requests {
+            a_repeated_request_plans_nothing,
+            of_equal_requests_at_once_one_plans,
+            a_key_of_another_request_is_refused,
+            each_actor_has_its_own_keys,
+            a_request_that_was_refused_can_be_repeated,
+            a_request_is_known_after_a_restart,
+        }
         operations {
             a_replay_ends_when_every_outcome_is_known,
             a_discard_removes_letters_and_ends,

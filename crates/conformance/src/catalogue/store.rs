@@ -65,7 +65,9 @@ impl Store {
 
     pub(crate) async fn send(&self, to: &str, message: Message) {
         let sent = self.transport().send(&(&queue(to)).into(), &[Outgoing::from(message)]).await;
-        sent.into_iter().for_each(|result| result.expect("a message that fits is accepted"));
+        for result in sent {
+            result.expect("a message that fits is accepted");
+        }
     }
 
     pub(crate) async fn receive(&self, from: &str, max: u32) -> Vec<Delivery> {
@@ -150,7 +152,7 @@ impl Store {
         expect: Option<u64>,
         held: HeldLetters,
     ) -> Result<Operation, CatalogueError> {
-        let plan = OperationPlan { kind, selection, expect, held };
+        let plan = OperationPlan { kind, selection, expect, held, request: None };
         self.catalogue().plan(&plan, &action(Verb::Replay)).await
     }
 

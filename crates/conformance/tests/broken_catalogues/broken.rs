@@ -9,7 +9,8 @@ use bezoar_core::{
         Advance, AuditEntry, AuditHead, AuditLog, AuditedAction, BrokerIntake, Catalogue,
         CatalogueError, Cause, CauseId, CauseState, Count, DeadLetterCatalogue, DeadLetterRecord,
         DeadLetterSummary, Filter, ListRequest, Operation, OperationCommand, OperationId,
-        OperationItem, OperationPlan, Operations, Rejection, RejectionFilter, Settings,
+        OperationItem, OperationPlan, OperationRequest, Operations, Rejection, RejectionFilter,
+        Settings,
     },
 };
 use jiff::Timestamp;
@@ -197,6 +198,14 @@ impl Operations for Broken {
         let plan = changed(plan, &self.defect.plan);
         let planned = self.inner.plan(&plan, &self.action(action)).await;
         self.answer(planned, &self.defect.operation)
+    }
+
+    async fn requested(
+        &self,
+        actor: &str,
+        request: &OperationRequest,
+    ) -> Answer<Option<Operation>> {
+        self.inner.requested(actor, request).await
     }
 
     async fn command(

@@ -133,6 +133,20 @@ fn operations() -> Vec<Control> {
             },
         ),
         control(
+            "forgets which request planned an operation",
+            &[
+                "requests::a_repeated_request_plans_nothing",
+                "requests::of_equal_requests_at_once_one_plans",
+                "requests::a_key_of_another_request_is_refused",
+                "requests::each_actor_has_its_own_keys",
+                "requests::a_request_that_was_refused_can_be_repeated",
+                "requests::a_request_is_known_after_a_restart",
+            ],
+            |it| {
+                it.plan = Box::new(|plan| plan.request = None);
+            },
+        ),
+        control(
             "discards only open letters",
             &[
                 "plans::a_discard_takes_everything_that_is_counted",

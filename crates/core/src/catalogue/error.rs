@@ -62,6 +62,15 @@ pub enum CatalogueError {
         /// The number of dead letters found.
         found: u64,
     },
+    /// The same request has planned an operation already.
+    #[error("the request with this idempotency key has planned operation {0}")]
+    Repeated(OperationId),
+    /// The request with this key is still being carried out.
+    #[error("the request with this idempotency key is still in progress; repeat it later")]
+    InProgress,
+    /// The key belongs to a different request.
+    #[error("the idempotency key belongs to a different request; use a new key")]
+    KeyReused,
     /// A value is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),

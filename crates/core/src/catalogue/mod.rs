@@ -55,7 +55,7 @@ pub use limits::{
 };
 pub use operation::{
     Advance, HeldLetters, ItemState, NextStep, Operation, OperationCommand, OperationId,
-    OperationItem, OperationKind, OperationPlan, OperationState, ReplayIds,
+    OperationItem, OperationKind, OperationPlan, OperationRequest, OperationState, ReplayIds,
 };
 pub use operations::Operations;
 pub use rejection::{Rejection, RejectionFilter};

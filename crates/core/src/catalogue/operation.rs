@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{CatalogueError, CauseId, Selection};
 use crate::{
-    DeadLetterId, Invalid, MessageId, QueueName,
+    DeadLetterId, Invalid, MessageId, QueueName, RequestKey,
     public_id::{OPERATION, public_id},
 };
 
@@ -25,6 +25,17 @@ pub struct OperationPlan {
     pub expect: Option<u64>,
     /// What to do if other operations hold some of the selected dead letters.
     pub held: HeldLetters,
+    /// The request that asks for the operation, if repetitions of it must not plan another one.
+    pub request: Option<OperationRequest>,
+}
+
+/// A request of one actor whose repetitions are recognized for as long as its operation is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationRequest {
+    /// The key that the actor chose. Keys of different actors are different keys.
+    pub key: RequestKey,
+    /// A digest of what is requested: the same key with another digest is refused.
+    pub digest: [u8; 32],
 }
 
 /// What a plan does about dead letters that other operations hold. Exhaustive: a store must support

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     Advance, AuditedAction, CatalogueError, Operation, OperationCommand, OperationId,
-    OperationItem, OperationPlan,
+    OperationItem, OperationPlan, OperationRequest,
 };
 
 /// Plans, controls and carries out replays and discards.
@@ -16,11 +16,27 @@ pub trait Operations: Debug + Send + Sync + 'static {
     /// cannot be selected are counted as refused. If another operation holds some of them, nothing is planned unless
     /// the plan says to [leave them out](super::HeldLetters::Skip). Messages that are dead-lettered later are not
     /// added. A replay selects only open dead letters; a discard selects everything that is listed.
+    ///
+    /// A plan with a [request](OperationPlan::request) is stored together with it. If the actor's key is known by
+    /// then, nothing is planned, and the error is the one of [`requested`](Self::requested) or
+    /// [`Repeated`](CatalogueError::Repeated).
     async fn plan(
         &self,
         plan: &OperationPlan,
         action: &AuditedAction,
     ) -> Result<Operation, CatalogueError>;
+
+    /// Returns the operation that was planned for a request of an actor; `None` if the key is unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyReused`](CatalogueError::KeyReused) if the key belongs to a different request, and
+    /// [`InProgress`](CatalogueError::InProgress) while the operation is still being planned.
+    async fn requested(
+        &self,
+        actor: &str,
+        request: &OperationRequest,
+    ) -> Result<Option<Operation>, CatalogueError>;
 
     /// Starts, pauses, resumes or cancels an operation. Resuming one that stopped by itself accepts its failures: the
     /// canary is over, and failures count from 0 towards the threshold.

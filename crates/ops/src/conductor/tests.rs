@@ -58,6 +58,7 @@ impl Lab {
             selection: Selection::Matching(Filter::default()),
             expect: None,
             held: HeldLetters::Refuse,
+            request: None,
         };
         let planned = self.store.plan(&plan, &action()).await.unwrap();
         self.store.command(planned.id, OperationCommand::Run, &action()).await.unwrap().id

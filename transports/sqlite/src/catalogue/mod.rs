@@ -23,8 +23,8 @@ use bezoar_core::{
         Advance, AuditEntry, AuditHead, AuditLog, AuditedAction, BrokerIntake, CHUNK_LIMIT,
         CatalogueError, Cause, CauseId, CauseState, Count, DeadLetterCatalogue, DeadLetterRecord,
         DeadLetterSummary, Filter, ListRequest, Operation, OperationCommand, OperationId,
-        OperationItem, OperationPlan, Operations, PAGE_LIMIT, Rejection, RejectionFilter, Settings,
-        check_import, check_text,
+        OperationItem, OperationPlan, OperationRequest, Operations, PAGE_LIMIT, Rejection,
+        RejectionFilter, Settings, check_import, check_text,
     },
 };
 use jiff::Timestamp;
@@ -44,7 +44,7 @@ use self::{
     causes::cause_grouping,
     dead_letters::{edit, expire, import, list, record},
     intake::announced,
-    operations::advance,
+    operations::{advance, requests},
 };
 use crate::{SqliteTransport, error::error, session::Session, transport::no_room};
 
@@ -193,6 +193,16 @@ impl Operations for SqliteTransport {
     ) -> Result<Operation, CatalogueError> {
         action.check()?;
         self.freeze(plan, action).await
+    }
+
+    async fn requested(
+        &self,
+        actor: &str,
+        request: &OperationRequest,
+    ) -> Result<Option<Operation>, CatalogueError> {
+        let (actor, request) = (actor.to_owned(), request.clone());
+        let now = self.options.clock.now().as_millisecond();
+        self.read("requested", move |it| requests::operation(it, (&actor, &request), now)).await?
     }
 
     async fn command(

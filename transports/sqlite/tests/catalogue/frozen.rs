@@ -45,6 +45,7 @@ async fn a_large_plan_that_is_given_up_takes_nothing() {
         selection: Selection::Ids(ids),
         expect: None,
         held: HeldLetters::Skip,
+        request: None,
     };
     let refused = ward.store.plan(&plan, &act(Verb::Replay)).await.unwrap_err();
     assert!(
@@ -68,6 +69,7 @@ async fn a_large_plan_that_nobody_waits_for_takes_nothing() {
         selection: everything(),
         expect: None,
         held: HeldLetters::Skip,
+        request: None,
     };
     let it = act(Verb::Replay);
     for wait in [1, 5, 10, 20, 40] {

@@ -52,6 +52,7 @@ async fn an_act_that_cannot_be_written_to_the_log_does_not_happen() {
         selection: everything(),
         expect: None,
         held: HeldLetters::Skip,
+        request: None,
     };
     let mut refused = vec![
         store.mark(&cause, CauseState::Resolved, Some(""), &it).await.is_err(),

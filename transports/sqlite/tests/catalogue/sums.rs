@@ -134,7 +134,7 @@ async fn plan_some(ward: &Ward, random: &mut StdRng) {
     let planned = ward
         .store
         .plan(
-            &OperationPlan { kind, selection, expect, held: HeldLetters::Skip },
+            &OperationPlan { kind, selection, expect, held: HeldLetters::Skip, request: None },
             &act(Verb::Replay),
         )
         .await;

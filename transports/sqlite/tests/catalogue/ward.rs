@@ -115,7 +115,13 @@ impl Ward {
     pub(crate) async fn plan(&self, kind: OperationKind, selection: Selection) -> Operation {
         self.store
             .plan(
-                &OperationPlan { kind, selection, expect: None, held: HeldLetters::Skip },
+                &OperationPlan {
+                    kind,
+                    selection,
+                    expect: None,
+                    held: HeldLetters::Skip,
+                    request: None,
+                },
                 &act(Verb::Replay),
             )
             .await

@@ -10,6 +10,7 @@ pub(crate) mod operations;
 pub(crate) mod outcomes;
 pub(crate) mod plans;
 pub(crate) mod recognition;
+pub(crate) mod requests;
 pub(crate) mod restarts;
 pub(crate) mod settings;
 pub(crate) mod versions;

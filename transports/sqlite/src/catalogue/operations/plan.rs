@@ -15,7 +15,10 @@ use bezoar_core::{
 };
 use rusqlite::{Connection, OptionalExtension, params, types::ToSqlOutput};
 
-use super::selection::{Chosen, Missing, choose, held_error, holder, unexpected};
+use super::{
+    requests,
+    selection::{Chosen, Missing, choose, held_error, holder, unexpected},
+};
 use crate::{
     SqliteTransport,
     catalogue::{
@@ -29,7 +32,7 @@ use crate::{
 /// How many dead letters are taken in one transaction.
 const PIECE: usize = 5_000;
 /// An operation that was not frozen further for this long is abandoned.
-const PATIENCE_MILLIS: i64 = 10_000;
+pub(super) const PATIENCE_MILLIS: i64 = 10_000;
 /// How many items of void operations are removed with each plan.
 const SWEEP_LIMIT: u32 = 20_000;
 
@@ -142,7 +145,10 @@ fn take_step(
 ) -> Found<OperationId> {
     let id = match step.operation {
         Some(id) => id,
-        None => begin(session, connection, &plan.kind, asked, action)?,
+        None => match begin(session, connection, (plan, asked), action)? {
+            Ok(id) => id,
+            Err(refused) => return Ok(Err(refused)),
+        },
     };
     let goes_on = connection
         .prepare_cached(
@@ -162,14 +168,21 @@ fn take_step(
     Ok(Ok(id))
 }
 
+/// Stores an operation without dead letters, unless the request was made before.
 fn begin(
     session: &Session,
     connection: &Connection,
-    kind: &OperationKind,
-    asked: &Chosen,
+    (plan, asked): (&OperationPlan, &Chosen),
     action: &AuditedAction,
-) -> rusqlite::Result<OperationId> {
-    let (name, canary, per_second, stop_after, ids) = match kind {
+) -> Found<OperationId> {
+    if let Some(request) = &plan.request {
+        let known = requests::find(connection, (&action.actor, request), session.now_millis())?;
+        match known.and_then(|known| known.map_or(Ok(()), |id| Err(CatalogueError::Repeated(id)))) {
+            Ok(()) => (),
+            Err(refused) => return Ok(Err(refused)),
+        }
+    }
+    let (name, canary, per_second, stop_after, ids) = match &plan.kind {
         OperationKind::Replay { canary, per_second, stop_after, ids } => {
             let ids = if *ids == ReplayIds::New { "new" } else { "same" };
             ("replay", *canary, *per_second, *stop_after, ids)
@@ -179,8 +192,9 @@ fn begin(
     let id = connection
         .prepare_cached(
             "INSERT INTO bezoar_operations
-             (task, canary, per_second, stop_after, ids, state, who, why, planned_at, touched_at, refused)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'freezing', ?6, ?7, ?8, ?8, ?9)",
+             (task, canary, per_second, stop_after, ids, state, who, why, planned_at, touched_at, refused,
+              request_key, request_digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'freezing', ?6, ?7, ?8, ?8, ?9, ?10, ?11)",
         )?
         .insert(params![
             name,
@@ -191,12 +205,14 @@ fn begin(
             action.actor,
             action.reason,
             session.now_millis(),
-            asked.refused as i64
+            asked.refused as i64,
+            plan.request.as_ref().map(|request| request.key.as_str()),
+            plan.request.as_ref().map(|request| request.digest),
         ])?;
     for (holder, count) in &asked.held {
         hold(connection, id, *holder, *count)?;
     }
-    Ok(OperationId::from_number(id))
+    Ok(Ok(OperationId::from_number(id)))
 }
 
 /// Records that another operation holds some of the selected dead letters.

@@ -127,13 +127,16 @@ async fn one(sender: &Sender<'_>, source: &BodySource, json: bool) -> Result<()>
     let body = source.read()?.into();
     let id = sender.id.clone().unwrap_or_else(new_id);
     let reply = sender.send_with_retries(&id, body).await?;
+    let accepted: AcceptedMessage = reply.parse()?;
     if json {
         output::print_json(&reply)?;
     } else {
-        let accepted: AcceptedMessage = reply.parse()?;
         output::print(&format!("{}\n", output::printable(&accepted.id)))?;
     }
-    output::hint(&format!("accepted by queue {}", sender.queue));
+    output::hint(&match accepted.repeated {
+        true => format!("queue {} accepted this message before; nothing was added", sender.queue),
+        false => format!("accepted by queue {}", sender.queue),
+    });
     Ok(())
 }
 

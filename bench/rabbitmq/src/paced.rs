@@ -144,7 +144,7 @@ async fn send(product: &Product, count: u64, begin: impl Fn(u64)) -> Result<()> 
                 .send(&queue, &[outgoing])
                 .await
                 .into_iter()
-                .collect::<Result<(), _>>()?;
+                .try_for_each(|sent| sent.map(drop))?;
             Ok(())
         }
     })

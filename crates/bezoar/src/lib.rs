@@ -54,7 +54,7 @@ struct HandlersGuide;
 #[cfg(feature = "azure")]
 pub use bezoar_azure as azure;
 pub use bezoar_core::{
-    Backoff, Body, Capabilities, Classification, Clock, Code, ContentType,
+    Acceptance, Backoff, Body, Capabilities, Classification, Clock, Code, ContentType,
     CorrelationId, Counting, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId,
     DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth, Destination, Detail, ErrorKind,
     FailedTry, Failure, FailureError, FailureKind, Finding, HeaderValue, Headers, Invalid,

@@ -39,7 +39,7 @@ async fn send(memory: &MemoryTransport, id: &str) {
     let message =
         Message::new(MessageId::new(id).unwrap(), MessageType::new("result").unwrap(), time, "1");
     let sent = bezoar::Transport::send(memory, &lab().into(), &[Outgoing::from(message)]).await;
-    sent.into_iter().for_each(|sent| sent.unwrap());
+    sent.into_iter().map(Result::unwrap).for_each(drop);
 }
 
 async fn until_idle(memory: &MemoryTransport) {

@@ -165,7 +165,7 @@ impl World {
         let time = bezoar::Clock::now(&*self.clock);
         let message = Message::new(id, MessageType::new("result").unwrap(), time, "");
         let sent = self.memory.send(&(&lab()).into(), &[message.into()]).await;
-        sent.into_iter().for_each(|sent| sent.unwrap());
+        sent.into_iter().map(Result::unwrap).for_each(drop);
     }
 
     async fn until_empty(&self) -> Result<(), String> {

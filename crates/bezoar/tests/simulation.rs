@@ -146,7 +146,7 @@ impl World {
         let delay = SECOND * self.random.random_range(0..5);
         let sent =
             self.memory.send(&(&self.queue).into(), &[Outgoing::from(message).after(delay)]).await;
-        sent.into_iter().for_each(|sent| sent.unwrap());
+        sent.into_iter().map(Result::unwrap).for_each(drop);
     }
 
     /// A process with a faulty transport, killed after a while.

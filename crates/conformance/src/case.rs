@@ -4,9 +4,9 @@
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
-    Capabilities, Counting, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterIds,
-    DeadLetterPage, Depth, ErrorKind, Message, Outgoing, QueueAdmin, QueueName, SubscribeOptions,
-    Transport, TransportError,
+    Acceptance, Capabilities, Counting, DeadLetter, DeadLetterAccess, DeadLetterFeed,
+    DeadLetterIds, DeadLetterPage, Depth, ErrorKind, Message, Outgoing, QueueAdmin, QueueName,
+    SubscribeOptions, Transport, TransportError,
 };
 use tokio::time::{Instant, sleep};
 
@@ -113,7 +113,10 @@ impl Case {
         }
     }
 
-    pub(crate) async fn try_send(&self, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    pub(crate) async fn try_send(
+        &self,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let results = self.transport().send(&(&self.queue).into(), batch).await;
         assert_eq!(results.len(), batch.len(), "a batch has one result per message");
         results

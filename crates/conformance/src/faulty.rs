@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Delivery, Destination, ErrorKind, Outgoing, QueueName, Settlement,
+    Acceptance, Capabilities, Delivery, Destination, ErrorKind, Outgoing, QueueName, Settlement,
     SubscribeOptions, Subscription, Transport, TransportError,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -143,7 +143,11 @@ impl Transport for Faulty {
         self.inner.capabilities()
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let (Destination::Queue(queue) | Destination::Topic { name: queue, .. }) = to else {
             return self.inner.send(to, batch).await;
         };

@@ -4,8 +4,8 @@ use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Delivery, Destination, Outgoing, QueueName, Settlement, SubscribeOptions,
-    Subscription, Transport, TransportError,
+    Acceptance, Capabilities, Delivery, Destination, Outgoing, QueueName, Settlement,
+    SubscribeOptions, Subscription, Transport, TransportError,
 };
 
 /// Overrides operations of a transport in a test. By default each one calls the inner transport.
@@ -67,7 +67,11 @@ impl<T: Intercept> Transport for Intercepted<T> {
         self.0.capabilities()
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         self.0.inner().send(to, batch).await
     }
 

@@ -95,6 +95,7 @@ macro_rules! for_each_case {
         }
         once {
             the_same_id_is_accepted_once if deduplication,
+            a_repetition_is_reported_as_one if deduplication,
             the_same_id_with_another_body_is_a_conflict if deduplication,
             a_repetition_after_the_message_is_done_is_still_one if deduplication,
             the_same_id_is_accepted_again_after_its_time if deduplication,

@@ -5,9 +5,9 @@ use std::{fmt, time::Duration};
 
 #[cfg(doc)]
 use crate::Code;
-use crate::{Destination, ErrorKind, Invalid, Outgoing, QueueName, TransportError};
+use crate::{Acceptance, Destination, ErrorKind, Invalid, Outgoing, QueueName, TransportError};
 
-type Results = Vec<Result<(), TransportError>>;
+type Results = Vec<Result<Acceptance, TransportError>>;
 
 /// What a transport can do.
 ///
@@ -154,9 +154,10 @@ impl Capabilities {
         let unsupported =
             || TransportError::new(ErrorKind::Unsupported("topics"), self.transport, "send");
         match to {
-            Destination::Queue(queue) => {
-                Ok((queue, batch.iter().map(|it| self.check(it)).collect()))
-            }
+            Destination::Queue(queue) => Ok((
+                queue,
+                batch.iter().map(|it| self.check(it).map(|()| Acceptance::New)).collect(),
+            )),
             Destination::Topic { .. } => Err(batch.iter().map(|_| Err(unsupported())).collect()),
         }
     }

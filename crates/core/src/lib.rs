@@ -65,7 +65,7 @@ pub use rand::Rng;
 pub use receipt::Receipt;
 pub use sensitive::{Body, DETAIL_LIMIT_BYTES, Detail, HeaderValue, Sensitive};
 pub use transport::{
-    Delivery, Destination, Outgoing, Settlement, SubscribeOptions, Subscription,
+    Acceptance, Delivery, Destination, Outgoing, Settlement, SubscribeOptions, Subscription,
     Transport,
 };
 pub use uncounted::{UncountedDecision, UncountedPolicy};

@@ -16,8 +16,13 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// What this transport can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Sends a batch. One result per message, in order; `Ok` means durable and routed.
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>>;
+    /// Sends a batch. One result per message, in order; `Ok` means durable and routed, and says whether the message was
+    /// accepted before.
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>>;
 
     /// Opens a queue for receiving.
     async fn subscribe(
@@ -59,6 +64,18 @@ pub trait Subscription: Debug + Send + Sync {
     async fn close(self: Box<Self>) -> Result<(), TransportError>;
 }
 
+/// How a message was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Acceptance {
+    /// It is stored now.
+    #[default]
+    New,
+    /// The same message was accepted before, see [`Outgoing::once`]; nothing was stored. Only reported where
+    /// [`Capabilities::deduplication`] says that ids are compared.
+    Repeated,
+}
+
 /// Where a message is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -95,7 +112,7 @@ pub struct Outgoing {
     /// The minimum time before the message is delivered.
     pub delay: Duration,
     /// If the same queue accepted this id within this time, the message counts as the same one: the
-    /// result is `Ok`, and it is not stored again. Only supported where
+    /// result is [`Acceptance::Repeated`], and it is not stored again. Only supported where
     /// [`Capabilities::deduplication`] says so.
     pub once: Option<Duration>,
 }

@@ -5,8 +5,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Delivery, Destination, Outgoing, QueueName, Settlement, SubscribeOptions,
-    Subscription, Transport, TransportError,
+    Acceptance, Capabilities, Delivery, Destination, Outgoing, QueueName, Settlement,
+    SubscribeOptions, Subscription, Transport, TransportError,
     catalogue::{Catalogue, CatalogueError},
 };
 
@@ -41,7 +41,11 @@ impl Transport for Reporting {
         self.inner.capabilities()
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         self.inner.send(to, batch).await
     }
 

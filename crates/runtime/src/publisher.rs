@@ -123,7 +123,7 @@ impl Publisher {
     ) -> Vec<Result<MessageId, TransportError>> {
         let mut sent = self.transport.send(to, chunk).await.into_iter();
         let mut next = || sent.next().unwrap_or_else(|| Err(self.unknown()));
-        chunk.iter().map(|outgoing| next().map(|()| outgoing.message.id.clone())).collect()
+        chunk.iter().map(|outgoing| next().map(|_| outgoing.message.id.clone())).collect()
     }
 
     fn encode(&self, message_type: &str, value: &impl Serialize) -> Result<Message, Invalid> {

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Counting, Destination, ErrorKind, Invalid, Leases, Message, Outgoing, QueueName,
-    SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
+    Acceptance, Capabilities, Counting, Destination, ErrorKind, Invalid, Leases, Message, Outgoing,
+    QueueName, SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use tokio::{sync::watch, time::timeout};
 
@@ -56,11 +56,11 @@ impl AzureTransport {
         &self,
         queue: &Queue,
         outgoing: &Outgoing,
-        checked: Result<(), TransportError>,
-    ) -> Result<(), TransportError> {
-        checked.map_err(with_remedy)?;
+        checked: Result<Acceptance, TransportError>,
+    ) -> Result<Acceptance, TransportError> {
+        let checked = checked.map_err(with_remedy)?;
         let text = envelope::write(&outgoing.message);
-        self.inner.put(queue, text, outgoing, "send").await
+        self.inner.put(queue, text, outgoing, "send").await.map(|()| checked)
     }
 }
 
@@ -260,7 +260,11 @@ impl Transport for AzureTransport {
         can
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let (name, checked) = match self.capabilities().check_batch(to, batch) {
             Ok(checked) => checked,
             Err(refused) => return refused,

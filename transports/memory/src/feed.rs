@@ -83,7 +83,7 @@ impl DeadLetterFeed for MemoryFeed {
             self.transport.step(|state, now| {
                 find(state, &self.queue, "replay")?;
                 let sent = state.send(&self.queue, &message.clone().into(), now);
-                sent.map_err(|kind| error(kind, "replay"))
+                sent.map(drop).map_err(|kind| error(kind, "replay"))
             })
         };
         messages.iter().map(replay).collect()

@@ -7,8 +7,8 @@ use std::{
 };
 
 use bezoar_core::{
-    ByteLimit, DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind, Message,
-    MessageId, OrderingKey, Outgoing, QueueName, Receipt, Recognition, Settlement,
+    Acceptance, ByteLimit, DeadLetter, DeadLetterId, DeadLetterIds, Delivery, Depth, ErrorKind,
+    Message, MessageId, OrderingKey, Outgoing, QueueName, Receipt, Recognition, Settlement,
     SubscribeOptions, millis, to_millis,
 };
 use jiff::Timestamp;
@@ -168,17 +168,17 @@ impl State {
         queue: &QueueName,
         outgoing: &Outgoing,
         now: Timestamp,
-    ) -> Result<(), ErrorKind> {
+    ) -> Result<Acceptance, ErrorKind> {
         let number = self.number();
         let queue = self.queues.get_mut(queue).expect("checked by the caller");
         if queue.repeats(outgoing, now)? {
-            return Ok(());
+            return Ok(Acceptance::Repeated);
         }
         let message = outgoing.message.clone();
         let id = message.id.clone();
         queue.enqueue(after(now, outgoing.delay), number, message);
         self.moved(id, Place::Outside, Place::Waiting, now);
-        Ok(())
+        Ok(Acceptance::New)
     }
 
     /// Leases up to `max` messages, counting the acquisition.

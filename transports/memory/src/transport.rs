@@ -8,8 +8,9 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing, QueueName,
-    Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
+    Acceptance, Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing,
+    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
+    TransportError,
 };
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -72,12 +73,16 @@ impl Transport for MemoryTransport {
         can
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let (queue, checked) = match self.capabilities().check_batch(to, batch) {
             Ok(checked) => checked,
             Err(refused) => return refused,
         };
-        let send = |(outgoing, checked): (&Outgoing, Result<(), TransportError>)| {
+        let send = |(outgoing, checked): (&Outgoing, Result<Acceptance, TransportError>)| {
             checked?;
             self.step(|state, now| {
                 if !state.queues.contains_key(queue) {

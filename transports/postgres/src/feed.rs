@@ -133,7 +133,8 @@ impl DeadLetterFeed for PostgresFeed {
 
     async fn replay(&self, messages: &[Message]) -> Vec<Result<(), TransportError>> {
         let messages: Vec<_> = messages.iter().cloned().map(Outgoing::from).collect();
-        self.transport.send(&(&self.queue).into(), &messages).await
+        let sent = self.transport.send(&(&self.queue).into(), &messages).await;
+        sent.into_iter().map(|result| result.map(drop)).collect()
     }
 }
 

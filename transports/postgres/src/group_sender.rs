@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bezoar_core::{ErrorKind, MessageId, Outgoing, TransportError};
+use bezoar_core::{Acceptance, ErrorKind, MessageId, Outgoing, TransportError};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::{
@@ -26,7 +26,7 @@ const GROUP_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 /// How often a group is stored again when its outcome is unknown and repeating it is safe.
 const MAX_REPETITIONS: u32 = 3;
 
-type Results = Vec<Result<(), TransportError>>;
+type Results = Vec<Result<Acceptance, TransportError>>;
 
 /// Sends through shared transactions. The tasks end when the last sender is dropped.
 #[derive(Debug)]
@@ -123,7 +123,8 @@ fn answer(wakes: &Wakes, jobs: Vec<Job>, stored: Vec<Stored>) {
     let mut stored = stored.into_iter();
     for job in jobs {
         let result = |((_, outgoing), stored): (&Addressed, Stored)| match stored {
-            Stored::Yes => Ok(()),
+            Stored::Now => Ok(Acceptance::New),
+            Stored::Before => Ok(Acceptance::Repeated),
             Stored::Conflict => Err(conflict(&outgoing.message.id)),
         };
         let results = job.messages.iter().zip(stored.by_ref()).map(result).collect();

@@ -27,8 +27,10 @@ pub(crate) type Addressed = (i32, Outgoing);
 /// What became of each message that was stored together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// It is stored, or the same message was before.
-    Yes,
+    /// It is stored.
+    Now,
+    /// The same message was accepted before.
+    Before,
     /// Another message with its id was accepted before.
     Conflict,
 }
@@ -66,7 +68,11 @@ async fn store_on(
         .map(|(it, _)| it)
         .collect();
     insert(database, connection, &new).await?;
-    let stored = |it| if it == Accepted::Other { Stored::Conflict } else { Stored::Yes };
+    let stored = |it| match it {
+        Accepted::New => Stored::Now,
+        Accepted::Same => Stored::Before,
+        Accepted::Other => Stored::Conflict,
+    };
     Ok(accepted.into_iter().map(stored).collect())
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    ByteLimit, Capabilities, Counting, Destination, MAX_DELAY, Outgoing, QueueName,
+    Acceptance, ByteLimit, Capabilities, Counting, Destination, MAX_DELAY, Outgoing, QueueName,
     SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use sqlx::Row;
@@ -127,7 +127,11 @@ impl Transport for PostgresTransport {
         can
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let (queue, mut results) = match self.capabilities().check_batch(to, batch) {
             Ok(checked) => checked,
             Err(refused) => return refused,

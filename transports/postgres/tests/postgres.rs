@@ -38,7 +38,7 @@ fn message(id: &str) -> Outgoing {
 }
 
 async fn send(transport: &PostgresTransport, message: Outgoing) -> Result<(), TransportError> {
-    transport.send(&(&queue()).into(), &[message]).await.remove(0)
+    transport.send(&(&queue()).into(), &[message]).await.remove(0).map(drop)
 }
 
 async fn subscribed(transport: &PostgresTransport) -> Box<dyn Subscription> {

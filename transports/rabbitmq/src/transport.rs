@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Counting, DeadLetterId, Destination, ErrorKind, Leases, Outgoing, QueueName,
-    SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
+    Acceptance, Capabilities, Counting, DeadLetterId, Destination, ErrorKind, Leases, Outgoing,
+    QueueName, SettlementDurability, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use jiff::Timestamp;
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
@@ -267,7 +267,11 @@ impl Transport for RabbitTransport {
         can
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         if let Destination::Queue(queue) = to
             && batch.iter().any(|outgoing| !outgoing.delay.is_zero())
             && let Err(failed) = self.inner.look_up_route(queue, "send").await
@@ -287,7 +291,7 @@ impl Transport for RabbitTransport {
         let sent = |it: Result<(), TransportError>| match it
             .and_then(|()| outcomes.next().expect("one outcome for each accepted message"))?
         {
-            Published::Stored => Ok(()),
+            Published::Stored => Ok(Acceptance::New),
             Published::NotRouted => Err(not_routed(to)),
         };
         prepared.into_iter().map(sent).collect()

@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use bezoar_core::{
-    Body, ByteLimit, Delivery, MessageId, OrderingKey, Outgoing, QueueName, millis, to_millis,
-};
+use bezoar_core::{Body, ByteLimit, Delivery, OrderingKey, Outgoing, QueueName, millis, to_millis};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -45,14 +43,15 @@ pub(crate) struct Claimed {
     pub(crate) token: Option<i64>,
 }
 
-/// The messages of a batch that were not stored, because another message has their id, by position.
-pub(crate) type Conflicts = HashMap<usize, MessageId>;
+/// The messages of a batch that were not stored, because their id is known, by position.
+pub(crate) type KnownIds = HashMap<usize, KnownId>;
 
-/// Whether a message with `once` was accepted before.
-enum Accepted {
-    No,
+/// Which message was accepted before with the id of one that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KnownId {
+    /// The same message.
     Same,
-    /// A different message with the same id was accepted.
+    /// A different message.
     Other,
 }
 
@@ -160,27 +159,23 @@ impl Session {
         Ok(queue)
     }
 
-    /// Stores messages, except those whose id was accepted before with another body.
+    /// Stores messages, except those whose id was accepted before.
     pub(crate) fn send(
         &mut self,
         connection: &Connection,
         (name, queue): (&QueueName, i64),
         batch: &[Outgoing],
-    ) -> rusqlite::Result<Conflicts> {
+    ) -> rusqlite::Result<KnownIds> {
         let mut wait = connection.prepare_cached(
             "INSERT INTO bezoar_waiting
              (queue, visible_at, seq, acquired, failed, released, replayed, history)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
-        let (mut stored, mut conflicts) = (0, Conflicts::new());
+        let (mut stored, mut known) = (0, KnownIds::new());
         for (place, outgoing) in batch.iter().enumerate() {
-            match self.accepted_before(connection, queue, outgoing)? {
-                Accepted::No => (),
-                Accepted::Same => continue,
-                Accepted::Other => {
-                    conflicts.insert(place, outgoing.message.id.clone());
-                    continue;
-                }
+            if let Some(id) = self.accepted_before(connection, queue, outgoing)? {
+                known.insert(place, id);
+                continue;
             }
             let Outgoing { message, delay, .. } = outgoing;
             let seq = row::insert_message(connection, message)?;
@@ -213,18 +208,17 @@ impl Session {
         }
         self.count(queue, stored, 0);
         self.wake(name);
-        Ok(conflicts)
+        Ok(known)
     }
 
-    /// Whether a message with this id was accepted before. If not, the id is remembered from now
-    /// on.
+    /// Whether a message with this id was accepted before. If not, the id is remembered from now on.
     fn accepted_before(
         &self,
         connection: &Connection,
         queue: i64,
         outgoing: &Outgoing,
-    ) -> rusqlite::Result<Accepted> {
-        let Some(window) = outgoing.once else { return Ok(Accepted::No) };
+    ) -> rusqlite::Result<Option<KnownId>> {
+        let Some(window) = outgoing.once else { return Ok(None) };
         let digest = outgoing.message.body_digest().cast_signed();
         // Each new id removes up to two expired ones, so that the table does not grow forever.
         connection
@@ -247,7 +241,7 @@ impl Session {
                 digest
             ])?;
         if remembered == 1 {
-            return Ok(Accepted::No);
+            return Ok(None);
         }
         // Ids stored by an earlier version have no digest; they count as the same message.
         let is_other: bool = connection
@@ -255,7 +249,7 @@ impl Session {
                 "SELECT EXISTS (SELECT 1 FROM bezoar_once WHERE queue = ?1 AND id = ?2 AND digest <> ?3)",
             )?
             .query_row(params![queue, outgoing.message.id.as_str(), digest], |row| row.get(0))?;
-        Ok(if is_other { Accepted::Other } else { Accepted::Same })
+        Ok(Some(if is_other { KnownId::Other } else { KnownId::Same }))
     }
 
     /// Leases up to `max` messages and counts the acquisition of each. Damaged and malformed rows become

@@ -4,9 +4,9 @@ use std::{num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    ByteLimit, Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY, Outgoing,
-    QueueName, Settlement, SettlementDurability, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    Acceptance, ByteLimit, Capabilities, Counting, Delivery, Destination, ErrorKind, MAX_DELAY,
+    MessageId, Outgoing, QueueName, Settlement, SettlementDurability, SubscribeOptions,
+    Subscription, Transport, TransportError,
 };
 use jiff::Timestamp;
 use rand::RngExt;
@@ -22,7 +22,7 @@ use crate::{
     monotonic_clock::MonotonicClock,
     queue_signals::QueueSignals,
     readers::Readers,
-    session::{Claimed, Conflicts, Session},
+    session::{Claimed, KnownId, KnownIds, Session},
     writer::Writer,
 };
 
@@ -75,7 +75,7 @@ impl SqliteTransport {
         &self,
         queue: &QueueName,
         accepted: Vec<Outgoing>,
-    ) -> Result<Conflicts, TransportError> {
+    ) -> Result<KnownIds, TransportError> {
         let (name, options) = (queue.clone(), self.options.clone());
         let bytes = accepted.iter().map(bytes).sum();
         let work = move |session: &mut Session, connection: &Connection| {
@@ -98,7 +98,7 @@ impl SqliteTransport {
 #[derive(Debug, Clone)]
 enum Stored {
     /// Stored, except these.
-    Yes(Conflicts),
+    Yes(KnownIds),
     NoQueue,
     /// Not stored, and why.
     Full(&'static str),
@@ -145,6 +145,14 @@ fn part_end(batch: &[Outgoing]) -> usize {
     batch.iter().take(PART_LIMIT).take_while(|it| limit.admits(bytes(it))).count()
 }
 
+fn acceptance(id: MessageId, known: Option<&KnownId>) -> Result<Acceptance, TransportError> {
+    match known {
+        None => Ok(Acceptance::New),
+        Some(KnownId::Same) => Ok(Acceptance::Repeated),
+        Some(KnownId::Other) => Err(error(ErrorKind::Conflict(id), "send")),
+    }
+}
+
 #[async_trait]
 impl Transport for SqliteTransport {
     fn capabilities(&self) -> Capabilities {
@@ -167,7 +175,11 @@ impl Transport for SqliteTransport {
         can
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let (queue, mut results) = match self.capabilities().check_batch(to, batch) {
             Ok(checked) => checked,
             Err(refused) => return refused,
@@ -178,13 +190,11 @@ impl Transport for SqliteTransport {
         while !accepted.is_empty() {
             let later = accepted.split_off(part_end(&accepted));
             let part = std::mem::replace(&mut accepted, later);
-            let count = part.len();
+            let ids: Vec<_> = part.iter().map(|outgoing| outgoing.message.id.clone()).collect();
             let stored = self.store(queue, part).await;
-            for (place, result) in open.by_ref().take(count).enumerate() {
+            for ((place, id), result) in ids.into_iter().enumerate().zip(open.by_ref()) {
                 *result = match &stored {
-                    Ok(conflicts) => conflicts
-                        .get(&place)
-                        .map_or(Ok(()), |id| Err(error(ErrorKind::Conflict(id.clone()), "send"))),
+                    Ok(known) => acceptance(id, known.get(&place)),
                     Err(failed) => Err(failed.again()),
                 };
             }

@@ -2,12 +2,12 @@
 
 use anyhow::anyhow;
 use bezoar::MessageId;
-use bezoar_gateway::api_types::{BatchAnswer, BatchResult};
+use bezoar_gateway::api_types::{AcceptedMessage, BatchAnswer, BatchResult};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     Sender,
-    batch_outcome::{BatchOutcome, LineError, PendingLine},
+    batch_outcome::{BatchOutcome, LineError, LineResult, PendingLine},
     lines::{InputLine, LineBatch},
     new_id,
 };
@@ -44,7 +44,9 @@ impl Sender<'_> {
                     if self.patience.covers(&error) && retry.wait(error.retry_after()).await =>
                 {
                     if error.is_open() {
-                        halve(part, &mut parts)
+                        let part = part.into_iter();
+                        let part = part.map(|item| PendingLine { was_sent: true, ..item });
+                        halve(part.collect(), &mut parts)
                     } else {
                         parts.push(part)
                     }
@@ -63,22 +65,22 @@ impl Sender<'_> {
     fn items(&self, lines: LineBatch) -> Vec<PendingLine> {
         let item = |line: InputLine| {
             let id = self.id.as_ref().map_or_else(new_id, |start| numbered(start, line.number));
-            PendingLine { number: line.number, id, body: line.body.into() }
+            PendingLine { number: line.number, id, body: line.body.into(), was_sent: false }
         };
         lines.lines.into_iter().map(item).collect()
     }
 
     /// One result per line. A single line is sent as a plain message, which is smaller than a batch.
-    async fn post(&self, part: &[PendingLine]) -> Result<Vec<Result<(), LineError>>, ClientError> {
+    async fn post(&self, part: &[PendingLine]) -> Result<Vec<LineResult>, ClientError> {
         match part {
             [item] => self.post_one(item).await.map(|result| vec![result]),
             _ => self.post_batch(part).await,
         }
     }
 
-    async fn post_one(&self, item: &PendingLine) -> Result<Result<(), LineError>, ClientError> {
+    async fn post_one(&self, item: &PendingLine) -> Result<LineResult, ClientError> {
         match self.send(&item.id, item.body.clone()).await {
-            Ok(_) => Ok(Ok(())),
+            Ok(reply) => Ok(Ok(reply.parse::<AcceptedMessage>()?.repeated.into())),
             // This line is invalid; the next ones may be fine.
             Err(ClientError::Refused(problem))
                 if matches!(problem.status.as_u16(), 400 | 413 | 431) =>
@@ -89,10 +91,7 @@ impl Sender<'_> {
         }
     }
 
-    async fn post_batch(
-        &self,
-        part: &[PendingLine],
-    ) -> Result<Vec<Result<(), LineError>>, ClientError> {
+    async fn post_batch(&self, part: &[PendingLine]) -> Result<Vec<LineResult>, ClientError> {
         let mut body = Vec::new();
         part.iter().for_each(|item| self.envelope.write_item(&item.id, &item.body, &mut body));
         let ndjson = HeaderValue::from_static("application/x-ndjson");
@@ -104,7 +103,10 @@ impl Sender<'_> {
             Err(ClientError::Refused(problem)) if !problem.results.is_empty() => problem.results,
             Err(error) => return Err(error),
         };
-        let result = |answered: BatchResult| answered.error.map_or(Ok(()), Err);
+        let result = |answered: BatchResult| match answered.error {
+            None => Ok(answered.repeated.into()),
+            Some(error) => Err(error),
+        };
         Ok(results.into_iter().map(result).collect())
     }
 }

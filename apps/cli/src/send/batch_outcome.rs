@@ -8,6 +8,9 @@ use bytes::Bytes;
 use super::lines::LineBatch;
 use crate::client::ClientError;
 
+/// What the gateway said about a line.
+pub(super) type LineResult = Result<LineAcceptance, LineError>;
+
 /// Codes of lines that may be accepted on a retry.
 const TRANSIENT: [&str; 6] = [
     "busy",
@@ -18,13 +21,28 @@ const TRANSIENT: [&str; 6] = [
     "store-full",
 ];
 
+/// How a line was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineAcceptance {
+    New,
+    /// The same message was accepted before.
+    Repeated,
+}
+
+impl From<bool> for LineAcceptance {
+    /// From the member `repeated` of an answer.
+    fn from(repeated: bool) -> Self {
+        if repeated { Self::Repeated } else { Self::New }
+    }
+}
+
 /// The outcome of a line.
 #[derive(Debug)]
 pub(super) struct LineOutcome {
     pub(super) number: u64,
     /// `None` if the line never became a message.
     pub(super) id: Option<MessageId>,
-    pub(super) result: Result<(), LineError>,
+    pub(super) result: LineResult,
 }
 
 /// The outcome of a batch.
@@ -43,6 +61,8 @@ pub(super) struct PendingLine {
     pub(super) number: u64,
     pub(super) id: MessageId,
     pub(super) body: Bytes,
+    /// Whether it was sent before without a final answer: if the gateway knows it, this is why.
+    pub(super) was_sent: bool,
 }
 
 impl BatchOutcome {
@@ -58,7 +78,7 @@ impl BatchOutcome {
     pub(super) fn sort(
         &mut self,
         part: Vec<PendingLine>,
-        results: Vec<Result<(), LineError>>,
+        results: Vec<LineResult>,
     ) -> Vec<(PendingLine, LineError)> {
         let unanswered = Err(refused("outcome-unknown", "the gateway did not report a result"));
         let mut again = Vec::new();
@@ -66,7 +86,10 @@ impl BatchOutcome {
             part.into_iter().zip(results.into_iter().chain(std::iter::repeat(unanswered)))
         {
             match result {
-                Err(error) if TRANSIENT.contains(&error.code.as_str()) => again.push((item, error)),
+                Err(error) if TRANSIENT.contains(&error.code.as_str()) => {
+                    again.push((PendingLine { was_sent: true, ..item }, error));
+                }
+                Ok(_) if item.was_sent => self.record(item, Ok(LineAcceptance::New)),
                 result => self.record(item, result),
             }
         }
@@ -91,7 +114,7 @@ impl BatchOutcome {
         items.into_iter().for_each(|(item, error)| self.record(item, Err(error)));
     }
 
-    fn record(&mut self, item: PendingLine, result: Result<(), LineError>) {
+    fn record(&mut self, item: PendingLine, result: LineResult) {
         self.outcomes.push(LineOutcome { number: item.number, id: Some(item.id), result });
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Error, Result, anyhow, bail};
 use serde_json::json;
 
 use super::{
-    batch_outcome::{BatchOutcome, LineOutcome},
+    batch_outcome::{BatchOutcome, LineAcceptance, LineOutcome},
     failed_lines::FailedLines,
     lines::LineBatch,
     progress::SendProgress,
@@ -24,6 +24,8 @@ pub(super) struct SendSummary {
     progress: SendProgress,
     format: Format,
     accepted: u64,
+    /// How many were accepted before this run.
+    repeated: u64,
     failures: FailedLines,
     /// The number of the last line that was sent, from 1.
     last: u64,
@@ -50,8 +52,18 @@ impl SendSummary {
             (false, true) => Format::Nothing,
         };
         let failures = FailedLines::default();
-        let (accepted, last, has_ended, is_interrupted) = (0, 0, false, false);
-        Self { progress, format, accepted, failures, last, has_ended, is_interrupted, stop: None }
+        let (has_ended, is_interrupted) = (false, false);
+        Self {
+            progress,
+            format,
+            accepted: 0,
+            repeated: 0,
+            failures,
+            last: 0,
+            has_ended,
+            is_interrupted,
+            stop: None,
+        }
     }
 
     /// These lines are being sent.
@@ -94,14 +106,15 @@ impl SendSummary {
     pub(super) fn record(&mut self, outcome: BatchOutcome) -> Result<()> {
         for outcome in &outcome.outcomes {
             match &outcome.result {
-                Ok(()) => self.accepted += 1,
+                Ok(LineAcceptance::New) => self.accepted += 1,
+                Ok(LineAcceptance::Repeated) => self.repeated += 1,
                 Err(error) => self.failures.add(outcome.number, &error.detail),
             }
         }
         if let Some(why) = outcome.stop {
             self.stop(why);
         }
-        self.progress.advance(outcome.bytes, self.accepted);
+        self.progress.advance(outcome.bytes, self.accepted + self.repeated);
         self.print(&outcome.outcomes)
     }
 
@@ -121,6 +134,11 @@ impl SendSummary {
     pub(super) fn conclude(self) -> Result<()> {
         let elapsed = self.progress.finish();
         output::say(&summary(self.accepted, elapsed));
+        if self.repeated > 0 {
+            let were = if self.repeated == 1 { "was" } else { "were" };
+            let repeated = plural(self.repeated, "message");
+            output::say(&format!("{repeated} {were} accepted before; nothing was added for them"));
+        }
         self.failures.lines().iter().for_each(|line| output::say(line));
         if !self.has_ended {
             let next = count(self.last + 1);
@@ -148,7 +166,10 @@ fn summary(accepted: u64, elapsed: Duration) -> String {
 fn as_json(outcome: &LineOutcome) -> String {
     let id = outcome.id.as_ref().map(|id| id.as_str());
     let line = match &outcome.result {
-        Ok(()) => json!({ "line": outcome.number, "id": id }),
+        Ok(LineAcceptance::New) => json!({ "line": outcome.number, "id": id }),
+        Ok(LineAcceptance::Repeated) => {
+            json!({ "line": outcome.number, "id": id, "repeated": true })
+        }
         Err(error) => json!({ "line": outcome.number, "id": id, "error": error }),
     };
     format!("{line}\n")

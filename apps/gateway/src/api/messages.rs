@@ -8,7 +8,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use bezoar::{Body, Outgoing, QueueName};
+use bezoar::{Acceptance, Body, Outgoing, QueueName};
 use http::{HeaderMap, StatusCode};
 use tokio::{sync::SemaphorePermit, time::timeout};
 
@@ -53,8 +53,10 @@ pub(super) async fn accept(
     let traced = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let _room = room(&app).await?;
     let mut results = app.store(&queue, vec![outgoing], traced).await;
-    results.pop().unwrap_or(Ok(())).map_err(Problem::from)?;
-    Ok((StatusCode::ACCEPTED, Json(AcceptedMessage { id: id.to_string() })).into_response())
+    let acceptance = results.pop().unwrap_or(Ok(Acceptance::New)).map_err(Problem::from)?;
+    let accepted =
+        AcceptedMessage { id: id.to_string(), repeated: acceptance == Acceptance::Repeated };
+    Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
 }
 
 /// Accepts up to 10,000 messages; returns one result per message, in order.
@@ -80,12 +82,14 @@ pub(super) async fn accept_batch(
     let traced = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let _room = room(&app).await?;
     let results = store_made(&app, &queue, made, traced).await;
-    let refused = results.iter().filter(|result| result.error.is_some()).count() as u64;
+    let count =
+        |fits: fn(&BatchResult) -> bool| results.iter().filter(|it| fits(it)).count() as u64;
+    let (refused, repeated) = (count(|it| it.error.is_some()), count(|it| it.repeated));
     let accepted = results.len() as u64 - refused;
     if accepted == 0 && refused > 0 {
         return Err(all_refused(results));
     }
-    let answer = BatchAnswer { accepted, refused, results };
+    let answer = BatchAnswer { accepted, repeated, refused, results };
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }
 
@@ -117,11 +121,15 @@ async fn store_made(
         app.store(queue, outgoing.into_iter().flatten().collect(), traced).await.into_iter();
     let mut refused = refused.into_iter().filter_map(Result::err);
     let result = |id: Option<bezoar::MessageId>| {
-        let problem = match &id {
-            Some(_) => stored.next().unwrap_or(Ok(())).err().map(Problem::from),
-            None => refused.next(),
+        let result = match &id {
+            Some(_) => stored.next().unwrap_or(Ok(Acceptance::New)).map_err(Problem::from),
+            None => refused.next().map_or(Ok(Acceptance::New), Err),
         };
-        BatchResult { id: id.map(|id| id.to_string()), error: problem.as_ref().map(item_problem) }
+        BatchResult {
+            id: id.map(|id| id.to_string()),
+            repeated: matches!(result, Ok(Acceptance::Repeated)),
+            error: result.as_ref().err().map(item_problem),
+        }
     };
     ids.into_iter().map(result).collect()
 }

@@ -12,6 +12,9 @@ use utoipa::ToSchema;
 pub struct AcceptedMessage {
     /// Its id.
     pub id: String,
+    /// Whether it is a repetition: the same message was accepted before, and nothing was stored. Only queues that
+    /// compare ids can tell.
+    pub repeated: bool,
 }
 
 /// One message of a batch. It needs either `body` or `body_base64`.
@@ -63,8 +66,10 @@ impl fmt::Debug for BatchItem {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct BatchAnswer {
-    /// How many messages were accepted.
+    /// How many messages were accepted, repetitions included.
     pub accepted: u64,
+    /// How many of them are repetitions: the same messages were accepted before, and nothing was stored.
+    pub repeated: u64,
     /// How many were refused.
     pub refused: u64,
     /// One result per message, in order.
@@ -77,6 +82,9 @@ pub struct BatchAnswer {
 pub struct BatchResult {
     /// Its id; null if it was refused before it had one.
     pub id: Option<String>,
+    /// Whether it is a repetition: the same message was accepted before, and nothing was stored. Only queues that
+    /// compare ids can tell.
+    pub repeated: bool,
     /// Why it was refused; null if it was accepted.
     pub error: Option<ItemProblem>,
 }

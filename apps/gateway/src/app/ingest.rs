@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar::{Destination, Outgoing, QueueName, TransportError};
+use bezoar::{Acceptance, Destination, Outgoing, QueueName, TransportError};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -19,7 +19,7 @@ impl App {
         queue: &QueueName,
         mut batch: Vec<Outgoing>,
         traced: Option<&str>,
-    ) -> Vec<Result<(), TransportError>> {
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let incoming = self.correlation.incoming(traced);
         let span = accept_span(queue.as_str(), &batch, incoming);
         if let Some(trace) = traceparent(&span, incoming) {
@@ -44,7 +44,12 @@ impl App {
         results
     }
 
-    fn measure(&self, queue: &QueueName, results: &[Result<(), TransportError>], took: Duration) {
+    fn measure(
+        &self,
+        queue: &QueueName,
+        results: &[Result<Acceptance, TransportError>],
+        took: Duration,
+    ) {
         let metrics = self.metrics.queue(queue.as_str());
         let accepted = results.iter().filter(|result| result.is_ok()).count();
         if accepted > 0 {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bezoar::{
-    ErrorKind, TransportError,
+    Acceptance, ErrorKind, TransportError,
     catalogue::{Catalogue, CatalogueError},
 };
 use tokio::{
@@ -44,9 +44,9 @@ struct LastWrite {
 
 impl WriteHealth {
     /// Learns from the results of storing messages.
-    pub(super) fn learn(&self, results: &[Result<(), TransportError>]) {
+    pub(super) fn learn(&self, results: &[Result<Acceptance, TransportError>]) {
         let results = results.iter().filter_map(|result| match result {
-            Ok(()) => Some(Ok(())),
+            Ok(_) => Some(Ok(())),
             Err(error) => verdict(error).map(Err),
         });
         // The worst counts: a store that refuses one of them is not ready.

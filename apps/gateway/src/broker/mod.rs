@@ -17,8 +17,8 @@ use std::{
 use anyhow::Result;
 use async_trait::async_trait;
 use bezoar::{
-    Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid, Outgoing,
-    QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
+    Acceptance, Capabilities, DeadLetterFeed, Depth, Destination, ErrorKind, Finding, Invalid,
+    Outgoing, QueueAdmin, QueueName, SubscribeOptions, Subscription, Transport, TransportError,
     poison_retry::{PoisonQueue, RetryFields},
 };
 
@@ -219,7 +219,11 @@ impl Transport for Broker {
         self.inner.capabilities()
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let to = match to {
             Destination::Queue(queue) => self.there(queue).map(Destination::Queue),
             other => Ok(other.clone()),

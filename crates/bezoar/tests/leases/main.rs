@@ -81,7 +81,7 @@ async fn send_body(transport: &Scripted, id: &str, body: Body) {
     let id = MessageId::new(id).unwrap();
     let message = Message::new(id, MessageType::new("result").unwrap(), time, body);
     let sent = transport.memory.send(&(&lab()).into(), &[Outgoing::from(message)]).await;
-    sent.into_iter().for_each(|sent| sent.unwrap());
+    sent.into_iter().map(Result::unwrap).for_each(drop);
 }
 
 /// A worker whose handlers take as long as the number after `-` in the message's id says, in seconds, and then

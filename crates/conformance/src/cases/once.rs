@@ -1,6 +1,6 @@
 //! A message id is accepted only once within a window, if the sender asks for it.
 
-use bezoar_core::{DeadLetterIds, ErrorKind, Message, Outgoing};
+use bezoar_core::{Acceptance, DeadLetterIds, ErrorKind, Message, Outgoing, TransportError};
 
 use crate::{
     case::Case,
@@ -22,6 +22,20 @@ pub(crate) async fn the_same_id_is_accepted_once(case: Case) {
         received.iter().all(|it| it.id.as_str() == "other" || !it.headers.is_empty()),
         "the first message is kept"
     );
+}
+
+pub(crate) async fn a_repetition_is_reported_as_one(case: Case) {
+    let first = || once(&case, message("same"));
+    let sent = |results: Vec<Result<Acceptance, TransportError>>| -> Vec<Acceptance> {
+        results.into_iter().map(|result| result.expect("it is accepted")).collect()
+    };
+    let results = sent(case.try_send(&[first(), first(), once(&case, message("other"))]).await);
+    assert_eq!(results, [Acceptance::New, Acceptance::Repeated, Acceptance::New]);
+    assert_eq!(sent(case.try_send(&[first()]).await), [Acceptance::Repeated]);
+    let unasked = sent(case.try_send(&[message("same").into()]).await);
+    assert_eq!(unasked, [Acceptance::New], "the sender did not ask for it to be accepted once");
+    case.elapse(11).await;
+    assert_eq!(sent(case.try_send(&[first()]).await), [Acceptance::New], "its time is over");
 }
 
 pub(crate) async fn the_same_id_with_another_body_is_a_conflict(case: Case) {

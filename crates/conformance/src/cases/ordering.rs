@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bezoar_core::{DeadLetterIds, Message, OrderingKey, Outgoing, Settlement};
+use bezoar_core::{Acceptance, DeadLetterIds, Message, OrderingKey, Outgoing, Settlement};
 
 use crate::{
     case::Case,
@@ -150,7 +150,9 @@ pub(crate) async fn what_is_not_kept_is_refused(case: Case) {
     for (what, kept, outgoing) in asked {
         let result = case.try_send(&[outgoing]).await.pop().expect("there is one");
         match (kept, result.map_err(|error| error.kind)) {
-            (true, result) => assert_eq!(result, Ok(()), "{what} is declared and must be accepted"),
+            (true, result) => {
+                assert_eq!(result, Ok(Acceptance::New), "{what} is declared and must be accepted")
+            }
             (false, Err(bezoar_core::ErrorKind::Unsupported(_))) => (),
             (false, result) => panic!("{what} is not declared and must be refused: {result:?}"),
         }

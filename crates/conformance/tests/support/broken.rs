@@ -9,13 +9,14 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterIds, DeadLetterPage,
-    Delivery, Depth, Destination, Finding, ManualClock, Outgoing, QueueAdmin, QueueName,
-    Settlement, SubscribeOptions, Subscription, Transport, TransportError,
+    Acceptance, Capabilities, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterIds,
+    DeadLetterPage, Delivery, Depth, Destination, Finding, ManualClock, Outgoing, QueueAdmin,
+    QueueName, Settlement, SubscribeOptions, Subscription, Transport, TransportError,
 };
 use bezoar_memory::MemoryTransport;
 
 pub(crate) type Outcomes = Vec<Result<(), TransportError>>;
+pub(crate) type Acceptances = Vec<Result<Acceptance, TransportError>>;
 pub(crate) type Settlements = Vec<(Delivery, Settlement)>;
 
 /// The correct queues inside.
@@ -51,7 +52,7 @@ pub(crate) trait Defect: Debug + Send + Sync + 'static {
         asked
     }
 
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         store.memory.send(to, batch).await
     }
 
@@ -156,7 +157,7 @@ impl Transport for Broken {
         self.defect.capabilities(capabilities)
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         self.defect.send(&self.store, to, batch).await
     }
 

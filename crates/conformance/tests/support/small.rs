@@ -20,7 +20,7 @@ use bezoar_core::{
 
 use super::{
     Control,
-    broken::{Defect, Opened, Outcomes, Settlements, Store},
+    broken::{Acceptances, Defect, Opened, Outcomes, Settlements, Store},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ impl Defect for SmallQueues {
     }
 
     /// Stores each batch from its end, because this transport promises no order.
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let mut results = Vec::new();
         for outgoing in batch.iter().rev() {
             results.push(match stored(outgoing) {

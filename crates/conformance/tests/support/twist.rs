@@ -8,7 +8,7 @@ use bezoar_core::{
     Outgoing, QueueAdmin, QueueName, Settlement, SubscribeOptions, Transport, TransportError,
 };
 
-use super::broken::{Defect, Opened, Outcomes, Settlements, Store};
+use super::broken::{Acceptances, Defect, Opened, Outcomes, Settlements, Store};
 
 type Change<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 
@@ -17,7 +17,7 @@ pub(crate) struct Twist {
     pub(crate) capabilities: Change<Capabilities>,
     pub(crate) options: Change<SubscribeOptions>,
     pub(crate) sent: Change<Outgoing>,
-    pub(crate) sent_results: Change<Outcomes>,
+    pub(crate) sent_results: Change<Acceptances>,
     pub(crate) received: Change<Delivery>,
     pub(crate) settled: Change<Settlement>,
     pub(crate) settled_results: Change<Outcomes>,
@@ -64,7 +64,7 @@ impl Defect for Twist {
         changed(asked, &self.options)
     }
 
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let batch: Vec<_> = batch.iter().cloned().map(|out| changed(out, &self.sent)).collect();
         changed(store.memory.send(to, &batch).await, &self.sent_results)
     }

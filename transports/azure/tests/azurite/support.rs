@@ -51,7 +51,7 @@ pub(crate) async fn send(
     queue: &QueueName,
     message: Message,
 ) -> Result<(), TransportError> {
-    transport.send(&queue.into(), &[message.into()]).await.pop().unwrap()
+    transport.send(&queue.into(), &[message.into()]).await.pop().unwrap().map(drop)
 }
 
 pub(crate) async fn subscribe(

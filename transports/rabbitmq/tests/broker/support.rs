@@ -53,7 +53,12 @@ impl Place {
     }
 
     pub(crate) async fn send(&self, outgoing: impl Into<Outgoing>) -> Result<(), TransportError> {
-        self.transport.send(&(&self.queue).into(), &[outgoing.into()]).await.pop().unwrap()
+        self.transport
+            .send(&(&self.queue).into(), &[outgoing.into()])
+            .await
+            .pop()
+            .unwrap()
+            .map(drop)
     }
 
     /// The feed of its dead letters.

@@ -29,7 +29,7 @@ impl Place {
     async fn send(&self, id: &str) -> Result<(), TransportError> {
         let (id, kind) = (MessageId::new(id).unwrap(), MessageType::new("sample").unwrap());
         let message = Message::new(id, kind, millis(0), "body");
-        self.transport.send(&(&self.queue).into(), &[message.into()]).await.pop().unwrap()
+        self.transport.send(&(&self.queue).into(), &[message.into()]).await.pop().unwrap().map(drop)
     }
 
     async fn worker(&self) -> Box<dyn Subscription> {

@@ -175,7 +175,7 @@ async fn send(
         let results = transport.send(&(&queue).into(), &batch).await;
         for (outgoing, result) in batch.iter().zip(results) {
             match result {
-                Ok(()) => {
+                Ok(_) => {
                     let id = outgoing.message.id.as_str();
                     checker.happened(id, format!("{:?}: accepted", Instant::now()));
                     checker.accepted(id);

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Capabilities, Destination, Outgoing, QueueName, SubscribeOptions, Subscription, Transport,
-    TransportError,
+    Acceptance, Capabilities, Destination, Outgoing, QueueName, SubscribeOptions, Subscription,
+    Transport, TransportError,
 };
 use bezoar_rabbitmq::RabbitTransport;
 
@@ -17,11 +17,15 @@ impl Transport for UnconfirmedSender {
         self.0.capabilities()
     }
 
-    async fn send(&self, to: &Destination, batch: &[Outgoing]) -> Vec<Result<(), TransportError>> {
+    async fn send(
+        &self,
+        to: &Destination,
+        batch: &[Outgoing],
+    ) -> Vec<Result<Acceptance, TransportError>> {
         let (transport, to, batch) = (self.0.clone(), to.clone(), batch.to_vec());
         let count = batch.len();
         tokio::spawn(async move { transport.send(&to, &batch).await });
-        (0..count).map(|_| Ok(())).collect()
+        (0..count).map(|_| Ok(Acceptance::New)).collect()
     }
 
     async fn subscribe(

@@ -89,6 +89,6 @@ async fn damaged_tables(transport: &SqliteTransport, path: &Path) -> Vec<String>
     shown(results)
 }
 
-fn shown(results: Vec<Result<(), TransportError>>) -> Vec<String> {
+fn shown<T>(results: Vec<Result<T, TransportError>>) -> Vec<String> {
     results.into_iter().filter_map(Result::err).map(|error| everything(&error)).collect()
 }

@@ -90,7 +90,7 @@ pub(crate) async fn send(
     transport: &SqliteTransport,
     message: &Message,
 ) -> Result<(), TransportError> {
-    transport.send(&queue().into(), &[message.clone().into()]).await.remove(0)
+    transport.send(&queue().into(), &[message.clone().into()]).await.remove(0).map(drop)
 }
 
 pub(crate) async fn send_at_once(
@@ -110,8 +110,8 @@ pub(crate) async fn send_at_once(
     all.join_all().await
 }
 
-pub(crate) fn all_accepted(results: Vec<Result<(), TransportError>>) {
-    results.into_iter().for_each(|result| result.unwrap());
+pub(crate) fn all_accepted<T>(results: Vec<Result<T, TransportError>>) {
+    results.into_iter().map(Result::unwrap).for_each(drop);
 }
 
 pub(crate) async fn subscription(transport: &SqliteTransport) -> Box<dyn Subscription> {

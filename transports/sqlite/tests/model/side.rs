@@ -3,9 +3,9 @@
 use std::{collections::HashSet, num::NonZeroU32, time::Duration};
 
 use bezoar_core::{
-    DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage, Delivery, Depth, ErrorKind,
-    Message, QueueAdmin, QueueName, Reason, Receipt, Settlement, SubscribeOptions, Subscription,
-    Transport, TransportError,
+    Acceptance, DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage, Delivery, Depth,
+    ErrorKind, Message, QueueAdmin, QueueName, Reason, Receipt, Settlement, SubscribeOptions,
+    Subscription, Transport, TransportError,
 };
 use jiff::Timestamp;
 
@@ -32,6 +32,7 @@ pub(crate) struct Side {
 pub(crate) enum Answer {
     Nothing,
     Each(Vec<Result<(), ErrorKind>>),
+    Sent(Vec<Result<Acceptance, ErrorKind>>),
     Received(Result<Vec<Received>, ErrorKind>),
     Extended(Result<Option<Timestamp>, ErrorKind>),
     Count(Result<u64, ErrorKind>),
@@ -66,7 +67,7 @@ impl Side {
 
     pub(crate) async fn act(&mut self, step: &Step) -> Answer {
         match step {
-            Step::Send { to, batch } => Answer::Each(kinds(self.store.send(to, batch).await)),
+            Step::Send { to, batch } => Answer::Sent(kinds(self.store.send(to, batch).await)),
             Step::Receive { queue, max } => self.receive(*queue, *max).await,
             Step::Settle(batch) => self.settle(batch).await,
             Step::Extend { which, lease, after } => self.extend(*which, *lease, *after).await,
@@ -203,6 +204,6 @@ fn kind<T>(result: Result<T, TransportError>) -> Result<T, ErrorKind> {
     result.map_err(|error| error.kind)
 }
 
-fn kinds(results: Vec<Result<(), TransportError>>) -> Vec<Result<(), ErrorKind>> {
+fn kinds<T>(results: Vec<Result<T, TransportError>>) -> Vec<Result<T, ErrorKind>> {
     results.into_iter().map(kind).collect()
 }

@@ -166,7 +166,7 @@ impl Workload {
         }
     }
 
-    fn acknowledge<E: std::fmt::Debug>(&self, begun: Vec<Intention>, results: Vec<Result<(), E>>) {
+    fn acknowledge<T, E>(&self, begun: Vec<Intention>, results: Vec<Result<T, E>>) {
         assert_eq!(begun.len(), results.len());
         for (intention, result) in begun.into_iter().zip(results) {
             if result.is_ok() {

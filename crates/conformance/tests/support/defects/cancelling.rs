@@ -3,10 +3,12 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use async_trait::async_trait;
-use bezoar_core::{Delivery, Destination, Outgoing, Settlement, Transport, TransportError};
+use bezoar_core::{
+    Acceptance, Delivery, Destination, Outgoing, Settlement, Transport, TransportError,
+};
 use tokio::{task::yield_now, time::sleep};
 
-use super::{Control, Defect, Opened, Outcomes, Settlements, Store};
+use super::{Acceptances, Control, Defect, Opened, Outcomes, Settlements, Store};
 
 pub(crate) fn controls() -> Vec<Control> {
     vec![
@@ -100,9 +102,9 @@ struct AcceptsTooSoon;
 
 #[async_trait]
 impl Defect for AcceptsTooSoon {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let (memory, to, batch) = (store.memory.clone(), to.clone(), batch.to_vec());
-        let results = batch.iter().map(|_| Ok(())).collect();
+        let results = batch.iter().map(|_| Ok(Acceptance::New)).collect();
         tokio::spawn(async move {
             sleep(Duration::from_secs(1)).await;
             memory.send(&to, &batch).await;

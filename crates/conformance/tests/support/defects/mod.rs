@@ -16,7 +16,7 @@ use bezoar_core::{DeadLetter, Delivery, ErrorKind, Message, Settlement, Transpor
 
 use super::{
     Control,
-    broken::{Defect, Opened, Outcomes, Settlements, Store},
+    broken::{Acceptances, Defect, Opened, Outcomes, Settlements, Store},
     small,
     twist::Twist,
 };

@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use bezoar_core::{Destination, OrderingKey, Outgoing, Settlement, Transport, millis};
+use bezoar_core::{Acceptance, Destination, OrderingKey, Outgoing, Settlement, Transport, millis};
 
-use super::{Control, Defect, Opened, Outcomes, Settlements, Store, Twist, sent, settled};
+use super::{
+    Acceptances, Control, Defect, Opened, Outcomes, Settlements, Store, Twist, sent, settled,
+};
 
 pub(crate) fn controls() -> Vec<Control> {
     vec![
@@ -112,7 +114,7 @@ struct AcrossQueues(Mutex<Vec<(OrderingKey, Destination)>>);
 
 #[async_trait]
 impl Defect for AcrossQueues {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let mut outcomes = Vec::new();
         for outgoing in batch {
             let key = outgoing.message.ordering_key.clone();
@@ -124,7 +126,7 @@ impl Defect for AcrossQueues {
                 elsewhere
             };
             if elsewhere {
-                outcomes.push(Ok(()));
+                outcomes.push(Ok(Acceptance::New));
             } else {
                 outcomes.extend(store.memory.send(to, std::slice::from_ref(outgoing)).await);
             }

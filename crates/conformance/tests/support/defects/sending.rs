@@ -12,11 +12,11 @@ use std::{
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Delivery, Destination, ErrorKind, MAX_DELAY, MessageId, Outgoing, QueueAdmin, Transport,
-    TransportError,
+    Acceptance, Delivery, Destination, ErrorKind, MAX_DELAY, MessageId, Outgoing, QueueAdmin,
+    Transport, TransportError,
 };
 
-use super::{Control, Defect, Opened, Outcomes, Store, Twist, error};
+use super::{Acceptances, Control, Defect, Opened, Store, Twist, error};
 
 pub(crate) fn controls() -> Vec<Control> {
     vec![
@@ -27,7 +27,7 @@ pub(crate) fn controls() -> Vec<Control> {
                     for result in results {
                         if matches!(result, Err(error) if matches!(error.kind, ErrorKind::Conflict(_)))
                         {
-                            *result = Ok(());
+                            *result = Ok(Acceptance::New);
                         }
                     }
                 }),
@@ -88,9 +88,20 @@ pub(crate) fn controls() -> Vec<Control> {
             || Twist { sent: Box::new(|outgoing| outgoing.once = None), ..Twist::default() },
             &[
                 "once::the_same_id_is_accepted_once",
+                "once::a_repetition_is_reported_as_one",
                 "once::a_repetition_after_the_message_is_done_is_still_one",
                 "once::the_same_id_is_accepted_again_after_its_time",
             ],
+        ),
+        Control::new(
+            "reports a repetition as new",
+            || Twist {
+                sent_results: Box::new(|results| {
+                    results.iter_mut().flatten().for_each(|it| *it = Acceptance::New);
+                }),
+                ..Twist::default()
+            },
+            &["once::a_repetition_is_reported_as_one"],
         ),
         Control::new(
             "remembers an id forever",
@@ -134,9 +145,9 @@ fn remember_for_ever(outgoing: &mut Outgoing) {
     outgoing.once = outgoing.once.map(|_| MAX_DELAY);
 }
 
-fn one_at_least(results: &mut Outcomes) {
+fn one_at_least(results: &mut Acceptances) {
     if results.is_empty() {
-        results.push(Ok(()));
+        results.push(Ok(Acceptance::New));
     }
 }
 
@@ -145,7 +156,7 @@ struct StopsAtTheFirstError;
 
 #[async_trait]
 impl Defect for StopsAtTheFirstError {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let mut results = Vec::new();
         for outgoing in batch {
             results.extend(store.memory.send(to, std::slice::from_ref(outgoing)).await);
@@ -163,11 +174,11 @@ struct LosesTheHundredth(AtomicUsize);
 
 #[async_trait]
 impl Defect for LosesTheHundredth {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let lost = |_: &&Outgoing| self.0.fetch_add(1, Ordering::SeqCst) % 100 != 99;
         let kept: Vec<_> = batch.iter().filter(lost).cloned().collect();
         let mut results = store.memory.send(to, &kept).await;
-        results.resize_with(batch.len(), || Ok(()));
+        results.resize_with(batch.len(), || Ok(Acceptance::New));
         results
     }
 }
@@ -177,7 +188,7 @@ struct Backwards;
 
 #[async_trait]
 impl Defect for Backwards {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let backwards: Vec<_> = batch.iter().rev().cloned().collect();
         store.memory.send(to, &backwards).await.into_iter().rev().collect()
     }
@@ -188,14 +199,14 @@ struct AcceptsAnIdOnce(Mutex<BTreeSet<MessageId>>);
 
 #[async_trait]
 impl Defect for AcceptsAnIdOnce {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let mut results = Vec::new();
         for outgoing in batch {
             let new = self.0.lock().unwrap().insert(outgoing.message.id.clone());
             if new {
                 results.extend(store.memory.send(to, std::slice::from_ref(outgoing)).await);
             } else {
-                results.push(Ok(()));
+                results.push(Ok(Acceptance::New));
             }
         }
         results
@@ -207,7 +218,7 @@ struct SendsToEveryQueue;
 
 #[async_trait]
 impl Defect for SendsToEveryQueue {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         for queue in store.memory.queues().await.unwrap() {
             if Destination::from(&queue) != *to {
                 store.memory.send(&queue.into(), batch).await;
@@ -222,7 +233,7 @@ struct TakesATopicForAQueue;
 
 #[async_trait]
 impl Defect for TakesATopicForAQueue {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         match to {
             Destination::Topic { name, .. } => store.memory.send(&name.into(), batch).await,
             _ => store.memory.send(to, batch).await,
@@ -235,7 +246,7 @@ struct MakesQueues;
 
 #[async_trait]
 impl Defect for MakesQueues {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         if let Destination::Queue(queue) = to {
             store.memory.provision(queue).await.unwrap();
         }

@@ -8,7 +8,9 @@ use bezoar_core::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{Control, Defect, Opened, Outcomes, Settlements, Store, Twist, error, settled};
+use super::{
+    Acceptances, Control, Defect, Opened, Outcomes, Settlements, Store, Twist, error, settled,
+};
 
 pub(crate) fn controls() -> Vec<Control> {
     [delays(), waits()].into_iter().flatten().collect()
@@ -105,7 +107,7 @@ struct HoldsUp(Mutex<Duration>);
 
 #[async_trait]
 impl Defect for HoldsUp {
-    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Outcomes {
+    async fn send(&self, store: &Store, to: &Destination, batch: &[Outgoing]) -> Acceptances {
         let mut batch = batch.to_vec();
         for outgoing in &mut batch {
             let mut longest = self.0.lock().unwrap();

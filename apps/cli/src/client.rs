@@ -48,8 +48,6 @@ const LONG_DEADLINE: Duration = Duration::from_secs(60);
 const BODY_DEADLINE: Duration = Duration::from_secs(300);
 /// How long work may take whose end is waited for.
 const WAITING_DEADLINE: Duration = Duration::from_secs(3_600);
-/// How long a request that starts something is repeated.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -150,10 +148,11 @@ impl ApiClient {
         &self,
         path: &str,
         what: &impl Serialize,
+        patience: Duration,
     ) -> Result<ApiReply, ClientError> {
         let key = MessageId::generate(SystemClock.now(), &mut rand::rng());
         let key = HeaderValue::from_str(key.as_str()).expect("a UUID is a header value");
-        let mut retry = Retry::new(START_PATIENCE);
+        let mut retry = Retry::new(patience);
         loop {
             let mut request = self.request_of(path, what);
             request.headers_mut().insert(IDEMPOTENCY_KEY, key.clone());

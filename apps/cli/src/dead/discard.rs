@@ -1,5 +1,7 @@
 //! `bezoar dead discard`: removes dead letters for good.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use bezoar_gateway::api_types::{DeadLetterPage, DiscardRequest};
 
@@ -11,6 +13,7 @@ use super::{
 };
 use crate::{
     client::{ApiClient, ApiReply, ClientError},
+    duration,
     humanize::{count, plural},
     output, prompt, reason,
 };
@@ -31,6 +34,9 @@ pub(crate) struct Arguments {
     /// Discard all dead letters that the broker keeps; requires --queue
     #[arg(long, conflicts_with = "skip_held")]
     on_broker: bool,
+    /// How long to repeat the request if its answer is lost or the gateway is busy; it starts only once [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "30s", hide_default_value = true)]
+    retry_for: Duration,
     /// Do not ask for confirmation
     #[arg(long, requires = "expect")]
     yes: bool,
@@ -45,15 +51,17 @@ struct Discard {
     selection: Selection,
     reason: String,
     skip_held: bool,
+    retry_for: Duration,
 }
 
 pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
-    let Arguments { selection, reason, expect, skip_held, on_broker, yes, json } = arguments;
+    let Arguments { selection, reason, expect, skip_held, on_broker, retry_for, yes, json } =
+        arguments;
     let selection = selection.resolve(client).await?;
     if on_broker {
         return on_broker::discard(client, &selection, &reason, (expect, yes), json).await;
     }
-    let discard = Discard { selection, reason, skip_held };
+    let discard = Discard { selection, reason, skip_held, retry_for };
     let number = match (expect, yes) {
         (Some(expected), true) => expected,
         _ if !prompt::is_possible() => bail!(
@@ -81,7 +89,7 @@ impl Discard {
             skip_held: self.skip_held,
             plan: false,
         };
-        client.start("/v1/discards", &request).await
+        client.start("/v1/discards", &request, self.retry_for).await
     }
 
     /// The exact number that would be discarded. A discard that expects 0 changes nothing and reports it.

@@ -2,6 +2,8 @@
 
 mod plan;
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use bezoar_gateway::api_types::ReplayRequest;
 
@@ -10,7 +12,7 @@ use super::{
     operation::{self, OperationCommand, OperationReply, OperationText, begun},
     selection::{Selection, SelectionArguments},
 };
-use crate::{client::ApiClient, humanize::plural, output, prompt, reason};
+use crate::{client::ApiClient, duration, humanize::plural, output, prompt, reason};
 
 /// The highest rate that a gateway accepts.
 const RATE_LIMIT: f64 = 1_000_000.0;
@@ -64,6 +66,9 @@ struct ReplayOptions {
     /// Do nothing unless exactly N dead letters are selected
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
+    /// How long to repeat the request if its answer is lost or the gateway is busy; it starts only once [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "30s", hide_default_value = true)]
+    retry_for: Duration,
 }
 
 /// How a replay is started.
@@ -92,7 +97,8 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         _ => StartMode::Start,
     };
     let request = options.request(&selection, mode);
-    let reply = client.start("/v1/replays", &request).await.and_then(OperationReply::new);
+    let reply = client.start("/v1/replays", &request, options.retry_for).await;
+    let reply = reply.and_then(OperationReply::new);
     let reply = begun(reply)?;
     if reply.operation.total == 0 {
         return nothing(client, &selection, reply, json).await;

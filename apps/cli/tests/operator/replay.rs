@@ -268,8 +268,23 @@ fn an_unexpected_number_and_a_lost_reply_are_reported() {
     let ended = run(bezoar(&gateway).args(BY_ID).args(["--expect", "2"]));
     assert_eq!((ended.code, ended.words), (1, format!("bezoar: {detail}\n")));
     let gateway = Gateway::start(|_, _| Answer::Hangup);
-    let ended = run(bezoar(&gateway).args(BY_ID));
+    let ended = run(bezoar(&gateway).args(BY_ID).args(["--retry-for", "100ms"]));
     assert!(ended.words.contains("the operation may have started"), "{ended:?}");
+}
+
+#[test]
+fn a_request_whose_answer_is_lost_is_repeated_with_the_same_key() {
+    let gateway = Gateway::start(|number, _| match number {
+        0 => Answer::Hangup,
+        1 => Answer::Busy,
+        _ => Answer::Json(202, replay("ended", [10, 10, 0])),
+    });
+    let ended = run(bezoar(&gateway).args(BY_ID).args(["--no-wait"]));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let keys: Vec<_> =
+        gateway.asked().iter().map(|asked| asked.header("idempotency-key")).collect();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    assert!(!keys[0].is_empty() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
 }
 
 #[test]

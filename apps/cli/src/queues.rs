@@ -1,5 +1,7 @@
 //! `bezoar queues`: message counts, ages and route states.
 
+mod peek;
+
 use std::{
     io::{self, IsTerminal},
     time::Duration,
@@ -20,7 +22,10 @@ const EVERY: Duration = Duration::from_secs(2);
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<QueuesCommand>,
     /// Print the gateway's JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -29,7 +34,16 @@ pub(crate) struct Arguments {
     watch: bool,
 }
 
-pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> {
+#[derive(Debug, clap::Subcommand)]
+enum QueuesCommand {
+    /// List messages in a queue without taking them
+    Peek(peek::Arguments),
+}
+
+pub(crate) async fn run(mut arguments: Arguments, client: &ApiClient) -> Result<()> {
+    if let Some(QueuesCommand::Peek(arguments)) = arguments.command.take() {
+        return peek::run(arguments, client).await;
+    }
     if arguments.watch {
         return watch(&arguments, client).await;
     }

@@ -74,7 +74,7 @@ fn needs(method: &str, path: &str) -> Option<Needs> {
             | "/v1/causes" | "/v1/replays" | "/v1/discards" | "/v1/rejections"
             | "/v1/poison-retries",
         ) => Shown(Role::Viewer),
-        ("get", "/v1/queues/{queue}") => Queue(Role::Viewer),
+        ("get", "/v1/queues/{queue}" | "/v1/queues/{queue}/messages") => Queue(Role::Viewer),
         (
             "get",
             "/v1/dead-letters/{id}"

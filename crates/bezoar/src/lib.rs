@@ -58,8 +58,9 @@ pub use bezoar_core::{
     CorrelationId, Counting, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId,
     DeadLetterIds, DeadLetterPage, Decision, Delivery, Depth, Destination, Detail, ErrorKind,
     FailedTry, Failure, FailureError, FailureKind, Finding, HeaderValue, Headers, Invalid,
-    InvalidId, Jitter, Leases, Ledger, Message, MessageId, MessageType, OrderingKey, Outgoing,
-    QueueAdmin, QueueName, Reason, Receipt, RequestKey, RetryPolicy, RetryStrategy, Rng, Sensitive,
+    InvalidId, Jitter, Leases, Ledger, Message, MessageAccess, MessageId, MessageLocation,
+    MessageType, OrderingKey, Outgoing, PeekPage, PeekPosition, QueueAdmin, QueueName, QueueState,
+    QueuedMessage, Reason, Receipt, RequestKey, RetryPolicy, RetryStrategy, Rng, Sensitive,
     Settlement, SettlementDurability, Severity, SubscribeOptions, Subscription, SystemClock,
     Transport, TransportError, UncountedFailure, UncountedPolicy, UncountedSummary, Verdict,
 };

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::{DeadLetterAccess, DeadLetterFeed, QueueName, TransportError};
+use crate::{DeadLetterAccess, DeadLetterFeed, MessageAccess, QueueName, TransportError};
 
 /// What operators can do with queues.
 #[async_trait]
@@ -25,6 +25,12 @@ pub trait QueueAdmin: Debug + Send + Sync + 'static {
     /// Access to single dead letters; `None` where they can only be taken in order. Present exactly
     /// where [`Capabilities::dead_letter_access`](crate::Capabilities::dead_letter_access) says so.
     fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
+        None
+    }
+
+    /// Looks at messages that are not dead letters; `None` where only consumers see them. Present exactly where
+    /// [`Capabilities::message_access`](crate::Capabilities::message_access) says so.
+    fn message_access(&self) -> Option<&dyn MessageAccess> {
         None
     }
 

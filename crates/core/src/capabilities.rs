@@ -84,6 +84,9 @@ pub struct Capabilities {
     /// Dead letters can be listed, replayed and discarded one by one, see
     /// [`QueueAdmin::dead_letter_access`](crate::QueueAdmin::dead_letter_access).
     pub dead_letter_access: bool,
+    /// Messages in queues can be looked at without taking them, see
+    /// [`QueueAdmin::message_access`](crate::QueueAdmin::message_access).
+    pub message_access: bool,
     /// Dead letters can be taken in order, see
     /// [`QueueAdmin::dead_letter_feed`](crate::QueueAdmin::dead_letter_feed).
     pub dead_letter_feed: bool,
@@ -123,6 +126,7 @@ impl Capabilities {
             knows_depth: false,
             knows_ages: false,
             dead_letter_access: false,
+            message_access: false,
             dead_letter_feed: false,
         }
     }
@@ -253,6 +257,7 @@ impl Capabilities {
             ("knows_depth", yes_no(self.knows_depth)),
             ("knows_ages", yes_no(self.knows_ages)),
             ("dead_letter_access", yes_no(self.dead_letter_access)),
+            ("message_access", yes_no(self.message_access)),
             ("dead_letter_feed", yes_no(self.dead_letter_feed)),
         ]
     }

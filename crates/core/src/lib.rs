@@ -30,6 +30,7 @@ mod error;
 mod failure;
 mod ledger;
 mod message;
+mod message_access;
 mod name;
 mod pauses;
 pub mod poison_retry;
@@ -52,6 +53,9 @@ pub use error::{ErrorKind, TransportError};
 pub use failure::{Code, Failure, FailureError, FailureKind};
 pub use ledger::{FailedTry, HISTORY_LIMIT, Ledger, UncountedFailure, UncountedSummary};
 pub use message::{Headers, Message};
+pub use message_access::{
+    MessageAccess, MessageLocation, PeekPage, PeekPosition, QueueState, QueuedMessage,
+};
 pub use name::{
     ContentType, CorrelationId, Invalid, MessageId, MessageType, OrderingKey, QueueName, RequestKey,
 };

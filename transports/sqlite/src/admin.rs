@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use bezoar_core::{
     Code, DeadLetter, DeadLetterAccess, DeadLetterId, DeadLetterIds, DeadLetterPage, Depth,
-    ErrorKind, Finding, QueueAdmin, QueueName, Reason, Recognition, Severity, TransportError,
-    millis,
+    ErrorKind, Finding, MessageAccess, QueueAdmin, QueueName, Reason, Recognition, Severity,
+    TransportError, millis,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -69,6 +69,10 @@ impl QueueAdmin for SqliteTransport {
     }
 
     fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
+        Some(self)
+    }
+
+    fn message_access(&self) -> Option<&dyn MessageAccess> {
         Some(self)
     }
 }
@@ -174,7 +178,7 @@ impl SqliteTransport {
     }
 }
 
-fn find(connection: &Connection, name: &QueueName) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn find(connection: &Connection, name: &QueueName) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT id FROM bezoar_queues WHERE name = ?1")?
         .query_row([name.as_str()], |row| row.get(0))

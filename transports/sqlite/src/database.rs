@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// One script per version, in order. A released one is never changed.
-pub(crate) const MIGRATIONS: [&str; 9] = [
+pub(crate) const MIGRATIONS: [&str; 10] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
@@ -32,6 +32,7 @@ pub(crate) const MIGRATIONS: [&str; 9] = [
     include_str!("../migrations/0007.sql"),
     include_str!("../migrations/0008.sql"),
     include_str!("../migrations/0009.sql"),
+    include_str!("../migrations/0010.sql"),
 ];
 
 const SCHEMA: i64 = MIGRATIONS.len() as i64;

@@ -26,6 +26,7 @@ mod database_files;
 mod error;
 mod job;
 mod lease;
+mod message_access;
 mod monotonic_clock;
 mod options;
 mod ordering;

@@ -172,13 +172,18 @@ impl Session {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
         let (mut stored, mut known) = (0, KnownIds::new());
+        let mut next = match batch.iter().any(|outgoing| outgoing.once.is_some()) {
+            true => row::next_seq(connection)?,
+            false => 0, // nobody asks
+        };
         for (place, outgoing) in batch.iter().enumerate() {
-            if let Some(id) = self.accepted_before(connection, queue, outgoing)? {
+            if let Some(id) = self.accepted_before(connection, (queue, next), outgoing)? {
                 known.insert(place, id);
                 continue;
             }
             let Outgoing { message, delay, .. } = outgoing;
             let seq = row::insert_message(connection, message)?;
+            next = seq + 1;
             let ledger = &message.ledger;
             row::insert_ledger(connection, seq, ledger)?;
             let row = WaitingRow {
@@ -211,11 +216,12 @@ impl Session {
         Ok(known)
     }
 
-    /// Whether a message with this id was accepted before. If not, the id is remembered from now on.
+    /// Whether a message with this id was accepted before. If not, the id is remembered from now on, with the row `next`
+    /// that the message will have.
     fn accepted_before(
         &self,
         connection: &Connection,
-        queue: i64,
+        (queue, next): (i64, i64),
         outgoing: &Outgoing,
     ) -> rusqlite::Result<Option<KnownId>> {
         let Some(window) = outgoing.once else { return Ok(None) };
@@ -229,8 +235,8 @@ impl Session {
             .execute([self.now_millis()])?;
         let remembered = connection
             .prepare_cached(
-                "INSERT INTO bezoar_once (queue, id, until, digest) VALUES (?1, ?2, ?3, ?5)
-                 ON CONFLICT DO UPDATE SET until = excluded.until, digest = excluded.digest
+                "INSERT INTO bezoar_once (queue, id, until, digest, seq) VALUES (?1, ?2, ?3, ?5, ?6)
+                 ON CONFLICT DO UPDATE SET until = excluded.until, digest = excluded.digest, seq = excluded.seq
                  WHERE until <= ?4",
             )?
             .execute(params![
@@ -238,7 +244,8 @@ impl Session {
                 outgoing.message.id.as_str(),
                 self.after(window),
                 self.now_millis(),
-                digest
+                digest,
+                next,
             ])?;
         if remembered == 1 {
             return Ok(None);

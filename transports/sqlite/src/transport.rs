@@ -172,6 +172,7 @@ impl Transport for SqliteTransport {
         can.knows_depth = true;
         can.knows_ages = true;
         can.dead_letter_access = true;
+        can.message_access = true;
         can
     }
 

@@ -14,7 +14,7 @@
 //! | `health.rs` | `/healthz`, `/readyz`, `/metrics` |
 //! | `caller.rs` | authentication and authorization of a request |
 //! | `status.rs` | `/v1/status`: one verdict with its reasons |
-//! | `message_places.rs` | where a message is |
+//! | `message_places.rs`, `peek.rs` | where a message is; which messages are in a queue |
 //! | `description.rs`, `parameters.rs` | `/openapi.json`, generated |
 //! | `request_id.rs` | the id of a request, in its answer and in the log |
 //! | `segment.rs`, `input.rs`, `body.rs` | path segments and JSON bodies; how bodies are read |
@@ -38,6 +38,7 @@ mod new_operation;
 mod on_broker;
 mod operations;
 mod parameters;
+mod peek;
 mod poison_retries;
 mod problem;
 mod queues;
@@ -82,7 +83,7 @@ fn described_routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(description::Description::openapi())
         .routes(routes!(queues::list))
         .routes(routes!(queues::show))
-        .routes(routes!(messages::accept))
+        .routes(routes!(messages::accept, peek::list))
         .routes(routes!(messages::accept_batch))
         .routes(routes!(on_broker::replay))
         .routes(routes!(on_broker::discard))

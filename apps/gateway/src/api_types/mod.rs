@@ -20,6 +20,7 @@ mod page;
 mod poison_retry;
 mod problem;
 mod queue;
+mod queued_message;
 mod reading;
 mod rejection;
 mod status;
@@ -37,7 +38,7 @@ pub use health::{Health, HealthState};
 pub use hidden::Hidden;
 pub use identity::{Identity, Permission, Role};
 pub use message::{AcceptedMessage, BatchAnswer, BatchItem, BatchResult, ItemProblem};
-pub use message_place::{MessagePlaces, MessageState};
+pub use message_place::{MessagePlaces, MessageQueue, MessageState};
 pub use names::FailureKind;
 pub use operation::{
     DiscardRequest, Holder, ItemState, Operation, OperationCommand, OperationCommandRequest,
@@ -50,6 +51,7 @@ pub use queue::{
     BreakerState, BrokerDiscardRequest, BrokerDiscarded, BrokerReplayed, QueueStatus, RoutePause,
     RouteStatus,
 };
+pub use queued_message::QueuedMessage;
 pub use rejection::Rejection;
 pub use status::{GatewayStatus, StatusReason, Verdict};
 pub use transfer::{ExportRequest, Imported};

@@ -154,6 +154,8 @@ pub(crate) async fn the_depth_of_an_unknown_queue_is_refused(case: Case) {
 
 pub(crate) async fn dead_letters_are_offered_as_declared(case: Case) {
     let (can, admin) = (case.can(), case.admin());
+    let looks = admin.message_access().is_some();
+    assert_eq!(looks, can.message_access, "access to messages exists exactly if declared");
     let access = admin.dead_letter_access().is_some();
     assert_eq!(access, can.dead_letter_access, "access to dead letters exists exactly if declared");
     let feed = admin.dead_letter_feed(&case.queue).await.expect("opening a feed is not an error");

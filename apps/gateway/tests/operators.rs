@@ -115,6 +115,29 @@ async fn pages_go_through_all_once() {
 }
 
 #[tokio::test]
+async fn causes_are_listed_page_by_page() {
+    let endpoint = Endpoint::start().await;
+    let lab = Lab::start(&route(endpoint.port, "")).await;
+    for (number, status) in [400, 409, 422, 422].into_iter().enumerate() {
+        lab.send("lab", &[], &format!("answer {status}")).await;
+        lab.until("lab", |row| row["dead"] == number + 1).await;
+    }
+    let (mut seen, mut next) = (Vec::new(), String::new());
+    loop {
+        let (status, page) = lab.get(&format!("/v1/causes?limit=1{next}")).await;
+        assert_eq!(status, StatusCode::OK, "{page}");
+        seen.extend(page["items"].as_array().unwrap().iter().map(|cause| cause["code"].clone()));
+        match page["next"].as_str() {
+            Some(after) => next = format!("&after={after}"),
+            None => break,
+        }
+    }
+    assert_eq!((seen.len(), &seen[0]), (3, &json!("http.422")), "{seen:?}");
+    let (status, _) = lab.get("/v1/causes?after=v1:0000000000000000").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn content_is_shown_only_when_revealed_and_revealing_is_audited() {
     let (lab, _) = lab_with_dead(1, "").await;
     let one = format!("/v1/dead-letters/{}", newest(&lab).await);
@@ -145,6 +168,11 @@ async fn a_replay_sends_each_message_once_and_knows_every_result() {
     let counts =
         ["total", "processed", "completed", "failed", "in_flight"].map(|it| ended[it].clone());
     assert_eq!(counts, [4, 4, 3, 1, 0]);
+    let (_, log) = lab.get("/v1/audit?verb=replay").await;
+    let outcome = json!({
+        "operation": id(&replay), "state": "ended", "total": 4, "processed": 4, "completed": 3, "failed": 1
+    });
+    assert_eq!(log["items"][0]["outcome"], outcome, "{log}");
     let (_, messages) = lab.get(&format!("/v1/replays/{}/messages", id(&replay))).await;
     let states = |state: &str| {
         messages["items"].as_array().unwrap().iter().filter(|it| it["state"] == state).count()

@@ -1,11 +1,12 @@
 //! `bezoar audit list`: the audit log, newest first.
 
 use anyhow::Result;
-use bezoar_gateway::api_types::{AuditPage, AuditRecord};
+use bezoar_gateway::api_types::{AuditPage, AuditRecord, AuditedOutcome};
 
 use crate::{
     client::ApiClient,
-    humanize, output,
+    humanize::{self, count},
+    output,
     table::{Column, Table},
 };
 
@@ -61,9 +62,52 @@ fn table(entries: &[AuditRecord]) -> Table {
             entry.actor.as_str().into(),
             entry.address.as_str().into(),
             entry.verb.as_str().into(),
-            entry.target.as_str().into(),
+            target(entry).into(),
             entry.reason.as_str().into(),
         ]);
     }
     table
+}
+
+/// The target, with what came of its replay or discard.
+fn target(entry: &AuditRecord) -> String {
+    match &entry.outcome {
+        Some(known) => format!("{} ({})", entry.target, outcome(known)),
+        None => entry.target.clone(),
+    }
+}
+
+/// `ended: 9 of 10 completed, 1 failed again`
+fn outcome(outcome: &AuditedOutcome) -> String {
+    let (total, processed) = (count(outcome.total), count(outcome.processed));
+    let counts = match (outcome.completed, outcome.failed) {
+        (Some(completed), Some(0)) => format!("{} of {total} completed", count(completed)),
+        (Some(completed), Some(failed)) => {
+            format!("{} of {total} completed, {} failed again", count(completed), count(failed))
+        }
+        _ => format!("{processed} of {total} discarded"),
+    };
+    format!("{}: {counts}", outcome.state)
+}
+
+#[cfg(test)]
+mod tests {
+    use bezoar_gateway::api_types::OperationState;
+
+    use super::*;
+
+    #[test]
+    fn an_outcome_has_counts() {
+        let mut ended = AuditedOutcome {
+            state: OperationState::Ended,
+            total: 10,
+            processed: 10,
+            completed: Some(9),
+            failed: Some(1),
+            ..AuditedOutcome::default()
+        };
+        assert_eq!(outcome(&ended), "ended: 9 of 10 completed, 1 failed again");
+        (ended.completed, ended.failed) = (None, None);
+        assert_eq!(outcome(&ended), "ended: 10 of 10 discarded");
+    }
 }

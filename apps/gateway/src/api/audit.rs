@@ -1,15 +1,18 @@
 //! `/v1/audit`: the audit log.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use axum::{Json, extract::State};
-use bezoar::catalogue::{AuditEntry, AuditHead};
+use bezoar::catalogue::{AuditEntry, AuditHead, CatalogueError, OperationId};
 use jiff::Timestamp;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Problem, caller::Caller, filter, filter::QueryPairs};
 use crate::{
-    api_types::{AuditPage, RecordedHead},
+    api_types::{AuditPage, AuditRecord, AuditedOutcome, RecordedHead},
     app::App,
     config::Role,
 };
@@ -70,12 +73,39 @@ pub(super) async fn list(
         AuditOrder::NewestFirst => newest_first(&app, &query).await?,
         AuditOrder::OldestFirst => oldest_first(&app, &query).await?,
     };
+    let mut items: Vec<AuditRecord> = found.iter().map(Into::into).collect();
+    add_outcomes(&app, &mut items).await?;
     Ok(Json(AuditPage {
-        items: found.iter().map(Into::into).collect(),
+        items,
         next: next.map(|number| number.to_string()),
         head: (&head).into(),
         noted: noted.map(|noted| RecordedHead { count: noted.count, hash: noted.hash }),
     }))
+}
+
+/// Adds what came of the operations that entries are about. It is read from the operations and not logged, because the log
+/// only grows, and an operation goes on after its entries were written.
+async fn add_outcomes(app: &App, records: &mut [AuditRecord]) -> Result<(), Problem> {
+    let mut known: HashMap<OperationId, Option<AuditedOutcome>> = HashMap::new();
+    for record in records {
+        let Some(id) = operation_of(&record.target) else { continue };
+        if let Entry::Vacant(unknown) = known.entry(id) {
+            let outcome = match app.catalogue().operation(id).await {
+                Ok(operation) => Some((&operation).into()),
+                Err(CatalogueError::NoOperation(_)) => None,
+                Err(error) => return Err(error.into()),
+            };
+            unknown.insert(outcome);
+        }
+        record.outcome = known.get(&id).cloned().flatten();
+    }
+    Ok(())
+}
+
+/// The operation that an entry names at its beginning: `operation op_209aaw0b: pause`.
+fn operation_of(target: &str) -> Option<OperationId> {
+    let id = target.strip_prefix("operation ")?.split([':', ',']).next()?;
+    id.parse().ok()
 }
 
 type Found = (Vec<AuditEntry>, Option<u64>, AuditHead);
@@ -168,5 +198,23 @@ fn order(text: &str) -> Result<AuditOrder, Problem> {
         "newest_first" => Ok(AuditOrder::NewestFirst),
         "oldest_first" => Ok(AuditOrder::OldestFirst),
         _ => Err(Problem::bad_request("order must be newest_first or oldest_first")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_names_its_operation_first() {
+        let id = OperationId::from_number(7);
+        for target in
+            [format!("operation {id}: run"), format!("operation {id}, 3 dead letters: run")]
+        {
+            assert_eq!(operation_of(&target), Some(id), "{target}");
+        }
+        for target in ["operation 7: run", "dead letter dl_e4295pe0: body", "operation", ""] {
+            assert_eq!(operation_of(target), None, "{target}");
+        }
     }
 }

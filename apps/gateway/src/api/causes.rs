@@ -11,7 +11,7 @@ use super::{
     filter,
     filter::QueryPairs,
     input::Input,
-    parameters::{IdPath, Limit},
+    parameters::{IdPath, Paging},
     segment::Segment,
 };
 use crate::{
@@ -22,13 +22,16 @@ use crate::{
 
 /// The default and the maximum number of rows.
 const PAGE: (u32, u32) = (50, 1_000);
+/// How many of the largest causes can be listed.
+const LARGEST: u32 = 1_000;
 /// The longest note.
 const NOTE_LIMIT_CHARS: usize = 1_000;
 
-/// Groups dead letters by cause, largest group first.
+/// Groups dead letters by cause, largest group first. A cause whose size changes between two pages may be listed twice or
+/// not at all.
 #[utoipa::path(
     get, path = "/v1/causes", operation_id = "list_causes", tag = "dead letters",
-    params(DeadLetterFilter, Limit),
+    params(DeadLetterFilter, Paging),
     responses((status = 200, description = "Success.", body = Page<Cause>))
 )]
 pub(super) async fn list(
@@ -37,18 +40,39 @@ pub(super) async fn list(
     query: QueryPairs,
 ) -> Result<Json<Page<Cause>>, Problem> {
     caller.needs(Role::Viewer, None)?;
-    let (limits, rest): (Vec<_>, Vec<_>) =
-        filter::pairs(query)?.into_iter().partition(|(name, _)| name == "limit");
-    let limit = match limits.last() {
-        Some((_, value)) => filter::limit(value, PAGE.1)?,
-        None => PAGE.0,
-    };
+    let (paging, rest): (Vec<_>, Vec<_>) = filter::pairs(query)?
+        .into_iter()
+        .partition(|(name, _)| matches!(name.as_str(), "limit" | "after"));
+    let (mut limit, mut after) = (PAGE.0, None);
+    for (name, value) in paging {
+        match name.as_str() {
+            "limit" => limit = filter::limit(&value, PAGE.1)?,
+            _ => after = Some(CauseId::new(value).map_err(Problem::unknown)?),
+        }
+    }
     let pairs = rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let filter = filter::from_pairs(pairs, &caller, &app)?;
     app.covers(&filter, |queue| caller.sees(queue)).await?;
-    let causes = app.catalogue().causes(&filter, limit).await?;
-    let seen = causes.iter().filter(|cause| caller.sees(&cause.queue));
-    Ok(Json(Page::whole(seen.map(Into::into).collect())))
+    let causes = app.catalogue().causes(&filter, LARGEST).await?;
+    let seen: Vec<_> = causes.iter().filter(|cause| caller.sees(&cause.queue)).collect();
+    let rest = match &after {
+        Some(after) => rest_after(&seen, after)?,
+        None => &seen[..],
+    };
+    let items: Vec<_> = rest.iter().take(limit as usize).map(|cause| Cause::from(*cause)).collect();
+    let next = items.last().filter(|_| rest.len() > items.len()).map(|cause| cause.id.clone());
+    Ok(Json(Page { items, next }))
+}
+
+/// The causes after one of them.
+fn rest_after<'a, 'b>(
+    causes: &'a [&'b catalogue::Cause],
+    after: &CauseId,
+) -> Result<&'a [&'b catalogue::Cause], Problem> {
+    let place = causes.iter().position(|cause| cause.id == *after);
+    let gone =
+        || Problem::unknown(format!("cause {after} is not in the list any more; start again"));
+    place.map(|place| &causes[place + 1..]).ok_or_else(gone)
 }
 
 /// Returns a cause, even if it has no dead letters left.

@@ -31,15 +31,6 @@ pub(super) struct IdPath {
     id: String,
 }
 
-/// The number of rows of a page.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Limit {
-    /// The maximum number of rows.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-}
-
 /// A page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
-use bezoar::{CorrelationId, MessageId, QueueName, catalogue::RejectionFilter};
+use bezoar::{CorrelationId, Invalid, MessageId, QueueName, catalogue::RejectionFilter};
 
 use super::{
     Problem,
     caller::Caller,
     filter,
     filter::QueryPairs,
-    parameters::{Limit, RejectionQuery},
+    parameters::{Paging, RejectionQuery},
 };
 use crate::{
     api_types::{Page, Rejection},
@@ -24,7 +24,7 @@ const ROWS: (u32, u32) = (100, 1_000);
 /// Lists why messages were rejected whose dead letters stay on their broker, for 30 days, newest first.
 #[utoipa::path(
     get, path = "/v1/rejections", operation_id = "list_rejections", tag = "dead letters",
-    params(RejectionQuery, Limit),
+    params(RejectionQuery, Paging),
     responses((status = 200, description = "Success.", body = Page<Rejection>))
 )]
 pub(super) async fn list(
@@ -44,13 +44,19 @@ pub(super) async fn list(
                 wanted.correlation_id = Some(CorrelationId::new(value).map_err(Problem::unknown)?)
             }
             "limit" => limit = filter::limit(&value, ROWS.1)?,
+            "after" => {
+                wanted.after =
+                    Some(value.parse().map_err(|invalid: Invalid| Problem::unknown(invalid))?)
+            }
             _ => {
-                let known = "unknown parameter; use queue, message_id, correlation_id or limit";
+                let known =
+                    "unknown parameter; use queue, message_id, correlation_id, limit or after";
                 return Err(Problem::bad_request(known));
             }
         }
     }
     wanted.queues = caller.limited(queue)?;
     let found = app.catalogue().rejections(&wanted, limit).await?;
-    Ok(Json(Page::whole(found.iter().map(Into::into).collect())))
+    let next = found.last().map(|rejection| rejection.position().to_string());
+    Ok(Json(Page::new(found.iter().map(Into::into).collect(), limit, next)))
 }

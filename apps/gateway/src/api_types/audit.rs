@@ -1,9 +1,11 @@
 //! The audit log.
 
-use bezoar::catalogue::{AuditEntry, AuditHead};
+use bezoar::catalogue::{AuditEntry, AuditHead, Operation, OperationKind};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::OperationState;
 
 /// A page of the audit log, and the head of the whole log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -41,6 +43,41 @@ pub struct AuditRecord {
     pub reason: String,
     /// The SHA-256 of this entry and of the one before, in hexadecimal digits.
     pub hash: String,
+    /// What came of the replay or discard that the entry is about, as it is now; null for other entries. It is not part
+    /// of the log, and the hash does not cover it.
+    pub outcome: Option<AuditedOutcome>,
+}
+
+/// What came of a replay or discard.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct AuditedOutcome {
+    /// The id of the operation.
+    pub operation: String,
+    /// Its state.
+    pub state: OperationState,
+    /// How many dead letters it selected.
+    pub total: u64,
+    /// How many were sent or discarded.
+    pub processed: u64,
+    /// How many of those sent completed; null for a discard.
+    pub completed: Option<u64>,
+    /// How many of those sent were dead-lettered again; null for a discard.
+    pub failed: Option<u64>,
+}
+
+impl From<&Operation> for AuditedOutcome {
+    fn from(operation: &Operation) -> Self {
+        let is_replay = matches!(operation.kind, OperationKind::Replay { .. });
+        Self {
+            operation: operation.id.to_string(),
+            state: operation.state.into(),
+            total: operation.total,
+            processed: operation.done,
+            completed: is_replay.then_some(operation.completed),
+            failed: is_replay.then_some(operation.failed),
+        }
+    }
 }
 
 /// The end of the audit log.
@@ -64,6 +101,7 @@ impl From<&AuditEntry> for AuditRecord {
             target: entry.target.clone(),
             reason: entry.reason.clone(),
             hash: entry.hash.to_string(),
+            outcome: None,
         }
     }
 }

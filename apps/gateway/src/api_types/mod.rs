@@ -26,7 +26,7 @@ mod rejection;
 mod status;
 mod transfer;
 
-pub use audit::{AuditPage, AuditRecord, RecordedHead};
+pub use audit::{AuditPage, AuditRecord, AuditedOutcome, RecordedHead};
 pub use cause::{Cause, CauseMark, CauseState, MarkCauseRequest, Note};
 pub use dead_letter::{
     DeadLetterDetails, DeadLetterPage, DeadLetterState, DeadLetterSummary, EditRequest, FailedTry,

@@ -58,7 +58,7 @@ pub use operation::{
     OperationItem, OperationKind, OperationPlan, OperationRequest, OperationState, ReplayIds,
 };
 pub use operations::Operations;
-pub use rejection::{Rejection, RejectionFilter};
+pub use rejection::{Rejection, RejectionFilter, RejectionPosition};
 pub use settings::Settings;
 pub use summary::{Count, DeadLetterRecord, DeadLetterState, DeadLetterSummary};
 

@@ -233,6 +233,17 @@ pub(crate) async fn what_was_announced_is_found_until_it_is_forgotten(store: Sto
     for none in [by_id("another"), by_correlation("another"), of_queue("another")] {
         assert_eq!(found(none).await, []);
     }
+    let more = ["b", "c"].map(|id| (letter(0, message(id)).message, reason())).to_vec();
+    store.catalogue().announce(&queue(RESULTS), more).await.expect("announced");
+    let (mut ids, mut filter) = (Vec::new(), RejectionFilter::default());
+    loop {
+        let page = store.catalogue().rejections(&filter, 1).await.expect("a page");
+        let Some(last) = page.last() else { break };
+        filter.after = Some(last.position().to_string().parse().expect("a position is read back"));
+        ids.extend(page.iter().map(|it| it.message_id.to_string()));
+    }
+    ids.sort();
+    assert_eq!(ids, ["a", "b", "c"], "pages list each once");
     store.elapse(31 * 24 * 60 * 60).await;
     assert_eq!(found(by_id("a")).await, [], "an announcement is listed for 30 days only");
 }

@@ -105,7 +105,11 @@ pub(crate) fn list(
     let mut statement = connection.prepare_cached(&query(filter))?;
     let message_id = filter.message_id.as_ref().map(|id| id.as_str());
     let correlation_id = filter.correlation_id.as_ref().map(|id| id.as_str());
-    let mut rows = statement.query(params![since, message_id, correlation_id])?;
+    let (before, number) = match &filter.after {
+        Some(after) => (after.at.as_millisecond(), after.number),
+        None => (i64::MAX, i64::MAX),
+    };
+    let mut rows = statement.query(params![since, message_id, correlation_id, before, number])?;
     let mut found = Vec::new();
     while found.len() < limit as usize
         && let Some(row) = rows.next()?
@@ -135,7 +139,7 @@ fn query(filter: &RejectionFilter) -> String {
          FROM bezoar_announced AS a INDEXED BY bezoar_announced_{index}
          CROSS JOIN bezoar_queues AS q ON q.id = a.queue
          CROSS JOIN bezoar_messages AS m ON m.seq = a.seq
-         WHERE a.at >= ?1 AND {condition}
+         WHERE a.at >= ?1 AND (a.at, a.seq) < (?4, ?5) AND {condition}
          ORDER BY a.at DESC, a.seq DESC"
     )
 }
@@ -153,6 +157,7 @@ fn rejection(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Rejecti
         at: millis(row.get(4)?),
         reason: Reason::new(code, text(6)?),
         ledger: row::read_ledger(connection, row, seq, 8)?,
+        number: seq,
     })
 }
 
@@ -190,7 +195,7 @@ mod tests {
         let connection = database::open(&Options::new(folder.path().join("plan.db"))).unwrap();
         let sql = format!("EXPLAIN QUERY PLAN {}", query(filter));
         let mut plan = connection.prepare(&sql).unwrap();
-        let steps = plan.query_map(params![1, "a", "b"], |row| row.get(3)).unwrap();
+        let steps = plan.query_map(params![1, "a", "b", 2, 3], |row| row.get(3)).unwrap();
         steps.map(Result::unwrap).collect()
     }
 
@@ -201,8 +206,11 @@ mod tests {
         let by_message = RejectionFilter { message_id, ..RejectionFilter::default() };
         let by_correlation = RejectionFilter { correlation_id, ..RejectionFilter::default() };
         for (filter, first) in [
-            (by_message, "bezoar_announced_by_message (message_id=? AND at>?)"),
-            (by_correlation, "bezoar_announced_by_correlation (correlation_id=? AND at>?)"),
+            (by_message, "bezoar_announced_by_message (message_id=? AND at>? AND at<?)"),
+            (
+                by_correlation,
+                "bezoar_announced_by_correlation (correlation_id=? AND at>? AND at<?)",
+            ),
         ] {
             let steps = plan(&filter);
             let [announced, queue, message] = &steps[..] else { panic!("sorts: {steps:?}") };

@@ -28,6 +28,9 @@ pub(super) const DEAD_AT: &str = "bezoar-dead-at";
 pub(super) const REASON_CODE: &str = "bezoar-reason-code";
 pub(super) const REASON: &str = "bezoar-reason";
 
+/// The header of a message that is a property on the wire: how the body is compressed.
+pub(super) const CONTENT_ENCODING: &str = "content-encoding";
+
 /// Headers that are written anew each time a message is republished.
 pub(super) const RENEWED: &[&str] = &[
     QUEUE,

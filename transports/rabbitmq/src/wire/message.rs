@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use super::{
     PERSISTENT, Raw, binding,
     header_names::{
-        CAUSATION_ID, EXPIRES_AT, HEADERS, ID, OURS, TIME, is_bound, is_broker_header, is_reserved,
+        CAUSATION_ID, CONTENT_ENCODING, EXPIRES_AT, HEADERS, ID, OURS, TIME, is_bound,
+        is_broker_header, is_reserved,
     },
     header_size,
     header_table::{Table, number, shown, string, text},
@@ -50,7 +51,8 @@ pub(super) fn plain(message: &Message) -> Result<BasicProperties, Invalid> {
 
 fn headers(message: &Message) -> Result<Table, Invalid> {
     let (mut headers, mut inner) = (Table::new(), Table::new());
-    for (name, value) in &message.headers {
+    let is_property = |name: &str| name == CONTENT_ENCODING && content_encoding(message).is_some();
+    for (name, value) in message.headers.iter().filter(|(name, _)| !is_property(name)) {
         let short = ShortString::try_new(name.as_str()).map_err(|_| {
             Invalid::new(
                 "header",
@@ -88,7 +90,18 @@ fn properties(message: &Message, headers: Table) -> BasicProperties {
     if let Some(content_type) = &message.content_type {
         properties = properties.with_content_type(content_type.as_str().into());
     }
-    properties
+    match content_encoding(message) {
+        Some(encoding) => properties.with_content_encoding(encoding),
+        None => properties,
+    }
+}
+
+/// How the body is compressed, as the property that other clients look at. The header of this name, written like this, is
+/// not repeated among the headers.
+fn content_encoding(message: &Message) -> Option<ShortString> {
+    let mut headers = message.headers.iter();
+    let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_ENCODING))?;
+    ShortString::try_new(value.reveal().as_str()).ok()
 }
 
 /// What a message gets that came without a time or an id.
@@ -131,6 +144,11 @@ pub(crate) fn read(raw: &Raw, substitutes: Substitutes) -> Message {
     message.content_type = content_type.and_then(|it| ContentType::new(it.as_str()).ok());
     message.expires_at = number(headers, EXPIRES_AT).map(millis);
     message.headers = read_headers(headers);
+    if let Some(encoding) = properties.content_encoding()
+        && !message.headers.keys().any(|name| name.eq_ignore_ascii_case(CONTENT_ENCODING))
+    {
+        message.headers.insert(CONTENT_ENCODING.to_owned(), encoding.to_string().into());
+    }
     message.ledger = ledger::read(headers, &raw.queue);
     message
 }

@@ -100,6 +100,18 @@ fn an_edit_is_kept() {
 }
 
 #[test]
+fn an_edit_of_the_content_encoding_is_kept() {
+    let encoding = |back: ReplayTarget| back.properties.content_encoding().clone();
+    assert_eq!(encoding(travelled(died(), |_| ())), Some("gzip".into()));
+    let removed = travelled(died(), |message| drop(message.headers.remove("content-encoding")));
+    assert_eq!(encoding(removed), None);
+    let changed = travelled(died(), |message| {
+        message.headers.insert("content-encoding".into(), "br".into());
+    });
+    assert_eq!(encoding(changed), Some("br".into()));
+}
+
+#[test]
 fn our_own_messages_need_no_packing_and_reserved_names_of_a_sender_are_kept() {
     let (id, kind) = (MessageId::new("m").unwrap(), MessageType::new("sample").unwrap());
     let ours = Message::new(id, kind, millis(1_700_000_000_123), "body").with_header("a", "b");

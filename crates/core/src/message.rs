@@ -47,6 +47,11 @@ pub struct Message {
 }
 
 impl Message {
+    /// The maximum number of headers.
+    pub const MAX_HEADERS: usize = 1_000;
+    /// The maximum size of all headers together, names and values, in bytes.
+    pub const MAX_HEADER_BYTES: usize = 64 * 1024;
+
     /// A hash of the body. A message with a known id and another hash is a different message.
     pub fn body_digest(&self) -> u64 {
         let digest = Sha256::digest(self.body.reveal());
@@ -140,15 +145,21 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// [`Invalid`] for more than 64 KiB of headers in total, or for a header without a name.
+    /// [`Invalid`] for more than [`MAX_HEADERS`](Self::MAX_HEADERS), for more than
+    /// [`MAX_HEADER_BYTES`](Self::MAX_HEADER_BYTES) in total, or for a header without a name.
     pub fn check_headers(&self) -> Result<(), Invalid> {
-        const LIMIT_BYTES: usize = 64 * 1024;
         if self.headers.contains_key("") {
             return Err(Invalid::new("header", "has no name"));
         }
+        let limit = Self::MAX_HEADERS;
+        if self.headers.len() > limit {
+            let problem = format!("are too many, at most {limit} are accepted");
+            return Err(Invalid::new("headers", problem));
+        }
         let size: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if size > LIMIT_BYTES {
-            let problem = format!("are {size} bytes in all, at most {LIMIT_BYTES} are accepted");
+        let limit = Self::MAX_HEADER_BYTES;
+        if size > limit {
+            let problem = format!("are too large, at most {limit} bytes in all are accepted");
             return Err(Invalid::new("headers", problem));
         }
         Ok(())
@@ -189,8 +200,12 @@ mod tests {
     #[test]
     fn headers_are_bounded() {
         assert!(message("").with_header("a", "b").check_headers().is_ok());
-        let huge = message("").with_header("a", "b".repeat(70_000));
-        assert!(huge.check_headers().unwrap_err().to_string().contains("70001 bytes"));
+        let huge = message("").with_header("a", "b".repeat(Message::MAX_HEADER_BYTES));
+        assert!(huge.check_headers().unwrap_err().to_string().contains("at most 65536 bytes"));
+        let many = |count| (0..count).fold(message(""), |it, n| it.with_header(n.to_string(), ""));
+        assert!(many(Message::MAX_HEADERS).check_headers().is_ok());
+        let one_more = many(Message::MAX_HEADERS + 1).check_headers();
+        assert!(one_more.unwrap_err().to_string().contains("at most 1000 "));
         assert!(message("").with_header("", "b").check_headers().is_err());
     }
 }

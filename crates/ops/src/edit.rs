@@ -8,10 +8,15 @@ use json_patch::Patch;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use self::{measure::written, patching::Patching};
+use self::{
+    measure::{text_end, values_in, written},
+    patching::Patching,
+};
 
 /// The maximum number of operations in a patch.
 const PATCH_LIMIT: usize = 1_000;
+/// The maximum number of values in a body that is patched. In memory a value of few bytes takes hundreds.
+const VALUE_LIMIT: usize = 100_000;
 
 /// The changes to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +62,9 @@ pub enum EditError {
     /// The patch nests the body too deep.
     #[error("the new body nests too deep: at most {0} levels are allowed")]
     TooDeep(usize),
+    /// The body has too many values, or the patch copies too many.
+    #[error("a body with more than {0} values cannot be patched; replace the whole body instead")]
+    TooManyValues(usize),
     /// Rewriting the body would change parts that the patch does not mention.
     #[error(
         "the body has repeated names or long numbers that a patch would alter; replace the whole body instead"
@@ -126,6 +134,9 @@ fn patched(body: &Body, patch: &Patch, limit: usize) -> Result<Body, EditError> 
 /// occurs twice, must not change because another part is patched. Also returns its size when written.
 fn faithful(body: &Body) -> Result<(Value, usize), EditError> {
     let text = std::str::from_utf8(body.reveal()).map_err(|_| EditError::NotJson)?;
+    if values_in(text) > VALUE_LIMIT {
+        return Err(EditError::TooManyValues(VALUE_LIMIT));
+    }
     let value = serde_json::from_str(text).map_err(|_| EditError::NotJson)?;
     let again = written(&value);
     if bare_words(text) == bare_words(&String::from_utf8_lossy(&again)) {
@@ -154,20 +165,6 @@ fn bare_words(text: &str) -> Vec<&str> {
     }
     words.sort_unstable();
     words
-}
-
-/// The end of a quoted string.
-fn text_end(text: &str) -> usize {
-    let mut escaped = false;
-    for (place, c) in text.char_indices().skip(1) {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return place + 1,
-            _ => {}
-        }
-    }
-    text.len()
 }
 
 fn summary(before: &Message, after: &Message) -> String {
@@ -265,6 +262,16 @@ mod tests {
             (0..40).map(|n| format!(r#"{{"op": "copy", "from": "", "path": "/a{n}"}}"#)).collect();
         let bomb = patch(&format!("[{}]", copies.join(",")));
         assert!(matches!(bomb.apply(&original(), LIMIT), Err(EditError::TooLarge { .. })));
+        let large = original().with_body(format!("[0{}]", ",0".repeat(VALUE_LIMIT / 2)));
+        let copy = patch(
+            r#"[{"op": "add", "path": "", "value": {"a": 1}}, {"op": "copy", "from": "/0", "path": "/-"}]"#,
+        );
+        let twice = patch(r#"[{"op": "copy", "from": "", "path": "/-"}]"#);
+        assert_eq!(copy.apply(&large, usize::MAX / 16).unwrap_err(), EditError::Patch(1));
+        let too_many = Err(EditError::TooManyValues(VALUE_LIMIT));
+        assert_eq!(twice.apply(&large, usize::MAX / 16), too_many, "by copying");
+        let larger = original().with_body(format!("[0{}]", ",0".repeat(VALUE_LIMIT)));
+        assert_eq!(patch("[]").apply(&larger, usize::MAX / 16), too_many, "from the start");
         let text = original().with_body("no JSON");
         assert_eq!(patch("[]").apply(&text, LIMIT).unwrap_err(), EditError::NotJson);
     }

@@ -28,6 +28,14 @@ role = "operator"
 secret = "the-token-of-an-operator"
 
 [[token]]
+name = "admin"
+role = "admin"
+secret = "the-token-of-an-admin"
+
+[dead_letters]
+editable = ["default"]
+
+[[token]]
 name = "viewer"
 role = "viewer"
 secret = "the-token-of-a-viewer"
@@ -55,7 +63,7 @@ impl Lab {
 
     /// A client with connections of its own.
     fn client(&self, name: &str) -> Client {
-        let article = if name == "operator" { "an" } else { "a" };
+        let article = if name.starts_with(['a', 'o']) { "an" } else { "a" };
         Client::new(self.program.address, &format!("the-token-of-{article}-{name}"))
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -14,6 +15,8 @@ use tokio::{
 use crate::{Lab, support::PATIENCE};
 
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
+/// Less than an edit may have, which contains a body in base64.
+const EDIT_LIMIT: usize = 22 * 1024 * 1024;
 const BATCHES: &str = "/v1/queues/default/batches";
 /// How many such requests arrive at a time.
 const REQUESTS: usize = 12;
@@ -43,7 +46,13 @@ async fn a_batch_of_tiny_items_is_refused_before_it_fills_the_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_without_permission_is_refused_before_its_body_is_read() {
     let lab = Lab::start();
-    for path in ["/v1/replays", "/v1/discards", "/v1/imports?reason=x", BATCHES] {
+    for path in [
+        "/v1/replays",
+        "/v1/discards",
+        "/v1/imports?reason=x",
+        "/v1/dead-letters/dl_00000001/edits",
+        BATCHES,
+    ] {
         let mut stream = TcpStream::connect(lab.program.address).await.unwrap();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: h\r\nauthorization: Bearer the-token-of-a-viewer\r\n\
@@ -67,6 +76,63 @@ async fn a_request_without_permission_is_refused_before_its_body_is_read() {
         assert_eq!(reply.status, StatusCode::FORBIDDEN);
     }
     lab.assert_memory("without permission");
+}
+
+/// Sends a request several times at once. All are refused with this status, except those that should come back later.
+async fn all_refused(
+    lab: &Lab,
+    ask: (&str, &str),
+    body: Bytes,
+    expected: StatusCode,
+) -> Option<Value> {
+    let mut asking = JoinSet::new();
+    for _ in 0..REQUESTS {
+        let (client, path, body) = (lab.client(ask.0), ask.1.to_owned(), body.clone());
+        let json = [("content-type", "application/json")];
+        asking.spawn(async move { client.post(&path, &json, body).await });
+    }
+    let mut replies = asking.join_all().await;
+    replies.retain(|reply| reply.status != StatusCode::SERVICE_UNAVAILABLE);
+    assert!(replies.iter().all(|reply| reply.status == expected), "{replies:?}");
+    lab.assert_memory(ask.1);
+    replies.first().map(|reply| reply.json())
+}
+
+fn headers(count: usize) -> String {
+    let headers: Vec<_> = (0..count).map(|number| format!("\"{number:x}\":\"\"")).collect();
+    headers.join(",")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_are_counted_before_they_fill_the_memory() {
+    let lab = Lab::start();
+    let one = format!("[{{\"body\":1,\"headers\":{{{}}}}}]", headers(BODY_LIMIT / 13));
+    let (ask, status) = (("operator", BATCHES), StatusCode::UNPROCESSABLE_ENTITY);
+    let answer = all_refused(&lab, ask, one.into(), status).await.expect("one has its turn");
+    let detail = answer["detail"].to_string();
+    assert!(detail.contains("headers are too many, at most 1000 are accepted"), "{detail}");
+    let item = format!("{{\"body\":1,\"headers\":{{{}}}}}", headers(1_000));
+    let many = Bytes::from(format!("[{}]", vec![item; 1_600].join(",")));
+    let alone = lab.client("operator").post(BATCHES, &[], many.clone()).await;
+    assert_eq!(alone.status, StatusCode::PAYLOAD_TOO_LARGE, "{:?}", alone.body);
+    assert!(alone.json()["detail"].to_string().contains("server.body_memory"));
+    all_refused(&lab, ask, many, StatusCode::PAYLOAD_TOO_LARGE).await;
+}
+
+/// What an admin may send to change a dead letter: a patch, and headers.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_is_refused_before_it_fills_the_memory() {
+    let lab = Lab::start();
+    let ask = ("admin", "/v1/dead-letters/dl_00000001/edits");
+    let patch = "{\"\":0},".repeat(EDIT_LIMIT / 7);
+    let patch = format!("{{\"reason\":\"x\",\"patch\":[{patch}0]}}");
+    let answer = all_refused(&lab, ask, patch.into(), StatusCode::PAYLOAD_TOO_LARGE).await;
+    assert_eq!(answer.expect("one has its turn")["limit_bytes"], 256 * 1024);
+    let edit = headers(EDIT_LIMIT / 15).replace("\"\"", "null");
+    let edit = format!("{{\"reason\":\"x\",\"headers\":{{{edit}}}}}");
+    let answer = all_refused(&lab, ask, edit.into(), StatusCode::UNPROCESSABLE_ENTITY).await;
+    let detail = answer.expect("one has its turn")["detail"].to_string();
+    assert!(detail.contains("an edit changes at most 1000 of them"), "{detail}");
 }
 
 /// Messages of the maximum size, as many as fit at a time and more.

@@ -24,19 +24,38 @@ const FIRST_BYTES: usize = 64 * 1024;
 /// The memory for the bodies of all requests together. A body with a length is charged before it is read, in turn: bodies
 /// that are charged piece by piece could all wait for each other. One without a length is charged as it arrives.
 #[derive(Debug)]
-pub(crate) struct BodyMemory(Semaphore);
+pub(crate) struct BodyMemory {
+    free: Semaphore,
+    limit_bytes: usize,
+}
 
 /// A body, and its share of the memory until it is dropped.
 #[derive(Debug)]
 pub(super) struct HeldBody<'a> {
     pub(super) bytes: Bytes,
-    _memory: Option<SemaphorePermit<'a>>,
+    memory: Option<SemaphorePermit<'a>>,
+    of: &'a BodyMemory,
+}
+
+impl HeldBody<'_> {
+    /// Also holds so many bytes, for what the body becomes. Fails at once if there is no room for them.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
+        let held = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
+        if held.saturating_add(bytes) > self.of.limit_bytes {
+            return Err(never_fits());
+        }
+        let count = u32::try_from(bytes).map_err(|_| busy())?;
+        let more = self.of.free.try_acquire_many(count).map_err(|_| busy())?;
+        add(&mut self.memory, more);
+        Ok(())
+    }
 }
 
 impl BodyMemory {
     /// So many bytes.
     pub(crate) fn new(limit_bytes: usize) -> Self {
-        Self(Semaphore::new(limit_bytes.min(Semaphore::MAX_PERMITS)))
+        let limit_bytes = limit_bytes.min(Semaphore::MAX_PERMITS);
+        Self { free: Semaphore::new(limit_bytes), limit_bytes }
     }
 
     /// Reads a body of at most `limit` bytes. A length that is announced and too large is refused at once.
@@ -62,7 +81,7 @@ impl BodyMemory {
                 self.charge(&mut memory, chunk.len()).await?;
             }
             if buffer.is_empty() && body.is_end_stream() {
-                return Ok(HeldBody { bytes: chunk, _memory: memory }); // whole, and needs no copy
+                return Ok(HeldBody { bytes: chunk, memory, of: self }); // whole, and needs no copy
             }
             if buffer.is_empty() {
                 // All of it at once: memory that is not written to yet costs nothing, and growing would need it twice.
@@ -70,7 +89,7 @@ impl BodyMemory {
             }
             buffer.extend_from_slice(&chunk);
         }
-        Ok(HeldBody { bytes: buffer.into(), _memory: memory })
+        Ok(HeldBody { bytes: buffer.into(), memory, of: self })
     }
 
     /// Adds to what a body holds. Bodies without a length that wait for each other are refused when their patience ends.
@@ -80,14 +99,23 @@ impl BodyMemory {
         bytes: usize,
     ) -> Result<(), Problem> {
         let count = u32::try_from(bytes).map_err(|_| busy())?;
-        let more = timeout(PATIENCE, self.0.acquire_many(count)).await;
+        let more = timeout(PATIENCE, self.free.acquire_many(count)).await;
         let more = more.ok().and_then(Result::ok).ok_or_else(busy)?;
-        match held {
-            Some(held) => held.merge(more),
-            None => *held = Some(more),
-        }
+        add(held, more);
         Ok(())
     }
+}
+
+fn add<'a>(held: &mut Option<SemaphorePermit<'a>>, more: SemaphorePermit<'a>) {
+    match held {
+        Some(held) => held.merge(more),
+        None => *held = Some(more),
+    }
+}
+
+fn never_fits() -> Problem {
+    let detail = "the request needs more memory than server.body_memory allows; split it";
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
 }
 
 fn too_large(limit: usize) -> Problem {
@@ -158,6 +186,19 @@ mod tests {
         assert!(memory.read(pieces(4, 10), 100).await.is_ok());
         drop(held);
         assert!(memory.read(pieces(10, 10), 100).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_body_becomes_shares_the_memory_too() {
+        let memory = BodyMemory::new(100);
+        let mut held = memory.read(pieces(1, 10), 100).await.unwrap();
+        held.hold(50).unwrap();
+        assert_eq!(memory.read(pieces(5, 10), 100).await.unwrap_err().code(), "busy");
+        assert_eq!(held.hold(41).unwrap_err().code(), "too-large");
+        let mut other = memory.read(pieces(4, 10), 100).await.unwrap();
+        assert_eq!(other.hold(1).unwrap_err().code(), "busy");
+        drop(held);
+        other.hold(60).unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{Json, extract::State, response::IntoResponse};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar::{
-    DeadLetterId, FailedTry,
+    DeadLetterId, FailedTry, Message,
     catalogue::{DeadLetterRecord, ListPosition, ListRequest, Verb},
     ops::{Edit, Edited},
 };
 use http::{HeaderMap, StatusCode, header};
-use tokio::task::spawn_blocking;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
-    Problem,
+    Problem, body,
     caller::Caller,
     filter,
     filter::QueryPairs,
@@ -176,6 +176,11 @@ fn revealed(record: &DeadLetterRecord, what: &[RevealPart]) -> Revealed {
     }
 }
 
+/// The maximum size of a patch: an edit that changes more can replace the body.
+const PATCH_LIMIT_BYTES: usize = 256 * 1024;
+/// A body and a patch take many times their size while one is applied to the other, so that is done for one at a time.
+static EDITING: Semaphore = Semaphore::const_new(1);
+
 /// Makes an edited version, if dead_letters.editable allows it; the original is kept.
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/edits", operation_id = "edit_dead_letter", tag = "dead letters",
@@ -195,6 +200,8 @@ pub(super) async fn edit(
     wanted: Input<EditRequest>,
 ) -> Result<Json<DeadLetterSummary>, Problem> {
     let (wanted, _memory) = wanted.read_with_body(&app, &caller, Role::Admin).await?;
+    check_size(&wanted)?;
+    let _turn = EDITING.acquire().await.map_err(|_| body::busy())?;
     let record = seen_whole(&app, &caller, &id, Role::Admin).await?;
     matches(&headers, &record)?;
     let reason = input::reason(&wanted.reason)?;
@@ -214,6 +221,27 @@ pub(super) async fn edit(
     Ok(Json((&made).into()))
 }
 
+/// What the members of an edit may have beside a body.
+fn check_size(wanted: &EditRequest) -> Result<(), Problem> {
+    let limit = PATCH_LIMIT_BYTES;
+    if wanted.patch.as_ref().is_some_and(|patch| patch.reveal().get().len() > limit) {
+        let detail =
+            format!("the patch is larger than {limit} bytes; replace the whole body instead");
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
+            .with(|it| it.limit_bytes = Some(limit as u64)));
+    }
+    // They were read up to the limit, so that it shows only in their number or their size.
+    let value = |value: &Option<Hidden<String>>| value.as_ref().map_or(0, |it| it.reveal().len());
+    let bytes: usize = wanted.headers.iter().map(|(name, it)| name.len() + value(it)).sum();
+    let (most, most_bytes) = (Message::MAX_HEADERS, Message::MAX_HEADER_BYTES);
+    if wanted.headers.len() > most || bytes > most_bytes {
+        return Err(unfit(&format!(
+            "headers: an edit changes at most {most} of them, with {most_bytes} bytes in all"
+        )));
+    }
+    Ok(())
+}
+
 fn unfit(detail: &str) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "no-edit", detail)
 }
@@ -221,7 +249,7 @@ fn unfit(detail: &str) -> Problem {
 fn edit_of(request: EditRequest) -> Result<Edit, Problem> {
     let body = request.body_base64.map(|text| STANDARD.decode(text.reveal())).transpose();
     let body = body.map_err(|_| Problem::bad_request("body_base64 is not valid base64"))?;
-    let patch = request.patch.map(|patch| serde_json::from_value(patch.into_revealed()));
+    let patch = request.patch.map(|patch| serde_json::from_str(patch.reveal().get()));
     let patch = patch.transpose().map_err(|_| unfit("patch is not a JSON patch (RFC 6902)"))?;
     let value =
         |(name, value): (String, Option<Hidden<String>>)| (name, value.map(Hidden::into_revealed));

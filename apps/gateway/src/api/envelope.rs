@@ -92,6 +92,7 @@ impl BatchItem {
         message.content_type = self.content_type.map(ContentType::new).transpose()?;
         message.headers =
             self.headers.into_iter().map(|(name, value)| (name, value.into())).collect::<Headers>();
+        message.check_headers()?; // now, so that too many of them are not kept until the batch is stored
         let delay = self.delay.as_deref().map(human::duration::parse).transpose();
         // The parser's error quotes the value.
         let expected = "is not a duration; use a form such as 30s, 5m, 1h30m or 250ms";

@@ -77,8 +77,9 @@ pub(super) async fn accept_batch(
     body: RequestBody,
 ) -> Result<Response, Problem> {
     let queue = admitted(&app, &caller, &queue)?;
-    let body = app.body_memory.read(body, app.max_body_bytes()).await?;
-    let made = batch::messages(&headers, &body.bytes, app.now())?;
+    let mut body = app.body_memory.read(body, app.max_body_bytes()).await?;
+    let bytes = body.bytes.clone();
+    let made = batch::messages(&headers, &bytes, app.now(), &mut |more| body.hold(more))?;
     let traced = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let _room = room(&app).await?;
     let results = store_made(&app, &queue, made, traced).await;

@@ -9,9 +9,10 @@ use bezoar::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{FailureKind, Hidden, names::named};
+use super::{FailureKind, Hidden, names::named, reading};
 
 /// A page of dead letters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -261,7 +262,7 @@ pub struct Revealed {
 }
 
 /// Makes an edited version of a dead letter.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditRequest {
     /// The reason, recorded in the audit log.
@@ -273,12 +274,16 @@ pub struct EditRequest {
         pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
     pub body_base64: Option<Hidden<String>>,
-    /// A JSON patch (RFC 6902) for a body that is JSON.
+    /// A JSON patch (RFC 6902) for a body that is JSON: at most 256 KiB and 1,000 operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
-    pub patch: Option<Hidden<serde_json::Value>>,
+    pub patch: Option<Hidden<Box<RawValue>>>,
     /// New values of headers; null removes a header.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "reading::headers",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     #[schema(value_type = BTreeMap<String, Option<String>>)]
     pub headers: BTreeMap<String, Option<Hidden<String>>>,
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::reading;
+
 /// A message that was accepted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
@@ -39,8 +41,12 @@ pub struct BatchItem {
     /// The delay before delivery: 30s, 5m, 1h30m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<String>,
-    /// The headers of the message.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The headers of the message: at most 1,000, and 64 KiB in all.
+    #[serde(
+        default,
+        deserialize_with = "reading::headers",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub headers: BTreeMap<String, String>,
     /// Any JSON; stored exactly as written.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]

@@ -23,6 +23,41 @@ pub(super) fn text_size(text: &str) -> usize {
     count(text)
 }
 
+/// How many values the JSON text has, itself included; counted without reading it into memory.
+pub(super) fn values_in(text: &str) -> usize {
+    let (mut count, mut rest) = (1, text);
+    while let Some(start) = rest.find(['"', '[', '{', ',']) {
+        rest = &rest[start..];
+        let end = if rest.starts_with('"') { text_end(rest) } else { 1 };
+        count += usize::from(!rest.starts_with('"'));
+        rest = &rest[end..];
+    }
+    count
+}
+
+/// The end of a quoted string.
+pub(super) fn text_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (place, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return place + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// How many values the value has, itself included.
+pub(super) fn values(value: &Value) -> usize {
+    match value {
+        Value::Array(elements) => 1 + elements.iter().map(values).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(values).sum::<usize>(),
+        _ => 1,
+    }
+}
+
 /// How deep the value nests: 0 for text, numbers and literals.
 pub(super) fn depth(value: &Value) -> usize {
     match value {

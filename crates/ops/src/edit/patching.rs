@@ -4,7 +4,8 @@
 //! the size of the written document is known after every operation without writing it. An operation measures only the
 //! values that it creates or drops. A value is dropped once, so the total cost is at most that of body, patch and
 //! copies. Copies and elements shifted within arrays are counted against a limit, because each of 1,000 short
-//! operations can copy or shift a whole body. The depth is limited too: writing or dropping a document that nests
+//! operations can copy or shift a whole body. Values are counted, because many short ones take much more memory than
+//! their text. The depth is limited too: writing or dropping a document that nests
 //! deeply enough overflows the stack.
 
 use json_patch::{
@@ -14,8 +15,8 @@ use json_patch::{
 use serde_json::{Map, Value};
 
 use super::{
-    EditError,
-    measure::{depth, size, text_size},
+    EditError, VALUE_LIMIT,
+    measure::{depth, size, text_size, values},
 };
 
 /// How many bytes may be copied, and elements shifted, for each byte that a body may have.
@@ -32,6 +33,8 @@ pub(super) struct Patching {
     /// An upper bound of the nesting depth. The depth is measured before an operation is refused
     /// because of it.
     depth: usize,
+    /// An upper bound of the number of values.
+    values: usize,
     /// How many bytes were copied and elements shifted.
     work: usize,
     limit: usize,
@@ -46,12 +49,14 @@ enum Stop {
     TooMuchWork,
     /// The document would nest too deep.
     TooDeep,
+    /// The document could have too many values.
+    TooManyValues,
 }
 
 impl Patching {
     /// A document whose written form has `bytes` bytes, and may have at most `limit` bytes once it grows.
     pub(super) fn new(value: Value, bytes: usize, limit: usize) -> Self {
-        Self { depth: depth(&value), value, bytes, work: 0, limit }
+        Self { depth: depth(&value), values: values(&value), value, bytes, work: 0, limit }
     }
 
     /// Carries out one operation of the patch, the one at `place`.
@@ -65,6 +70,7 @@ impl Patching {
             Stop::Inapplicable => EditError::Patch(place),
             Stop::TooMuchWork => EditError::TooMuchWork(place),
             Stop::TooDeep => EditError::TooDeep(DEPTH_LIMIT),
+            Stop::TooManyValues => EditError::TooManyValues(VALUE_LIMIT),
         })?;
         if self.bytes > before && self.bytes > self.limit {
             return Err(EditError::TooLarge { actual: self.bytes, limit: self.limit });
@@ -114,6 +120,10 @@ impl Patching {
                 let source = self.value.pointer(copy.from.as_str()).ok_or(Stop::Inapplicable)?;
                 let bytes = size(source);
                 charge(&mut self.work, bytes, self.limit)?;
+                self.values += values(source);
+                if self.values > VALUE_LIMIT {
+                    return Err(Stop::TooManyValues);
+                }
                 let source = source.clone();
                 self.bytes += bytes;
                 self.nest(&copy.from, &copy.path);
@@ -125,6 +135,7 @@ impl Patching {
     /// Counts a value that the patch contains.
     fn created(&mut self, path: &Pointer, value: &Value) {
         self.bytes += size(value);
+        self.values += values(value);
         self.depth = self.depth.max(path.count() + depth(value));
     }
 

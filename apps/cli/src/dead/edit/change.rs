@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bezoar_gateway::api_types::EditRequest;
 use clap::error::ErrorKind;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::ChangeArguments;
 
@@ -18,7 +18,7 @@ const LIMIT_BYTES: u64 = 17 * 1024 * 1024;
 #[derive(Default)]
 pub(super) struct BodyChange {
     body: Option<Vec<u8>>,
-    patch: Option<Value>,
+    patch: Option<Box<RawValue>>,
     headers: BTreeMap<String, Option<String>>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) enum Condition {
     /// It works, as far as known.
     Fine,
-    /// It is paused, or its breaker is probing.
+    /// It is paused, its last calls failed, or its breaker is probing.
     HeldBack,
     /// Its endpoint or broker is down.
     Down,
@@ -93,6 +93,11 @@ fn route_state(route: &RouteStatus) -> (Condition, String) {
         // Some reasons already begin with "paused".
         (Some(why), _) if why.starts_with("paused") => (Condition::HeldBack, why.to_owned()),
         (Some(why), _) => (Condition::HeldBack, format!("paused: {why}")),
+        (None, BreakerState::Closed) if route.failed_calls > 0 => {
+            let code = route.failed_code.as_deref().unwrap_or(humanize::UNKNOWN);
+            let calls = humanize::plural(route.failed_calls, "call");
+            (Condition::HeldBack, format!("failing ({code}, {calls})"))
+        }
         (None, BreakerState::Closed) => (Condition::Fine, "running".to_owned()),
         (None, BreakerState::Open) => (Condition::Down, breaker_in_words(route)),
         (None, BreakerState::HalfOpen) => (Condition::HeldBack, breaker_in_words(route)),
@@ -137,6 +142,10 @@ mod tests {
         let why = json!("paused by an operator");
         check(json!(null), Condition::Fine, "no route");
         check(route(json!(null), json!("closed")), Condition::Fine, "running");
+        let mut failing = route(json!(null), json!("closed"));
+        failing["failed_calls"] = 3.into();
+        failing["failed_code"] = "connect.refused".into();
+        check(failing, Condition::HeldBack, "failing (connect.refused, 3 calls)");
         check(route(json!(null), json!("open")), Condition::Down, "breaker open");
         check(route(json!(null), json!("half-open")), Condition::HeldBack, "breaker half-open");
         check(route(json!(null), json!("ajar")), Condition::Fine, "?");

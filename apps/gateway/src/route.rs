@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bezoar::{
     Event, Gate, Host, Message, Observer, QueueAdmin, QueueName, Shutdown, Transport,
     TransportError, Worker,
-    blame::{BreakerState, BreakerStatus},
+    blame::{BreakerState, BreakerStatus, FailureStreak},
     catalogue::{AuditedAction, Catalogue, Verb},
 };
 use bezoar_core::Pauses;
@@ -164,6 +164,11 @@ impl Route {
     /// The status of its breaker.
     pub(crate) fn breaker(&self) -> BreakerStatus {
         self.gate.breaker.status()
+    }
+
+    /// The calls that failed since its endpoint last answered about a message, if there are any.
+    pub(crate) fn streak(&self) -> Option<FailureStreak> {
+        self.gate.breaker.streak()
     }
 
     /// Updates its metrics.

@@ -55,6 +55,16 @@ async fn one_message_waits_for_an_endpoint_that_is_not_running() {
     let lab = Lab::start(&sensitive(endpoint.port)).await;
     lab.send("lab", &[], "x").await;
     lab.until_tried(3.0).await; // as often as it may fail
+    let (_, status) = lab.get("/v1/status").await;
+    assert_eq!(
+        (&status["verdict"], &status["reasons"][0]["code"]),
+        (&"warning".into(), &"route-failing".into())
+    );
+    let detail = status["reasons"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("route results: the last ") && detail.ends_with(" (connect.refused)"),
+        "{detail}"
+    );
     let (endpoint, _serving) = Endpoint::start_on(endpoint.port).await;
     endpoint.requests(1).await;
     let row = lab.until("lab", |row| row["in_flight"] == 0 && row["delayed"] == 0).await;

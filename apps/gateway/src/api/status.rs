@@ -84,9 +84,16 @@ fn of_route(route: &RouteStatus) -> Option<StatusReason> {
         (Verdict::Critical, "route-unavailable", format!("route {name} cannot consume: {problem}"))
     } else if let Some(why) = &route.paused {
         (Verdict::Warning, "route-paused", format!("route {name} is paused: {why}"))
-    } else if route.breaker == BreakerState::Open {
+    } else if route.breaker != BreakerState::Closed {
         let code = route.breaker_code.as_deref().unwrap_or("unknown");
         (Verdict::Critical, "breaker-open", format!("the breaker of route {name} is open ({code})"))
+    } else if route.failed_calls > 0 {
+        let code = route.failed_code.as_deref().unwrap_or("unknown");
+        let failed = match route.failed_calls {
+            1 => "the last call failed".to_owned(),
+            calls => format!("the last {calls} calls failed"),
+        };
+        (Verdict::Warning, "route-failing", format!("route {name}: {failed} ({code})"))
     } else {
         return None;
     };
@@ -105,6 +112,9 @@ mod tests {
     fn the_worst_reason_comes_first_and_is_the_verdict() {
         let open = RouteStatus { breaker: BreakerState::Open, ..RouteStatus::default() };
         let paused = RouteStatus { paused: Some("by hand".to_owned()), ..RouteStatus::default() };
+        let half_open = RouteStatus { breaker: BreakerState::HalfOpen, ..RouteStatus::default() };
+        let closed = RouteStatus { breaker: BreakerState::Closed, ..RouteStatus::default() };
+        let failing = RouteStatus { failed_calls: 2, ..closed };
         let broken = QueueStatus { problem: Some("down".to_owned()), ..queue(None, None) };
         for (status, verdict, codes) in [
             (queue(Some(0), None), Verdict::Ok, vec![]),
@@ -113,6 +123,8 @@ mod tests {
             (queue(Some(0), Some(paused.clone())), Verdict::Warning, vec!["route-paused"]),
             (queue(None, Some(paused)), Verdict::Unknown, vec!["dead-letters", "route-paused"]),
             (queue(Some(0), Some(open)), Verdict::Critical, vec!["breaker-open"]),
+            (queue(Some(0), Some(half_open)), Verdict::Critical, vec!["breaker-open"]),
+            (queue(Some(0), Some(failing)), Verdict::Warning, vec!["route-failing"]),
             (queue(Some(2), None), Verdict::Critical, vec!["dead-letters"]),
         ] {
             let judged = judged(of_queue(&status));

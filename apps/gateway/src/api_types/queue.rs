@@ -59,6 +59,11 @@ pub struct RouteStatus {
     pub breaker_open_seconds: Option<f64>,
     /// When it probes the endpoint next.
     pub breaker_next_probe_seconds: Option<f64>,
+    /// Calls that failed since its endpoint last accepted a message or answered about one.
+    pub failed_calls: u64,
+    /// The code of the latest of them; null if there are none.
+    #[schema(example = "connect.refused")]
+    pub failed_code: Option<String>,
     /// Messages completed per second.
     pub per_second: Option<f64>,
     /// Why its queue is unavailable, if it is.

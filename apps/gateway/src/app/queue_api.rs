@@ -34,7 +34,7 @@ impl QueueStatus {
 impl Route {
     /// The route as the API returns it.
     pub(crate) fn to_api(&self) -> api_types::RouteStatus {
-        let breaker = self.breaker();
+        let (breaker, streak) = (self.breaker(), self.streak());
         let while_open = |time: Duration| breaker.code.is_some().then_some(time.as_secs_f64());
         api_types::RouteStatus {
             name: self.name().to_owned(),
@@ -45,6 +45,8 @@ impl Route {
             breaker_code: breaker.code.as_ref().map(ToString::to_string),
             breaker_open_seconds: while_open(breaker.open_for),
             breaker_next_probe_seconds: while_open(breaker.next_probe),
+            failed_calls: streak.as_ref().map_or(0, |streak| streak.calls),
+            failed_code: streak.map(|streak| streak.code.to_string()),
             per_second: Some(self.per_second()),
             problem: self.problem(),
         }

@@ -99,6 +99,15 @@ pub enum Admission {
     WaitForCall,
 }
 
+/// Calls of a route that failed since its endpoint last accepted a message or answered about one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureStreak {
+    /// How many calls failed.
+    pub calls: u64,
+    /// The code of the latest failure.
+    pub code: Code,
+}
+
 /// Assigns blame for the failures of one route.
 #[derive(Debug)]
 pub struct Blame {
@@ -109,6 +118,7 @@ pub struct Blame {
     in_flight: u32,
     entered: u64,
     succeeded: bool,
+    streak: Option<FailureStreak>,
 }
 
 impl Blame {
@@ -122,6 +132,7 @@ impl Blame {
             in_flight: 0,
             entered: 0,
             succeeded: false,
+            streak: None,
         }
     }
 
@@ -168,6 +179,10 @@ impl Blame {
         let judgement = self.judge(&call, outcome);
         self.ended(&call);
         self.neighbours.note(call.message.key, outcome);
+        self.streak = outcome.is_evidence().then(|| FailureStreak {
+            calls: self.streak.as_ref().map_or(0, |streak| streak.calls) + 1,
+            code: code.clone(),
+        });
         match outcome {
             CallOutcome::Done => {
                 self.succeeded = true;
@@ -230,6 +245,11 @@ impl Blame {
     /// The status of the breaker.
     pub fn status(&self, now: Instant) -> BreakerStatus {
         self.breaker.status(now)
+    }
+
+    /// The failures since the last sign of life, if there are any.
+    pub fn streak(&self) -> Option<&FailureStreak> {
+        self.streak.as_ref()
     }
 
     fn ended(&mut self, call: &Call) {

@@ -20,8 +20,8 @@ use std::{
 use bezoar::{
     Code, Context, Postpone,
     blame::{
-        Admission, Blame, BlameOptions, BreakerState, BreakerStatus, Call, CallOutcome, Judgement,
-        MessageFacts, Moment,
+        Admission, Blame, BlameOptions, BreakerState, BreakerStatus, Call, CallOutcome,
+        FailureStreak, Judgement, MessageFacts, Moment,
     },
 };
 use jiff::Timestamp;
@@ -67,6 +67,11 @@ impl RouteBreaker {
     /// Its state, and why.
     pub fn status(&self) -> BreakerStatus {
         self.0.blame().status(now())
+    }
+
+    /// The calls that failed since the endpoint last answered about a message, if there are any.
+    pub fn streak(&self) -> Option<FailureStreak> {
+        self.0.blame().streak().cloned()
     }
 
     /// Waits until messages may be fetched; returns how many, at most `free`. Dropping the future changes nothing.

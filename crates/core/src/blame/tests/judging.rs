@@ -125,3 +125,19 @@ fn gone_is_about_the_message_once_something_succeeded() {
     sim.call(1, CallOutcome::Done);
     assert_eq!(sim.call(2, CallOutcome::Gone), Judgement::Counts);
 }
+
+#[test]
+fn failures_are_counted_until_the_endpoint_answers() {
+    for mut sim in [Sim::new(), Sim::without_breaker()] {
+        let calls = |sim: &Sim| sim.blame.streak().map_or(0, |streak| streak.calls);
+        assert_eq!(calls(&sim), 0);
+        sim.call(1, CallOutcome::Unsent);
+        sim.call(1, CallOutcome::Failed);
+        assert_eq!(sim.blame.streak(), Some(&FailureStreak { calls: 2, code: CODE }));
+        for life in [CallOutcome::Done, CallOutcome::Answered] {
+            sim.call(2, CallOutcome::Unsent);
+            sim.call(3, life);
+            assert_eq!(calls(&sim), 0, "{life:?}");
+        }
+    }
+}

@@ -36,7 +36,10 @@ pub(crate) fn dead_letters() -> ArgValueCandidates {
 
 /// The ids of the newest replays and discards, with their reasons.
 pub(crate) fn operations() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| names("/v1/replays", "/id", Some("/reason")))
+    let lists = ["/v1/replays", "/v1/discards"];
+    ArgValueCandidates::new(move || {
+        lists.into_iter().flat_map(|list| names(list, "/id", Some("/reason"))).collect()
+    })
 }
 
 /// What the gateway lists there: one member of each object, and another to describe it.

@@ -8,7 +8,7 @@ use bezoar_gateway::api_types::{DeadLetterPage, DiscardRequest};
 use super::{
     filter::Filter,
     follow, on_broker,
-    operation::{self, OperationCommand, OperationReply, OperationText, begun},
+    operation::{self, Operation, OperationCommand, OperationReply, OperationText, begun},
     selection::{Selection, SelectionArguments},
 };
 use crate::{
@@ -62,16 +62,15 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
         return on_broker::discard(client, &selection, &reason, (expect, yes), json).await;
     }
     let discard = Discard { selection, reason, skip_held, retry_for };
-    let number = match (expect, yes) {
-        (Some(expected), true) => expected,
+    let reply = match (expect, yes) {
+        (Some(expected), true) => discard.start(client, expected).await?,
         _ if !prompt::is_possible() => bail!(
             "no terminal to confirm on; pass --yes --expect N, where N is the number that \
              `bezoar dead list` reports for the same filters"
         ),
-        _ => confirmed(client, &discard, expect).await?,
+        _ if discard.skip_held => planned(client, &discard, expect).await?,
+        _ => discard.start(client, confirmed(client, &discard, expect).await?).await?,
     };
-    let reply = begun(discard.send(client, number).await.and_then(OperationReply::new))?;
-    reply.operation.held().iter().for_each(|line| output::say(line));
     if reply.operation.total == 0 {
         return nothing(client, &reply).await;
     }
@@ -79,22 +78,30 @@ pub(crate) async fn run(arguments: Arguments, client: &ApiClient) -> Result<()> 
 }
 
 impl Discard {
-    async fn send(&self, client: &ApiClient, expect: u64) -> Result<ApiReply, ClientError> {
+    fn request(&self, expect: Option<u64>) -> DiscardRequest {
         let (ids, filter) = self.selection.request();
-        let request = DiscardRequest {
-            reason: self.reason.clone(),
-            ids,
-            filter,
-            expect: Some(expect),
-            skip_held: self.skip_held,
-            plan: false,
-        };
-        client.start("/v1/discards", &request, self.retry_for).await
+        let (reason, skip_held) = (self.reason.clone(), self.skip_held);
+        DiscardRequest { reason, ids, filter, expect, skip_held, plan: false }
+    }
+
+    async fn start(&self, client: &ApiClient, expect: u64) -> Result<OperationReply> {
+        let sent = self.send(client, &self.request(Some(expect))).await;
+        let reply = begun(sent.and_then(OperationReply::new))?;
+        say_held(&reply);
+        Ok(reply)
+    }
+
+    async fn send(
+        &self,
+        client: &ApiClient,
+        request: &DiscardRequest,
+    ) -> Result<ApiReply, ClientError> {
+        client.start("/v1/discards", request, self.retry_for).await
     }
 
     /// The exact number that would be discarded. A discard that expects 0 changes nothing and reports it.
     async fn exact_number(&self, client: &ApiClient) -> Result<u64> {
-        match self.send(client, 0).await {
+        match self.send(client, &self.request(Some(0))).await {
             Err(ClientError::Refused(problem)) if problem.found.is_some() => {
                 Ok(problem.found.unwrap_or_default())
             }
@@ -102,6 +109,30 @@ impl Discard {
             Ok(_) => Ok(0),
         }
     }
+}
+
+fn say_held(reply: &OperationReply) {
+    reply.operation.held().iter().for_each(|line| output::say(line));
+}
+
+/// Plans the discard, so that those who are asked know which operations hold the rest, and starts it after confirmation.
+async fn planned(
+    client: &ApiClient,
+    discard: &Discard,
+    expect: Option<u64>,
+) -> Result<OperationReply> {
+    let request = DiscardRequest { plan: true, ..discard.request(expect) };
+    let reply = begun(discard.send(client, &request).await.and_then(OperationReply::new))?;
+    say_held(&reply);
+    let Operation { id, total, .. } = &reply.operation;
+    if *total == 0 {
+        return Ok(reply);
+    }
+    if let Err(declined) = typed(*total).await {
+        operation::send_command(client, id, OperationCommand::Cancel, "not confirmed").await?;
+        return Err(declined);
+    }
+    begun(operation::send_command(client, id, OperationCommand::Run, &discard.reason).await)
 }
 
 /// Nothing is selected: cancels the empty plan.

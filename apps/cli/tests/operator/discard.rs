@@ -86,6 +86,10 @@ fn gateway_with_held() -> Gateway {
                 let matching = json!({ "count": 3, "exact": true });
                 Answer::Json(200, json!({ "items": [], "next": null, "matching": matching }))
             }
+            "/v1/discards" if asked.json()["plan"] == json!(true) => {
+                held["state"] = json!("planned");
+                Answer::Json(202, held)
+            }
             "/v1/discards" if asked.json()["expect"] == json!(1) => Answer::Json(202, held),
             "/v1/discards" => Answer::Json(
                 409,
@@ -126,15 +130,24 @@ fn dead_letters_that_another_operation_holds_can_be_left_out() {
 }
 
 #[test]
-fn at_a_terminal_only_those_that_nobody_holds_are_typed() {
-    let gateway = gateway_with_held();
+fn at_a_terminal_the_holders_are_named_before_the_rest_is_typed() {
     let command = format!("dead discard {} --skip-held --reason r", IDS.join(" "));
-    let mut terminal = Terminal::start(&gateway, &command);
-    terminal.wait_for("Type 1 to discard them:");
-    terminal.press("1\n");
-    let (code, screen) = terminal.end();
-    assert_eq!(code, 0, "{screen:?}");
-    assert!(screen.contains("held by operation op_y0ppfhjp"), "{screen:?}");
+    for (keys, code, order) in [("1\n", 0, "run"), ("no\n", 1, "cancel"), ("\u{3}", 1, "cancel")] {
+        let gateway = gateway_with_held();
+        let mut terminal = Terminal::start(&gateway, &command);
+        terminal.wait_for("Type 1 to discard them:");
+        terminal.press(keys);
+        let (ended, screen) = terminal.end();
+        assert_eq!(ended, code, "{screen:?}");
+        let named = screen.find("held by operation op_y0ppfhjp").expect("the holder is named");
+        assert!(named < screen.find("Type 1").unwrap(), "{screen:?}");
+        let orders = gateway.asked().into_iter().filter(|asked| asked.method == "POST");
+        let last = orders.last().unwrap();
+        assert_eq!(
+            (last.target.as_str(), &last.json()["command"]),
+            ("/v1/replays/op_p560nmcj", &json!(order))
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod abbreviation;
 mod ack;
 mod approve;
-mod causes;
+pub(crate) mod causes;
 mod dead_letter;
 mod discard;
 mod edit;
@@ -18,7 +18,7 @@ mod operation;
 mod outcomes;
 mod rejected;
 mod replay;
-mod replays;
+pub(crate) mod replays;
 mod reveal;
 mod selection;
 mod show;

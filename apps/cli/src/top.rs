@@ -1,4 +1,4 @@
-//! `bezoar top`: a live view of the queues, refreshed every second.
+//! `bezoar top`: a live view of queues, causes and running operations, refreshed every second.
 
 mod board;
 mod screen;
@@ -10,9 +10,12 @@ use std::{
 };
 
 use anyhow::{Result, bail};
+use bezoar_gateway::api_types::{Cause, Operation, OperationState, Page};
 use crossterm::event::EventStream;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use serde::de::DeserializeOwned;
 use tokio::{
+    join,
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, Interval, MissedTickBehavior, interval},
 };
@@ -29,13 +32,25 @@ use crate::{
 
 const EVERY: Duration = Duration::from_secs(1);
 
+/// The states of operations that are shown.
+const IN_PROGRESS: [OperationState; 3] =
+    [OperationState::Running, OperationState::Paused, OperationState::Stopped];
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {}
 
 /// A response from the gateway.
 enum Update {
-    Queues(Result<Vec<QueueStatus>, ClientError>),
+    Snapshot(Result<Snapshot, ClientError>),
     CommandDone { route: String, command: RouteCommand, result: Result<(), ClientError> },
+}
+
+/// What the gateway says at one time. Causes and operations are `None` if it did not say.
+#[derive(Debug, Default)]
+struct Snapshot {
+    queues: Vec<QueueStatus>,
+    causes: Option<Vec<Cause>>,
+    operations: Option<Vec<Operation>>,
 }
 
 pub(crate) async fn run(_: Arguments, client: &ApiClient) -> Result<()> {
@@ -63,7 +78,7 @@ async fn watch(client: &ApiClient, mut board: Board, screen: &mut Screen) -> Res
                 }
             }
             Some(update) = requests.next() => {
-                is_asking &= !matches!(update, Update::Queues(_));
+                is_asking &= !matches!(update, Update::Snapshot(_));
                 take(update, &mut board, &mut ticks);
             }
             event = keys.next() => match event {
@@ -87,8 +102,8 @@ async fn either(one: &mut Signal, other: &mut Signal) {
 
 fn take(update: Update, board: &mut Board, ticks: &mut Interval) {
     match update {
-        Update::Queues(Ok(queues)) => board.learn(queues, Instant::now()),
-        Update::Queues(Err(error)) => board.lose(error),
+        Update::Snapshot(Ok(snapshot)) => board.learn(snapshot, Instant::now()),
+        Update::Snapshot(Err(error)) => board.lose(error),
         Update::CommandDone { route, command, result } => {
             board.command_done(&route, command, result.err(), Instant::now());
             ticks.reset_immediately(); // to show the effect
@@ -96,12 +111,28 @@ fn take(update: Update, board: &mut Board, ticks: &mut Interval) {
     }
 }
 
-async fn ask(client: &ApiClient) -> Result<Vec<QueueStatus>, ClientError> {
-    queue_status::fetch(client).await?.parse()
+async fn ask(client: &ApiClient) -> Result<Snapshot, ClientError> {
+    let (queues, causes, replays, discards) = join!(
+        queue_status::fetch(client),
+        listed(client, "/v1/causes?limit=10"),
+        listed(client, "/v1/replays"),
+        listed(client, "/v1/discards"),
+    );
+    let operations = replays.zip(discards).map(|(replays, discards)| {
+        let both = replays.into_iter().chain(discards);
+        both.filter(|operation: &Operation| IN_PROGRESS.contains(&operation.state)).collect()
+    });
+    Ok(Snapshot { queues: queues?.parse()?, causes, operations })
+}
+
+/// The first page of a list.
+async fn listed<T: DeserializeOwned>(client: &ApiClient, path: &str) -> Option<Vec<T>> {
+    let page: Page<T> = client.get(path).await.ok()?.parse().ok()?;
+    Some(page.items)
 }
 
 async fn refresh(client: &ApiClient) -> Update {
-    Update::Queues(ask(client).await)
+    Update::Snapshot(ask(client).await)
 }
 
 async fn send_command(client: &ApiClient, command: RouteCommand, route: String) -> Update {

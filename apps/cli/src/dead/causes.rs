@@ -49,7 +49,7 @@ pub(crate) async fn run(mut arguments: Arguments, client: &ApiClient) -> Result<
         output::say(&format!("no dead letters{matching}"));
         return Ok(());
     };
-    output::print_table(&table(&page, SystemClock.now()))?;
+    output::print_table(&table(&page.items, SystemClock.now()))?;
     output::hint(&format!(
         "list the dead letters of a cause: bezoar dead list --cause {}",
         largest.id
@@ -60,9 +60,10 @@ pub(crate) async fn run(mut arguments: Arguments, client: &ApiClient) -> Result<
     Ok(())
 }
 
-fn table(page: &Page<Cause>, now: Timestamp) -> Table {
+/// A row for each cause.
+pub(crate) fn table(causes: &[Cause], now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
-    for cause in &page.items {
+    for cause in causes {
         table.push([
             humanize::count(cause.count).into(),
             growth(cause),
@@ -116,9 +117,9 @@ mod tests {
                 "note": { "text": "ticket 7", "author": "ada", "written_at": "2026-11-14T10:00:00Z" },
             })
         };
-        let causes = json!({ "items": [cause(8, "regressed"), cause(7, "open")] });
-        let page = serde_json::from_value(causes).unwrap();
-        let text = table(&page, "2026-11-14T12:00:00Z".parse().unwrap()).render();
+        let causes = json!({ "items": [cause(8, "regressed"), cause(7, "open")], "next": null });
+        let page: Page<Cause> = serde_json::from_value(causes).unwrap();
+        let text = table(&page.items, "2026-11-14T12:00:00Z".parse().unwrap()).render();
         assert!(text.contains("\u{1b}[33m8\u{1b}[0m"), "{text:?}");
         assert!(text.contains("\u{1b}[31mregressed"), "{text:?}");
         let last = text.lines().last().unwrap();

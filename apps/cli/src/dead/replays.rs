@@ -121,7 +121,8 @@ async fn list(client: &ApiClient, json: bool) -> Result<()> {
     output::print_table(&table(&operations, SystemClock.now())).map(drop)
 }
 
-fn table(operations: &[Operation], now: Timestamp) -> Table {
+/// A row for each operation.
+pub(crate) fn table(operations: &[Operation], now: Timestamp) -> Table {
     let mut table = Table::new(COLUMNS);
     let outcome = |known: Option<u64>| known.map_or(humanize::NONE.to_owned(), humanize::count);
     for operation in operations {

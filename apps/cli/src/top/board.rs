@@ -1,13 +1,15 @@
-//! The state of the live view: queues, selection, and key bindings.
+//! The state of the live view: queues, causes, operations, selection, and key bindings.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
+use bezoar_gateway::api_types::{Cause, Operation};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::time::Instant;
 
+use super::Snapshot;
 use crate::{
     client::ClientError,
     queue_status::{QueueStatus, is_paused},
@@ -47,6 +49,10 @@ impl History {
 pub(super) struct Board {
     pub(super) url: String,
     pub(super) queues: Vec<QueueStatus>,
+    /// The causes with the most dead letters.
+    pub(super) causes: Vec<Cause>,
+    /// Replays and discards that run, or wait for somebody.
+    pub(super) operations: Vec<Operation>,
     pub(super) selected: usize,
     /// When the gateway last answered.
     pub(super) as_of: Option<Instant>,
@@ -70,11 +76,24 @@ impl Board {
     pub(super) fn new(url: String) -> Self {
         let (queues, history) = (Vec::new(), BTreeMap::new());
         let (as_of, problem, notice, asked) = (None, None, None, None);
-        Self { url, queues, selected: 0, as_of, problem, notice, asked, history }
+        let (causes, operations) = (Vec::new(), Vec::new());
+        Self {
+            url,
+            queues,
+            causes,
+            operations,
+            selected: 0,
+            as_of,
+            problem,
+            notice,
+            asked,
+            history,
+        }
     }
 
     /// The gateway answered.
-    pub(super) fn learn(&mut self, queues: Vec<QueueStatus>, now: Instant) {
+    pub(super) fn learn(&mut self, snapshot: Snapshot, now: Instant) {
+        let Snapshot { queues, causes, operations } = snapshot;
         let chosen = self.chosen().map(|status| status.queue.clone());
         let place = queues.iter().position(|status| Some(&status.queue) == chosen.as_ref());
         self.selected = place.unwrap_or(self.selected).min(queues.len().saturating_sub(1));
@@ -86,6 +105,8 @@ impl Board {
             self.history.entry(status.queue.clone()).or_default().push(tenths, waiting);
         }
         (self.queues, self.as_of, self.problem) = (queues, Some(now), None);
+        self.causes = causes.unwrap_or_else(|| std::mem::take(&mut self.causes));
+        self.operations = operations.unwrap_or_else(|| std::mem::take(&mut self.operations));
     }
 
     /// The gateway did not answer: the data becomes stale and the curves get a gap.

@@ -4,9 +4,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
+fn snapshot(queues: Value) -> Snapshot {
+    Snapshot { queues: serde_json::from_value(queues).unwrap(), ..Snapshot::default() }
+}
+
 fn board(queues: Value) -> Board {
     let mut board = Board::new("http://h:1".to_owned());
-    board.learn(serde_json::from_value(queues).unwrap(), Instant::now());
+    board.learn(snapshot(queues), Instant::now());
     board
 }
 
@@ -65,11 +69,11 @@ fn the_selection_stays_with_its_queue_and_within_the_list() {
         assert_eq!(board.selected, selected);
     }
     let more = json!([{ "queue": "a" }, { "queue": "aa" }, { "queue": "b" }]);
-    board.learn(serde_json::from_value(more).unwrap(), Instant::now());
+    board.learn(snapshot(more), Instant::now());
     assert_eq!(board.chosen().unwrap().queue, "b");
-    board.learn(serde_json::from_value(json!([{ "queue": "a" }])).unwrap(), Instant::now());
+    board.learn(snapshot(json!([{ "queue": "a" }])), Instant::now());
     assert_eq!(board.chosen().unwrap().queue, "a");
-    board.learn(Vec::new(), Instant::now());
+    board.learn(Snapshot::default(), Instant::now());
     assert!(board.chosen().is_none());
 }
 
@@ -80,16 +84,16 @@ fn an_unreachable_gateway_keeps_the_data_and_leaves_a_gap_in_the_curve() {
     board.lose(ClientError::Late { url, deadline: std::time::Duration::from_secs(1) });
     assert_eq!(board.problem.as_deref(), Some("unreachable, retrying"));
     assert_eq!(board.samples("lab").collect::<Vec<_>>(), [Some(13), None]);
-    board.learn(board.queues.clone(), Instant::now());
+    board.learn(snapshot(json!([lab(json!(null))])), Instant::now());
     assert_eq!(board.problem, None);
 }
 
 #[test]
 fn the_history_is_bounded_and_forgets_queues_that_are_gone() {
     let mut board = board(json!([lab(json!(null))]));
-    (0..1_000).for_each(|_| board.learn(board.queues.clone(), Instant::now()));
+    (0..1_000).for_each(|_| board.learn(snapshot(json!([lab(json!(null))])), Instant::now()));
     assert_eq!(board.samples("lab").count(), HISTORY);
-    board.learn(Vec::new(), Instant::now());
+    board.learn(Snapshot::default(), Instant::now());
     assert_eq!(board.samples("lab").count(), 0);
 }
 
@@ -99,11 +103,23 @@ fn the_trend_is_the_change_of_the_last_minute() {
     let mut board = board(waiting(0));
     assert_eq!(board.trend("lab"), Some(0));
     for ready in 1..=100 {
-        board.learn(serde_json::from_value(waiting(ready)).unwrap(), Instant::now());
+        board.learn(snapshot(waiting(ready)), Instant::now());
     }
     assert_eq!(board.trend("lab"), Some(60));
-    board.learn(serde_json::from_value(waiting(0)).unwrap(), Instant::now());
+    board.learn(snapshot(waiting(0)), Instant::now());
     assert_eq!(board.trend("lab"), Some(-41));
-    board.learn(serde_json::from_value(json!([{ "queue": "lab" }])).unwrap(), Instant::now());
+    board.learn(snapshot(json!([{ "queue": "lab" }])), Instant::now());
     assert_eq!((board.trend("lab"), board.trend("other")), (None, None));
+}
+
+#[test]
+fn causes_and_operations_stay_while_the_gateway_does_not_say() {
+    let mut board = board(json!([]));
+    let (causes, operations) = (Some(vec![Cause::default()]), Some(vec![Operation::default()]));
+    board.learn(Snapshot { causes, operations, ..Snapshot::default() }, Instant::now());
+    board.learn(Snapshot::default(), Instant::now());
+    assert_eq!((board.causes.len(), board.operations.len()), (1, 1));
+    let (causes, operations) = (Some(Vec::new()), Some(Vec::new()));
+    board.learn(Snapshot { causes, operations, ..Snapshot::default() }, Instant::now());
+    assert_eq!((board.causes.len(), board.operations.len()), (0, 0));
 }

@@ -5,20 +5,30 @@ mod curve;
 
 use std::time::Duration;
 
+use bezoar::{Clock, SystemClock};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
     style::{Color, Modifier, Style},
     text::{Line, Span},
-    widgets::{Block, Paragraph, Sparkline, TableState},
+    widgets::{Block, Borders, Paragraph, Sparkline, TableState},
 };
 use tokio::time::Instant;
 
 use super::board::Board;
-use crate::{humanize, queue_status::QueueText};
+use crate::{
+    dead::{causes, replays},
+    humanize,
+    queue_status::QueueText,
+    table::Table,
+};
 
 /// Data older than this is marked as stale.
 const FRESH: Duration = Duration::from_secs(3);
+/// The lines of the queues at least, of the selected queue, and of another table at most, without its header.
+const QUEUES: u16 = 3;
+const CHOSEN: u16 = 6;
+const PANEL_ROWS: usize = 5;
 /// Also bold, so that it stands out without colours.
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const WARNING: Style = Style::new().fg(Color::Yellow);
@@ -28,15 +38,43 @@ const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 
 /// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, now: Instant) {
-    let parts =
-        [Constraint::Length(1), Constraint::Min(3), Constraint::Length(6), Constraint::Length(1)];
-    let [head, body, foot, help] = Layout::vertical(parts).areas(frame.area());
+    let time = SystemClock.now();
+    let operations = replays::table(&board.operations, time);
+    let causes = causes::table(&board.causes, time);
+    let mut room = frame.area().height.saturating_sub(1 + QUEUES + CHOSEN + 1);
+    let parts = [
+        Constraint::Length(1),
+        Constraint::Min(QUEUES),
+        Constraint::Length(panel_height(&operations, &mut room)),
+        Constraint::Length(panel_height(&causes, &mut room)),
+        Constraint::Length(CHOSEN),
+        Constraint::Length(1),
+    ];
+    let [head, body, running, failing, foot, help] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Paragraph::new(heading(board, now)), head);
     let mut state = TableState::new().with_selected(board.chosen().map(|_| board.selected));
     let table = columns::widget(&columns::queues(board), body.width).row_highlight_style(SELECTED);
     frame.render_stateful_widget(table, body, &mut state);
+    draw_panel(frame, "operations", &operations, running);
+    draw_panel(frame, "causes of dead letters", &causes, failing);
     draw_chosen(frame, board, foot);
     frame.render_widget(Paragraph::new(footer(board, now)), help);
+}
+
+/// The height of a table with its title and header; 0 if it is empty or has no room. Takes it from the room.
+fn panel_height(table: &Table, room: &mut u16) -> u16 {
+    let rows = (table.rows().len() - 1).min(PANEL_ROWS) as u16;
+    let height = (rows + 2).min(*room);
+    if rows == 0 || height < 3 {
+        return 0;
+    }
+    *room -= height;
+    height
+}
+
+fn draw_panel(frame: &mut Frame<'_>, title: &str, table: &Table, area: Rect) {
+    let block = Block::new().borders(Borders::TOP).title(format!(" {title} ")).border_style(QUIET);
+    frame.render_widget(columns::widget(table, area.width).block(block), area);
 }
 
 fn heading(board: &Board, now: Instant) -> Line<'_> {

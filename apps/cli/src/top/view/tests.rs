@@ -4,7 +4,7 @@ use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
 use serde_json::json;
 
 use super::*;
-use crate::{client::ClientError, route::RouteCommand};
+use crate::{client::ClientError, route::RouteCommand, top::Snapshot};
 
 fn board() -> Board {
     let mut board = Board::new("http://127.0.0.1:8420".to_owned());
@@ -15,8 +15,60 @@ fn board() -> Board {
           "oldest_ready_seconds": 200.0, "oldest_dead_seconds": 7300.0,
           "route": route(json!(null), json!("open")) },
     ]);
-    board.learn(serde_json::from_value(queues).unwrap(), Instant::now());
+    let queues = serde_json::from_value(queues).unwrap();
+    board.learn(Snapshot { queues, ..Snapshot::default() }, Instant::now());
     board
+}
+
+/// The same with a cause that grows, and a replay that runs.
+fn busy_board() -> Board {
+    let mut board = board();
+    board.causes = serde_json::from_value(json!([{
+        "id": "v1:0123456789abcdef", "title": "http.503 (transient) of lab.result in lab", "state": "open",
+        "count": 7, "added_this_hour": 5, "added_last_hour": 2,
+    }]))
+    .unwrap();
+    board.operations = serde_json::from_value(json!([{
+        "id": "op_209aaw0b", "kind": "replay", "state": "running", "actor": "ada", "reason": "fixed",
+        "total": 10, "processed": 4, "completed": 3, "failed": 1,
+    }]))
+    .unwrap();
+    board
+}
+
+#[test]
+fn causes_and_running_operations_fit_every_width() {
+    for (width, operation, cause) in [
+        (
+            120,
+            "op_209aaw0b  replay  running        10     4          3             1",
+            "    7          5          2",
+        ),
+        (80, "op_209aaw0b", "    7"),
+        (60, "op_209aaw0b", "    7"),
+    ] {
+        let lines = lines(&drawn(&busy_board(), width, 24, Instant::now()));
+        let after = |title: &str| {
+            let place = lines.iter().position(|line| line.contains(title)).expect(title);
+            lines[place + 2].clone()
+        };
+        assert!(after(" operations ").starts_with(operation), "{width}: {}", after(" operations "));
+        let shown = after(" causes of dead letters ");
+        assert!(
+            shown.starts_with(cause) && shown.contains("v1:0123456789abcdef"),
+            "{width}: {shown}"
+        );
+        assert!(shown.contains("http.503 (transient)"), "{width}: {shown}");
+        assert!(lines.iter().all(|line| line.chars().count() <= width.into()));
+    }
+}
+
+#[test]
+fn a_low_terminal_keeps_the_queues() {
+    let lines = lines(&drawn(&busy_board(), 120, 14, Instant::now()));
+    assert!(lines[3].starts_with("lab "), "{}", lines[3]);
+    assert!(lines.iter().any(|line| line.contains(" operations ")));
+    assert!(!lines.iter().any(|line| line.contains(" causes of dead letters ")));
 }
 
 fn drawn(board: &Board, width: u16, height: u16, now: Instant) -> Buffer {
@@ -92,6 +144,8 @@ fn an_unreachable_gateway_is_shown_with_the_age_of_the_data() {
 fn no_terminal_size_panics() {
     let mut board = board();
     board.command_done("results", RouteCommand::Pause, None, Instant::now());
+    board.causes = busy_board().causes;
+    board.operations = busy_board().operations;
     for (width, height) in [(1, 1), (2, 50), (200, 2), (7, 7), (500, 100)] {
         drawn(&board, width, height, Instant::now());
     }

@@ -115,6 +115,7 @@ macro_rules! for_each_catalogue_case {
             a_page_goes_on_where_its_last_letter_was_even_if_that_is_gone,
             a_page_of_none_or_too_many_is_bounded,
             a_record_has_the_message_as_it_was_sent,
+            a_record_without_its_body_has_everything_else,
             a_missing_dead_letter_is_named,
             nothing_sensitive_is_shown_by_debug,
             newest_first_is_by_the_time_of_death,
@@ -249,6 +250,8 @@ macro_rules! for_each_catalogue_case {
         settings {
             a_setting_has_the_last_value_and_can_be_removed,
             a_setting_that_is_too_long_is_refused,
+            a_store_that_accepts_writes_says_so_and_logs_nothing,
+            a_full_store_does_not_accept_writes,
         }
         restarts {
             dead_letters_causes_and_ids_survive,

@@ -40,6 +40,8 @@ pub(crate) struct Defect {
     pub(crate) listed: Change<Vec<DeadLetterSummary>>,
     pub(crate) counted: Change<Count>,
     pub(crate) record: Change<DeadLetterRecord>,
+    pub(crate) without_body: Change<DeadLetterRecord>,
+    pub(crate) writable: Change<Answer<()>>,
     pub(crate) causes: Change<Vec<Cause>>,
     pub(crate) operation: Change<Operation>,
     pub(crate) operations: Change<Vec<Operation>>,
@@ -74,6 +76,8 @@ impl Default for Defect {
             listed: nothing(),
             counted: nothing(),
             record: nothing(),
+            without_body: nothing(),
+            writable: nothing(),
             causes: nothing(),
             operation: nothing(),
             operations: nothing(),
@@ -141,6 +145,10 @@ impl DeadLetterCatalogue for Broken {
 
     async fn record(&self, id: DeadLetterId) -> Answer<DeadLetterRecord> {
         self.answer(self.inner.record(id).await, &self.defect.record)
+    }
+
+    async fn record_without_body(&self, id: DeadLetterId) -> Answer<DeadLetterRecord> {
+        self.answer(self.inner.record_without_body(id).await, &self.defect.without_body)
     }
 
     async fn causes(&self, filter: &Filter, limit: u32) -> Answer<Vec<Cause>> {
@@ -301,7 +309,9 @@ impl Settings for Broken {
     }
 
     async fn check_writable(&self) -> Answer<()> {
-        self.inner.check_writable().await
+        let mut answer = self.inner.check_writable().await;
+        (self.defect.writable)(&mut answer);
+        answer
     }
 
     async fn set(&self, name: &str, value: Option<&str>, action: &AuditedAction) -> Answer<()> {

@@ -42,6 +42,18 @@ pub(crate) fn controls() -> Vec<Control> {
 
 fn lists() -> Vec<Control> {
     vec![
+        control(
+            "forgets the history where it leaves out the body",
+            &["lists::a_record_without_its_body_has_everything_else"],
+            |it| {
+                it.without_body = Box::new(|record| record.message.ledger = Default::default());
+            },
+        ),
+        control(
+            "returns the body although it should not",
+            &["lists::a_record_without_its_body_has_everything_else"],
+            |it| it.without_body = Box::new(|record| record.message.body = "x".into()),
+        ),
         control("lists the oldest first", &["lists::pages_are_complete_and_newest_first"], |it| {
             it.listed = Box::new(|listed| listed.reverse());
         }),
@@ -412,6 +424,11 @@ fn intake() -> Vec<Control> {
 
 fn log_and_settings() -> Vec<Control> {
     vec![
+        control(
+            "says that it accepts writes although it is full",
+            &["settings::a_full_store_does_not_accept_writes"],
+            |it| it.writable = Box::new(|answer| *answer = Ok(())),
+        ),
         control("logs a wrong actor", &["audit_log::an_entry_has_what_was_said_and_when"], |it| {
             it.action = Box::new(|action| action.actor = "eve".to_owned());
         }),

@@ -276,6 +276,7 @@ pub(crate) async fn a_full_store_can_be_emptied(mut store: Store) {
     assert_eq!(store.settle_all("lab", &Settlement::Complete).await, 1);
 }
 
-fn is_full<T>(result: &Result<T, CatalogueError>) -> bool {
+/// Whether something was refused because the store is full.
+pub(super) fn is_full<T>(result: &Result<T, CatalogueError>) -> bool {
     matches!(result, Err(CatalogueError::Store(error)) if error.kind == ErrorKind::Full)
 }

@@ -165,10 +165,22 @@ pub(crate) async fn a_record_has_the_message_as_it_was_sent(store: Store) {
     assert_eq!(record.operations, []);
 }
 
+pub(crate) async fn a_record_without_its_body_has_everything_else(store: Store) {
+    let sent = message("a");
+    let id = store.kill("lab", sent.clone(), "boom").await;
+    let without = store.catalogue().record_without_body(id).await;
+    let mut without = without.expect("a dead letter can be read");
+    assert!(without.message.body.is_empty());
+    assert_eq!(without.entry.body_bytes, sent.body.len() as u64);
+    without.message.body = sent.body;
+    assert_eq!(without, store.record(id).await);
+}
+
 pub(crate) async fn a_missing_dead_letter_is_named(store: Store) {
-    let missing = no_dead_letter();
-    let refused = store.catalogue().record(missing).await;
-    assert!(matches!(refused, Err(CatalogueError::NoDeadLetter(id)) if id == missing));
+    let (missing, catalogue) = (no_dead_letter(), store.catalogue());
+    for refused in [catalogue.record(missing).await, catalogue.record_without_body(missing).await] {
+        assert!(matches!(refused, Err(CatalogueError::NoDeadLetter(id)) if id == missing));
+    }
 }
 
 pub(crate) async fn nothing_sensitive_is_shown_by_debug(store: Store) {

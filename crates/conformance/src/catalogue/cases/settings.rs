@@ -2,6 +2,7 @@
 
 use bezoar_core::catalogue::{CatalogueError, TEXT_LIMIT_BYTES, Verb};
 
+use super::broker_intake::is_full;
 use crate::catalogue::store::*;
 
 async fn set(store: &Store, value: Option<&str>) {
@@ -28,4 +29,20 @@ pub(crate) async fn a_setting_that_is_too_long_is_refused(store: Store) {
     let refused = store.catalogue().set("name", Some(&long), &action(Verb::Pause)).await;
     assert!(matches!(refused, Err(CatalogueError::Invalid(_))), "{refused:?}");
     assert_eq!(setting(&store, "name").await, None);
+}
+
+pub(crate) async fn a_store_that_accepts_writes_says_so_and_logs_nothing(store: Store) {
+    for _ in 0..3 {
+        store.catalogue().check_writable().await.expect("the store accepts writes");
+    }
+    assert_eq!(store.verbs().await, [""; 0]);
+}
+
+pub(crate) async fn a_full_store_does_not_accept_writes(mut store: Store) {
+    store.kill("lab", message("a"), "boom").await;
+    store.restart_full().await;
+    let refused = store.catalogue().check_writable().await;
+    assert!(is_full(&refused), "{refused:?}");
+    store.restart().await;
+    store.catalogue().check_writable().await.expect("there is room again");
 }

@@ -145,3 +145,49 @@ fn ctrl_c_says_which_deliveries_it_waits_for() {
     gateway.wait_for("aborted");
     assert!(gateway.child.wait().unwrap().success());
 }
+
+/// The first commands of the README's section about the gateway, as they are there.
+fn commands_of_the_readme() -> Vec<String> {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let section = text.split("## Run it as a gateway").nth(1).unwrap();
+    let mut commands: Vec<String> = Vec::new();
+    for line in section.lines() {
+        let is_open = commands.last().is_some_and(|it| it.matches('\'').count() % 2 == 1);
+        match line.strip_prefix("$ ") {
+            Some(command) => commands.push(command.to_owned()),
+            None if is_open => *commands.last_mut().unwrap() += &format!("\n{line}"),
+            None => (),
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_readme_delivers_a_message_with_three_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, endpoint) = (free_address().to_string(), free_address().port().to_string());
+    let programs = Path::new(env!("CARGO_BIN_EXE_bezoar")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let commands = commands_of_the_readme();
+    let run = |number: usize, begin: &str| {
+        let line = commands[number].replace("3000", &endpoint);
+        assert!(line.starts_with(begin), "{line}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec {line}")]).current_dir(folder.path());
+        for name in ["BEZOAR_URL", "BEZOAR_TOKEN", "BEZOAR_CONFIG", "RUST_LOG"] {
+            command.env_remove(name);
+        }
+        command.env("PATH", &path).env("BEZOAR_SERVER__LISTEN", &address);
+        command
+    };
+    let mut endpoint = run(0, "python3 -c").stdout(Stdio::piped()).spawn().unwrap();
+    let mut received = BufReader::new(endpoint.stdout.take().unwrap());
+    let _gateway = Running::start(run(1, "bezoar up"));
+    succeeded(run(2, "bezoar send").output().unwrap());
+    let mut line = String::new();
+    received.read_line(&mut line).unwrap();
+    endpoint.kill().unwrap();
+    endpoint.wait().unwrap();
+    assert_eq!(line, "{\"patient\": 7}\n");
+}

@@ -206,10 +206,10 @@ mod tests {
         let by_message = RejectionFilter { message_id, ..RejectionFilter::default() };
         let by_correlation = RejectionFilter { correlation_id, ..RejectionFilter::default() };
         for (filter, first) in [
-            (by_message, "bezoar_announced_by_message (message_id=? AND at>? AND at<?)"),
+            (by_message, "bezoar_announced_by_message (message_id=? AND at>? AND (at,seq)<(?,?))"),
             (
                 by_correlation,
-                "bezoar_announced_by_correlation (correlation_id=? AND at>? AND at<?)",
+                "bezoar_announced_by_correlation (correlation_id=? AND at>? AND (at,seq)<(?,?))",
             ),
         ] {
             let steps = plan(&filter);

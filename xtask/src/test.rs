@@ -315,7 +315,7 @@ use with_broker;
 
 macro_rules! with_postgres {
     ($($before:literal),*; $($after:literal),*) => {
-        &[$($before,)* "--workspace", "--test=postgres_conformance", "--test=postgres", $($after,)*]
+        &[$($before,)* "--workspace", "--test=postgres_conformance", "--test=postgres_catalogue_conformance", "--test=postgres", $($after,)*]
     };
 }
 use with_postgres;

@@ -17,5 +17,8 @@ SELECT waiting.ready + held.expired,
        held.leased,
        (SELECT count(*) FROM {schema}.dead WHERE queue = $1),
        least(waiting.oldest, held.oldest),
-       (SELECT died_at FROM {schema}.dead WHERE queue = $1 ORDER BY id LIMIT 1)
+       least(
+           (SELECT died_at FROM {schema}.dead WHERE queue = $1 ORDER BY id LIMIT 1),
+           (SELECT min(died_at) FROM {schema}.dead WHERE queue = $1 AND died_at < arrived_at)
+       )
 FROM waiting, held

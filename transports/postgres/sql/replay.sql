@@ -3,7 +3,7 @@ WITH gone AS MATERIALIZED (
     DELETE FROM {schema}.dead AS d
     USING unnest($2::bigint[], $3::boolean[], $4::text[]) AS chosen (id, blocked, key)
     WHERE d.queue = $1 AND d.id = chosen.id
-    RETURNING d.id, d.seq, d.bytes, d.replayed + 1 AS replayed, d.detailed, chosen.blocked, chosen.key
+    RETURNING d.id, d.seq, d.bytes, d.replayed + 1 AS replayed, d.detailed, d.cause, chosen.blocked, chosen.key
 ), blocked AS (
     INSERT INTO {schema}.blocked
         (queue, key, visible_at, seq, bytes, acquired, failed, released, replayed, detailed)
@@ -15,5 +15,8 @@ WITH gone AS MATERIALIZED (
     SELECT $1, (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), seq, bytes, 0, 0, 0, replayed,
            detailed
     FROM gone WHERE NOT blocked
+), counted AS (
+    INSERT INTO {schema}.cause_changes (cause, count, bytes, ever, new, hour, attempts)
+    SELECT cause, -count(*), -sum(bytes), 0, 0, 0, 0 FROM gone WHERE cause IS NOT NULL GROUP BY cause
 )
 SELECT count(*) FROM gone

@@ -1,9 +1,10 @@
--- $1 queue, $2 ids, NULL for all, $3 how many at most. Locks dead letters in the order of their ids, and tells their
--- ordering keys.
-SELECT d.id, m.ordering_key
+-- $1 ids of dead letters that are locked, $2 whether edited and unapproved ones count. Tells the ordering keys of those
+-- that no operation holds: one may have taken some before they were locked.
+SELECT d.id, (SELECT m.ordering_key FROM {schema}.messages AS m WHERE m.seq = d.seq)
 FROM {schema}.dead AS d
-LEFT JOIN LATERAL (SELECT ordering_key FROM {schema}.messages AS m WHERE m.seq = d.seq OFFSET 0) AS m ON true
-WHERE d.queue = $1 AND ($2::bigint[] IS NULL OR d.id = ANY ($2)) AND d.id <= $3
+WHERE d.id = ANY ($1) AND ($2 OR (d.edited_as IS NULL AND NOT d.unapproved))
+      AND NOT EXISTS (
+          SELECT 1 FROM {schema}.operations AS o
+          WHERE o.id = d.operation AND o.state NOT IN ('cancelled', 'ended', 'void')
+      )
 ORDER BY d.id
-LIMIT $4
-FOR UPDATE OF d

@@ -188,7 +188,7 @@ impl PostgresTransport {
             .run(to.operation(), Scope::Transaction, move |database, connection| {
                 let ids = ids.clone();
                 Box::pin(async move {
-                    let taken = take(database, connection, queue, (ids, last)).await?;
+                    let taken = take(database, connection, queue, (ids, last), to).await?;
                     match to {
                         Move::Replay => replay(database, connection, queue, taken).await,
                         Move::Discard => {
@@ -205,16 +205,21 @@ impl PostgresTransport {
 /// A dead letter's id and its ordering key.
 type Taken = (i64, Option<String>);
 
-/// Locks dead letters.
+/// Locks dead letters that no operation holds. Those that are edited or not approved can only be discarded.
 async fn take(
     database: &Database,
     connection: &mut PgConnection,
     queue: i32,
     (ids, last): (Option<Vec<i64>>, i64),
+    to: Move,
 ) -> sqlx::Result<Vec<Taken>> {
-    let query = database.query(&database.sql.take_dead);
-    let query = query.bind(queue).bind(ids).bind(last).bind(CHUNK as i64);
-    let rows = query.fetch_all(connection).await?;
+    let whatever = matches!(to, Move::Discard);
+    let lock = database.query(&database.sql.lock_dead);
+    let lock = lock.bind(queue).bind(ids).bind(last).bind(CHUNK as i64).bind(whatever);
+    let rows = lock.fetch_all(&mut *connection).await?;
+    let locked: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
+    let take = database.query(&database.sql.take_dead).bind(locked).bind(whatever);
+    let rows = take.fetch_all(connection).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 

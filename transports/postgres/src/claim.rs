@@ -1,9 +1,10 @@
 //! Leases messages, and undoes a claim that nobody received.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{collections::HashMap, num::NonZeroU32, sync::Arc};
 
 use bezoar_core::{
-    Delivery, Reason, Settlement, SubscribeOptions, TransportError, millis, to_millis,
+    Delivery, QueueName, Reason, Settlement, SubscribeOptions, TransportError,
+    catalogue::OperationId, millis, to_millis,
 };
 use rand::RngExt;
 use sqlx::{Row, postgres::PgRow};
@@ -11,7 +12,7 @@ use sqlx::{Row, postgres::PgRow};
 use crate::{
     database::{Database, Scope},
     row,
-    settle::settle_leased,
+    settle::{Queue, settle_leased},
     subscription::{lease_of, receipt},
     wakes::Wakes,
 };
@@ -38,6 +39,7 @@ pub(crate) struct Found {
 struct Undo {
     database: Arc<Database>,
     wakes: Wakes,
+    name: QueueName,
     queue: i32,
     token: i64,
 }
@@ -69,12 +71,13 @@ impl Drop for Found {
 pub(crate) async fn claim(
     database: &Arc<Database>,
     wakes: &Wakes,
-    queue: i32,
+    (name, queue): Queue<'_>,
     max: NonZeroU32,
     options: &SubscribeOptions,
 ) -> Result<Found, TransportError> {
     let token: i64 = rand::rng().random();
-    let undo = Undo { database: database.clone(), wakes: wakes.clone(), queue, token };
+    let (database, wakes, name) = (database.clone(), wakes.clone(), name.clone());
+    let undo = Undo { database, wakes, name, queue, token };
     let options = *options;
     // A task of its own, so that a claim whose receiver is gone is dropped with its answer, and so undone.
     let task = tokio::spawn(async move { claim_here(undo, max, options).await });
@@ -106,11 +109,40 @@ async fn claim_here(
             (it, Some(reason)) => malformed.push((it.delivery, dead_letter(reason))),
         }
     }
-    let found = Found { claimed, set_aside: malformed.len(), undo };
+    let mut found = Found { claimed, set_aside: malformed.len(), undo };
     if !malformed.is_empty() {
-        settle_leased(&database, &found.undo.wakes, queue, malformed).await;
+        let Undo { wakes, name, .. } = &found.undo;
+        settle_leased(&database, wakes, (name, queue), malformed).await;
     }
+    name_replays(&database, &mut found.claimed).await?;
     Ok(found)
+}
+
+/// Tells replayed messages which replay had sent them. Few messages are, so the claim itself does not ask.
+async fn name_replays(database: &Database, claimed: &mut [Claimed]) -> Result<(), TransportError> {
+    let replayed = claimed.iter().filter(|it| it.delivery.message.ledger.replayed > 0);
+    let seqs: Vec<i64> = replayed.filter_map(|it| lease_of(&it.delivery)).map(|it| it.0).collect();
+    if seqs.is_empty() {
+        return Ok(());
+    }
+    let replays = database
+        .run_here("receive", Scope::Read, &move |database, connection| {
+            let query = database.query(&database.sql.replays).bind(seqs.clone());
+            Box::pin(async move {
+                let rows = query.fetch_all(connection).await?;
+                let replay =
+                    |row: &PgRow| Ok((row.try_get(0)?, OperationId::from_number(row.try_get(1)?)));
+                rows.iter().map(replay).collect::<sqlx::Result<HashMap<i64, OperationId>>>()
+            })
+        })
+        .await?;
+    for it in claimed {
+        let replay = lease_of(&it.delivery).and_then(|(seq, _)| replays.get(&seq).copied());
+        if replay.is_some() {
+            Arc::make_mut(&mut it.delivery.message).ledger.replay = replay;
+        }
+    }
+    Ok(())
 }
 
 fn dead_letter(reason: Reason) -> Settlement {

@@ -3,11 +3,18 @@
 //! Work runs in a task of its own. So if the caller's future is dropped, the work still ends as it would have, and its
 //! connection is never left in the middle of an answer.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
-use bezoar_core::{ErrorKind, TransportError};
+use bezoar_core::{ErrorKind, TransportError, catalogue::StoreKey};
 use sqlx::{
-    AssertSqlSafe, Connection, PgConnection, Postgres,
+    AssertSqlSafe, Connection, PgConnection, Postgres, Row,
     pool::PoolConnection,
     postgres::{PgArguments, PgPool, PgPoolOptions},
     query::Query,
@@ -16,6 +23,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     Options,
+    catalogue::{causes::cause_changes::add_up_if_free, session::Session},
     error::{error, from_sqlx, invalid, is_lost, is_rolled_back_for_others},
     schema,
     schema_name::SchemaName,
@@ -26,6 +34,9 @@ use crate::{
 const MAX_TRIES: u32 = 5;
 /// A connection that was idle for longer is tried before it is used: the server may have closed it.
 const MAX_UNTRIED_IDLE: Duration = Duration::from_secs(1);
+
+/// After how many transactions with dead letters a process adds up what all have appended.
+const ADD_UP_EVERY: u32 = 64;
 
 /// Settings of every session. All statements look rows up by index, however large a table has become since its
 /// statistics were made, and so are planned only once. Just-in-time compilation would take longer than they do.
@@ -50,6 +61,15 @@ pub(crate) enum Scope {
     Write,
     /// Several statements that take effect together.
     Transaction,
+    /// Several statements that only read, and all see the same data.
+    Snapshot,
+}
+
+impl Scope {
+    /// Whether nothing is changed that somebody would have to know about if the connection is lost.
+    const fn only_reads(self) -> bool {
+        matches!(self, Self::Read | Self::Snapshot)
+    }
 }
 
 /// A pool of connections to one database.
@@ -58,8 +78,13 @@ pub(crate) struct Database {
     pool: PgPool,
     pub(crate) options: Options,
     pub(crate) sql: Statements,
+    pub(crate) schema: SchemaName,
     begin: Arc<str>,
+    begin_snapshot: Arc<str>,
     prepared: OnceCell<()>,
+    store_key: OnceCell<StoreKey>,
+    /// How often this process has appended to `cause_changes` since it last added them up.
+    unadded: AtomicU32,
 }
 
 impl Database {
@@ -86,12 +111,44 @@ impl Database {
                 })
             })
             .connect_lazy_with(server);
-        let sql = Statements::of(&SchemaName::new(&options.schema));
-        let begin = match options.transaction_pooling {
-            true => begin_with(&settings).into(),
-            false => "BEGIN".into(),
+        let schema = SchemaName::new(&options.schema);
+        let settings = if options.transaction_pooling { settings } else { Vec::new() };
+        Ok(Arc::new(Self {
+            pool,
+            sql: Statements::of(&schema),
+            schema,
+            begin: begin_with("BEGIN", &settings).into(),
+            begin_snapshot: begin_with(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                &settings,
+            )
+            .into(),
+            prepared: OnceCell::new(),
+            store_key: OnceCell::new(),
+            unadded: AtomicU32::new(0),
+            options,
+        }))
+    }
+
+    /// A statement that is written where it is used. `{schema}` in it becomes the name of the schema.
+    pub(crate) fn statement<'q>(&self, sql: &str) -> Query<'q, Postgres, PgArguments> {
+        self.query(&self.schema.fill(sql).into())
+    }
+
+    /// The secret key of the fingerprints of causes, which never changes.
+    pub(crate) async fn store_key(&self) -> Result<&StoreKey, TransportError> {
+        let read = || async {
+            self.run_here("store_key", Scope::Read, &|database, connection| {
+                let query = database.statement("SELECT key FROM {schema}.store_key");
+                Box::pin(async move {
+                    let key: Vec<u8> = query.fetch_one(connection).await?.try_get(0)?;
+                    let key = key.try_into().map_err(|_| sqlx::Error::RowNotFound)?;
+                    Ok(StoreKey::new(key))
+                })
+            })
+            .await
         };
-        Ok(Arc::new(Self { pool, options, sql, begin, prepared: OnceCell::new() }))
+        self.store_key.get_or_try_init(read).await
     }
 
     /// A statement. Prepared once per connection, unless a pooler is in between.
@@ -109,6 +166,24 @@ impl Database {
     /// Closes all connections, after the work that is under way.
     pub(crate) async fn close(&self) {
         self.pool.close().await;
+    }
+
+    /// Adds up what is appended to `cause_changes` from time to time. If it fails, the next one has more to add up.
+    pub(crate) async fn add_up_changes(&self) {
+        if self.unadded.fetch_add(1, Ordering::Relaxed) < ADD_UP_EVERY {
+            return;
+        }
+        self.unadded.store(0, Ordering::Relaxed);
+        let Ok(key) = self.store_key().await else { return };
+        let _ = self
+            .run_here("add up", Scope::Transaction, &|database, connection| {
+                let key = key.clone();
+                Box::pin(async move {
+                    let mut session = Session::begin(database, connection, key).await?;
+                    add_up_if_free(&mut session).await
+                })
+            })
+            .await;
     }
 
     /// Runs work to its end, also if the returned future is dropped.
@@ -142,18 +217,32 @@ impl Database {
     where
         W: for<'c> Fn(&'c Self, &'c mut PgConnection) -> Step<'c, T> + Sync,
     {
+        self.run_keeping(operation, scope, |_| true, work).await
+    }
+
+    /// As [`run_here`](Self::run_here); a transaction whose result `keeps` rejects is undone.
+    pub(crate) async fn run_keeping<T, W>(
+        &self,
+        operation: &'static str,
+        scope: Scope,
+        keeps: fn(&T) -> bool,
+        work: &W,
+    ) -> Result<T, TransportError>
+    where
+        W: for<'c> Fn(&'c Self, &'c mut PgConnection) -> Step<'c, T> + Sync,
+    {
         let mut tries = 0;
         loop {
             let mut connection = self.connection(operation).await?;
             tries += 1;
-            match self.attempt(&mut connection, scope, work).await {
+            match self.attempt(&mut connection, scope, keeps, work).await {
                 Ok(done) => return Ok(done),
                 Err(source) if is_rolled_back_for_others(&source) && tries < MAX_TRIES => (),
                 Err(source) if is_lost(&source) => {
                     // Not returned to the pool, which would try it first.
                     connection.detach();
                     let mut failed = from_sqlx(&source, operation);
-                    if scope != Scope::Read {
+                    if !scope.only_reads() {
                         failed.kind = ErrorKind::OutcomeUnknown;
                     }
                     return Err(failed);
@@ -167,17 +256,25 @@ impl Database {
         &self,
         connection: &mut PgConnection,
         scope: Scope,
+        keeps: fn(&T) -> bool,
         work: &W,
     ) -> sqlx::Result<T>
     where
         W: for<'c> Fn(&'c Self, &'c mut PgConnection) -> Step<'c, T> + Sync,
     {
-        if scope != Scope::Transaction && !self.options.transaction_pooling {
-            return work(self, connection).await;
-        }
-        let mut transaction = connection.begin_with(AssertSqlSafe(self.begin.clone())).await?;
+        let begin = match scope {
+            Scope::Snapshot => &self.begin_snapshot,
+            Scope::Read | Scope::Write if !self.options.transaction_pooling => {
+                return work(self, connection).await;
+            }
+            Scope::Read | Scope::Write | Scope::Transaction => &self.begin,
+        };
+        let mut transaction = connection.begin_with(AssertSqlSafe(begin.clone())).await?;
         let done = work(self, &mut transaction).await?;
-        transaction.commit().await?;
+        match keeps(&done) {
+            true => transaction.commit().await?,
+            false => transaction.rollback().await?,
+        }
         Ok(done)
     }
 
@@ -202,7 +299,7 @@ fn settings(options: &Options) -> Vec<(&'static str, String)> {
 }
 
 /// Through a pooler, settings hold for a transaction.
-fn begin_with(settings: &[(&'static str, String)]) -> String {
+fn begin_with(begin: &str, settings: &[(&'static str, String)]) -> String {
     let set = settings.iter().map(|(name, value)| format!("; SET LOCAL {name} = '{value}'"));
-    format!("BEGIN{}", set.collect::<String>())
+    format!("{begin}{}", set.collect::<String>())
 }

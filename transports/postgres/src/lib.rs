@@ -27,7 +27,9 @@
 //! ```
 
 mod admin;
+mod catalogue;
 mod claim;
+mod columns;
 mod database;
 mod error;
 mod feed;

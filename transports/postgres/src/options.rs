@@ -32,6 +32,9 @@ pub struct Options {
     pub poll: Duration,
     /// Largest body that is accepted, in bytes.
     pub max_message_bytes: usize,
+    /// How many bytes the bodies of all dead letters may have before the catalogue takes in no more from brokers and
+    /// imports. Messages of the queues here become dead letters all the same. `None` for no limit.
+    pub max_dead_letter_bytes: Option<u64>,
 }
 
 /// A server, the database on it and the user. `Debug` shows no password.
@@ -101,6 +104,7 @@ impl Options {
             statement_timeout: Duration::from_secs(30),
             poll: Duration::from_secs(1),
             max_message_bytes: 16 * 1024 * 1024,
+            max_dead_letter_bytes: None,
         })
     }
 

@@ -62,7 +62,8 @@ pub(crate) fn message(row: &PgRow, seq: i64, at: usize) -> sqlx::Result<(Message
     Ok((message, integrity))
 }
 
-fn ledger(row: &PgRow, at: usize) -> sqlx::Result<Ledger> {
+/// Reads a ledger: four counters and the details begin at column `at`.
+pub(crate) fn ledger(row: &PgRow, at: usize) -> sqlx::Result<Ledger> {
     // A wrong counter must not stop a queue.
     let count = |column: usize| Ok::<_, sqlx::Error>(row.try_get::<i32, _>(at + column)?.max(0));
     let [acquired, failed, released, replayed] =

@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// Each makes the next version from the one before. Never changed once released.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
 /// The version of the schema that this program works with.
 const VERSION: usize = MIGRATIONS.len();
 /// What `meta` needs before the first migration.
@@ -18,7 +19,7 @@ const FIRST: &str = "CREATE TABLE {schema}.meta (version integer NOT NULL);\nINS
 /// The oldest server whose SQL suffices.
 const OLDEST_SERVER: i32 = 130_000;
 
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 25] = [
     "meta",
     "queues",
     "messages",
@@ -29,6 +30,21 @@ const TABLES: [&str; 10] = [
     "ordering_keys",
     "blocked",
     "dead",
+    "causes",
+    "cause_changes",
+    "operations",
+    "operation_queues",
+    "operation_held",
+    "items",
+    "outcomes",
+    "stamps",
+    "taken",
+    "announced",
+    "audit",
+    "audit_head",
+    "settings",
+    "store_key",
+    "leaders",
 ];
 
 /// The SQL that creates a schema of this version, for people who run migrations themselves.
@@ -69,7 +85,8 @@ fn grants(name: &SchemaName, user: &str) -> String {
     format!(
         "GRANT USAGE ON SCHEMA {schema} TO {user};\n\
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user};\n\
-         GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {user};"
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {user};\n\
+         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {user};"
     )
 }
 
@@ -269,7 +286,7 @@ mod tests {
         let script = schema_script("Lab's");
         assert!(script.starts_with("BEGIN;\nCREATE SCHEMA IF NOT EXISTS \"Lab's\";\n"), "{script}");
         assert!(script.contains("nextval('\"Lab''s\".message_seq')"), "{script}");
-        assert!(script.contains("UPDATE \"Lab's\".meta SET version = 1;\nCOMMIT;"), "{script}");
+        assert!(script.contains("UPDATE \"Lab's\".meta SET version = 2;\nCOMMIT;"), "{script}");
         assert!(!script.contains("{schema"), "{script}");
         for table in TABLES {
             assert!(script.contains(&format!("CREATE TABLE \"Lab's\".{table} (")), "{table}");

@@ -8,17 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use bezoar_core::{
-    ContentType, CorrelationId, Message, MessageId, OrderingKey, Outgoing, TransportError,
-    to_millis,
-};
+use bezoar_core::{Message, Outgoing, TransportError, to_millis};
 use rand::RngExt;
 use sqlx::{PgConnection, Row};
 
 use crate::{
+    columns::{LedgerColumns, MessageColumns, ordering_key},
     database::{Database, Scope},
-    ledger_json,
-    row::{count, headers_to_json},
 };
 
 /// A message and the number of its queue.
@@ -139,37 +135,19 @@ async fn insert(
     if messages.is_empty() {
         return Ok(());
     }
-    let columns = Columns::of(messages);
-    let fresh = messages.iter().all(|(_, it)| is_fresh(it));
-    let sql = if fresh { &database.sql.insert_fresh } else { &database.sql.insert_all };
-    let mut query = database.query(sql);
-    let free = match fresh {
-        true => HashSet::new(),
-        false => hold_keys(database, connection, messages).await?,
+    let all = messages.iter().map(|(queue, outgoing)| (*queue, &outgoing.message));
+    let columns = MessageColumns::of(all.clone());
+    let query = match messages.iter().all(|(_, it)| is_fresh(it)) {
+        true => columns.bind(database.query(&database.sql.insert_fresh)),
+        false => {
+            let free = hold_keys(database, connection, messages).await?;
+            let keys: Vec<_> = all.clone().map(|(_, message)| ordering_key(message)).collect();
+            let delays: Vec<_> = messages.iter().map(|(_, it)| to_millis(it.delay)).collect();
+            let query = columns.bind(database.query(&database.sql.insert_all));
+            let ledgers = LedgerColumns::of(all.map(|(_, message)| message));
+            ledgers.bind(query.bind(keys).bind(delays)).bind(blocked(messages, free))
+        }
     };
-    query = query
-        .bind(columns.queues)
-        .bind(columns.ids)
-        .bind(columns.types)
-        .bind(columns.correlation_ids)
-        .bind(columns.causation_ids)
-        .bind(columns.content_types)
-        .bind(columns.headers)
-        .bind(columns.times)
-        .bind(columns.expiries)
-        .bind(columns.bodies);
-    if !fresh {
-        let rest = Rest::of(messages, free);
-        query = query
-            .bind(rest.keys)
-            .bind(rest.delays)
-            .bind(rest.acquired)
-            .bind(rest.failed)
-            .bind(rest.released)
-            .bind(rest.replayed)
-            .bind(rest.details)
-            .bind(rest.blocked);
-    }
     query.execute(connection).await?;
     Ok(())
 }
@@ -213,78 +191,11 @@ pub(crate) async fn hold(
     Ok(free)
 }
 
-/// The columns that every message has.
-#[derive(Debug)]
-struct Columns {
-    queues: Vec<i32>,
-    ids: Vec<String>,
-    types: Vec<String>,
-    correlation_ids: Vec<Option<String>>,
-    causation_ids: Vec<Option<String>>,
-    content_types: Vec<Option<String>>,
-    headers: Vec<Option<String>>,
-    times: Vec<i64>,
-    expiries: Vec<Option<i64>>,
-    bodies: Vec<Vec<u8>>,
-}
-
-impl Columns {
-    fn of(messages: &[&Addressed]) -> Self {
-        let all = || messages.iter().map(|(_, outgoing)| &outgoing.message);
-        let text = |it: &str| it.to_owned();
-        Self {
-            queues: messages.iter().map(|(queue, _)| *queue).collect(),
-            ids: all().map(|it| text(it.id.as_str())).collect(),
-            types: all().map(|it| text(it.message_type.as_str())).collect(),
-            correlation_ids: all()
-                .map(|it| it.correlation_id.as_ref().map(CorrelationId::as_str).map(text))
-                .collect(),
-            causation_ids: all()
-                .map(|it| it.causation_id.as_ref().map(MessageId::as_str).map(text))
-                .collect(),
-            content_types: all()
-                .map(|it| it.content_type.as_ref().map(ContentType::as_str).map(text))
-                .collect(),
-            headers: all().map(|it| headers_to_json(&it.headers)).collect(),
-            times: all().map(|it| it.time.as_millisecond()).collect(),
-            expiries: all().map(|it| it.expires_at.map(|at| at.as_millisecond())).collect(),
-            bodies: all().map(|it| it.body.reveal().to_vec()).collect(),
-        }
-    }
-}
-
-/// The columns that differ from their defaults in few messages.
-#[derive(Debug)]
-struct Rest {
-    keys: Vec<Option<String>>,
-    delays: Vec<i64>,
-    acquired: Vec<i32>,
-    failed: Vec<i32>,
-    released: Vec<i32>,
-    replayed: Vec<i32>,
-    details: Vec<Option<String>>,
-    blocked: Vec<bool>,
-}
-
-impl Rest {
-    /// The first message of a key in `free` can be claimed, every other message with a key waits.
-    fn of(messages: &[&Addressed], mut free: HashSet<(i32, String)>) -> Self {
-        let all = || messages.iter().map(|(_, outgoing)| &outgoing.message);
-        let ledgers = || all().map(|it| &it.ledger);
-        let key =
-            |it: &Message| it.ordering_key.as_ref().map(OrderingKey::as_str).map(str::to_owned);
-        let blocked = messages.iter().map(|(queue, outgoing)| {
-            key(&outgoing.message).is_some_and(|key| !free.remove(&(*queue, key)))
-        });
-        Self {
-            blocked: blocked.collect(),
-            keys: all().map(key).collect(),
-            delays: messages.iter().map(|(_, it)| to_millis(it.delay)).collect(),
-            acquired: ledgers().map(|it| count(it.acquired)).collect(),
-            failed: ledgers().map(|it| count(it.failed)).collect(),
-            released: ledgers().map(|it| count(it.released)).collect(),
-            replayed: ledgers().map(|it| count(it.replayed)).collect(),
-            details: ledgers().map(ledger_json::write).collect(),
-        }
-    }
+/// Which messages wait for an earlier one of their key: the first message of a key in `free` can be claimed, every other
+/// message with a key waits.
+fn blocked(messages: &[&Addressed], mut free: HashSet<(i32, String)>) -> Vec<bool> {
+    let waits = |(queue, outgoing): &&Addressed| {
+        ordering_key(&outgoing.message).is_some_and(|key| !free.remove(&(*queue, key)))
+    };
+    messages.iter().map(waits).collect()
 }

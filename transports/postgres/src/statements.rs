@@ -1,4 +1,4 @@
-//! The SQL in `sql/`, filled with the name of a schema once.
+//! The SQL of the queues, in `sql/`, filled with the name of a schema once.
 
 use std::sync::Arc;
 
@@ -26,11 +26,13 @@ statements!(
     add_queue,
     claim,
     complete,
+    completed,
     dead_letter,
     dead_letters,
     depth,
     discard,
     extend,
+    failed_again,
     feed_next,
     feed_release,
     find_queue,
@@ -39,12 +41,14 @@ statements!(
     insert_fresh,
     last_dead,
     list_queues,
+    lock_dead,
     lock_keys,
     next_due,
     notify,
     put_back,
     remember_once,
     replay,
+    replays,
     take_dead,
     unblock,
     unclaim,

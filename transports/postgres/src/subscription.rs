@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bezoar_core::{
-    Delivery, ErrorKind, MAX_DELAY, Receipt, Settlement, SubscribeOptions, Subscription,
+    Delivery, ErrorKind, MAX_DELAY, QueueName, Receipt, Settlement, SubscribeOptions, Subscription,
     TransportError, millis, to_millis,
 };
 use sqlx::Row;
@@ -28,6 +28,7 @@ const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(crate) struct PostgresSubscription {
     database: Arc<Database>,
     wakes: Wakes,
+    name: QueueName,
     queue: i32,
     options: SubscribeOptions,
 }
@@ -44,11 +45,12 @@ pub(crate) fn receipt(seq: i64, token: i64) -> Receipt {
 impl PostgresSubscription {
     pub(crate) fn new(
         transport: &PostgresTransport,
+        name: QueueName,
         queue: i32,
         options: SubscribeOptions,
     ) -> Self {
         let (database, wakes) = (transport.database.clone(), transport.wakes.clone());
-        Self { database, wakes, queue, options }
+        Self { database, wakes, name, queue, options }
     }
 
     /// How long until a message can be claimed, as far as it is known.
@@ -77,8 +79,9 @@ impl Subscription for PostgresSubscription {
             // Subscribes to the signal before the query, so that no message sent in between is missed.
             let mut woken = std::pin::pin!(signal.notified());
             woken.as_mut().enable();
+            let queue = (&self.name, self.queue);
             let found: Found =
-                claim(&self.database, &self.wakes, self.queue, max, &self.options).await?;
+                claim(&self.database, &self.wakes, queue, max, &self.options).await?;
             if !found.is_empty() {
                 return Ok(found.hand_over());
             }
@@ -98,7 +101,7 @@ impl Subscription for PostgresSubscription {
     }
 
     async fn settle(&self, batch: Vec<(Delivery, Settlement)>) -> Vec<Result<(), TransportError>> {
-        settle::settle(&self.database, &self.wakes, self.queue, batch).await
+        settle::settle(&self.database, &self.wakes, (&self.name, self.queue), batch).await
     }
 
     async fn extend(

@@ -161,7 +161,7 @@ impl Transport for PostgresTransport {
         options: SubscribeOptions,
     ) -> Result<Box<dyn Subscription>, TransportError> {
         let number = self.number(queue, "subscribe").await?;
-        Ok(Box::new(PostgresSubscription::new(self, number, options)))
+        Ok(Box::new(PostgresSubscription::new(self, queue.clone(), number, options)))
     }
 }
 

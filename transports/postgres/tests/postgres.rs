@@ -249,7 +249,7 @@ async fn a_schema_that_is_too_new_or_incomplete_is_refused() {
         remedy.contains("has version 99") && remedy.contains("upgrade this program"),
         "{remedy}"
     );
-    execute(&mut by_hand, "UPDATE bezoar.meta SET version = 1; DROP TABLE bezoar.once").await;
+    execute(&mut by_hand, "UPDATE bezoar.meta SET version = 2; DROP TABLE bezoar.once").await;
     let (kind, remedy) = refusal(options(&server.url())).await;
     assert_eq!(kind, ErrorKind::Unusable);
     assert!(remedy.contains("it lacks once"), "{remedy}");

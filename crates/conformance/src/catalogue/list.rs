@@ -72,22 +72,24 @@ pub fn check_catalogue<H: CatalogueHarness + 'static, F: Future<Output = H>>(
 
 /// Generates a test for every case for catalogues, in one module per subject.
 ///
-/// Takes an async function without arguments that creates a fresh [`CatalogueHarness`].
+/// Takes an async function without arguments that creates a fresh [`CatalogueHarness`]. Attributes before it, such as
+/// `#[ignore = "needs a server"]`, are added to every test.
 #[macro_export]
 macro_rules! catalogue_suite {
-    ($harness:path) => {
-        $crate::for_each_catalogue_case!([$crate::catalogue_suite_modules] { $harness });
+    // A path, because an expression could begin with an attribute of its own.
+    ($(#[$attribute:meta])* $harness:path) => {
+        $crate::for_each_catalogue_case!([$crate::catalogue_suite_modules] { [$(#[$attribute])*] $harness });
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! catalogue_suite_modules {
-    ({ $harness:expr } $($subject:ident { $($case:ident,)* })*) => {
+    ({ $attributes:tt $harness:expr } $($subject:ident { $($case:ident,)* })*) => {
         $(mod $subject {
             #[allow(unused_imports, reason = "the harness may be named by a full path")]
             use super::*;
-            $($crate::catalogue_suite_case! { $harness, $subject, $case })*
+            $($crate::catalogue_suite_case! { $attributes $harness, $subject, $case })*
         })*
     };
 }
@@ -95,8 +97,9 @@ macro_rules! catalogue_suite_modules {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! catalogue_suite_case {
-    ($harness:expr, $subject:ident, $case:ident) => {
+    ([$(#[$attribute:meta])*] $harness:expr, $subject:ident, $case:ident) => {
         #[test]
+        $(#[$attribute])*
         fn $case() {
             $crate::check_catalogue(stringify!($subject), stringify!($case), $harness);
         }

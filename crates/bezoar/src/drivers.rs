@@ -56,7 +56,8 @@ fn sqlite(url: &str) -> Result<Bezoar, TransportError> {
 #[cfg(feature = "postgres")]
 fn postgres(url: &str) -> Result<Bezoar, TransportError> {
     let options = bezoar_postgres::Options::from_url(url).map_err(invalid)?;
-    Ok(Bezoar::new(bezoar_postgres::PostgresTransport::open(options)?))
+    let opened = bezoar_postgres::PostgresTransport::open(options)?;
+    Ok(Bezoar::new(opened.clone()).with_catalogue(Arc::new(opened)))
 }
 
 #[cfg(feature = "rabbitmq")]

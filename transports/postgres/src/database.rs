@@ -70,6 +70,10 @@ impl Scope {
     const fn only_reads(self) -> bool {
         matches!(self, Self::Read | Self::Snapshot)
     }
+
+    pub(crate) const fn writes(self) -> bool {
+        !self.only_reads()
+    }
 }
 
 /// A pool of connections to one database.
@@ -154,6 +158,11 @@ impl Database {
     /// A statement. Prepared once per connection, unless a pooler is in between.
     pub(crate) fn query<'q>(&self, sql: &Arc<str>) -> Query<'q, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(sql.clone())).persistent(!self.options.transaction_pooling)
+    }
+
+    /// A connection apart from the pool.
+    pub(crate) async fn connect(&self) -> sqlx::Result<PgConnection> {
+        PgConnection::connect_with(&self.pool.connect_options()).await
     }
 
     /// A connection for the listener, which keeps it.

@@ -8,12 +8,14 @@
 //! | `options.rs`, `error.rs` | the options, and the one place that maps errors |
 //! | `database.rs` | connections, transactions, repetition, lost answers |
 //! | `schema.rs`, `schema_name.rs`, `../migrations` | creating, upgrading and checking the tables |
-//! | `statements.rs`, `../sql` | every statement |
+//! | `statements.rs`, `../sql` | every statement of the queues |
 //! | `transport.rs`, `group_sender.rs`, `send.rs` | sending: what queues up meanwhile shares the next commit |
 //! | `subscription.rs`, `claim.rs`, `settle.rs` | receiving, renewing, settling |
 //! | `wakes.rs` | signals within the process, notifications between processes |
 //! | `admin.rs`, `feed.rs` | queues, depths, dead letters |
-//! | `row.rs`, `ledger_json.rs` | messages as rows |
+//! | `catalogue/` | the operators' part: dead letters by cause, replays, discards, audit log, settings |
+//! | `leader.rs` | which of several processes may do what only one may do |
+//! | `row.rs`, `columns.rs`, `ledger_json.rs` | messages as rows |
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,6 +36,7 @@ mod database;
 mod error;
 mod feed;
 mod group_sender;
+mod leader;
 mod ledger_json;
 mod options;
 mod row;
@@ -49,6 +52,7 @@ mod wakes;
 /// The longest delay of a message or a retry.
 pub const LONGEST_DELAY: std::time::Duration = bezoar_core::MAX_DELAY;
 
+pub use leader::Leader;
 pub use options::{Options, Server};
 pub use schema::schema_script;
 pub use transport::PostgresTransport;

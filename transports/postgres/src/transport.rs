@@ -18,6 +18,7 @@ use crate::{
     database::{Database, Scope},
     error::{TRANSPORT, no_queue},
     group_sender::GroupSender,
+    leader::Fence,
     schema,
     subscription::PostgresSubscription,
     wakes::{self, Wakes},
@@ -35,6 +36,8 @@ pub struct PostgresTransport {
     pub(crate) wakes: Wakes,
     sender: Arc<GroupSender>,
     queues: Arc<Mutex<HashMap<QueueName, i32>>>,
+    /// What this handle may change only while it holds.
+    pub(crate) fence: Option<Fence>,
     /// Ends the tasks that notify and listen when the last clone is dropped.
     _running: Arc<watch::Sender<()>>,
 }
@@ -56,12 +59,17 @@ impl PostgresTransport {
         wakes::start(&database, &wakes, stop);
         let sender = Arc::new(GroupSender::start(&database, &wakes));
         let _running = Arc::new(running);
-        Ok(Self { database, wakes, sender, queues: Arc::default(), _running })
+        Ok(Self { database, wakes, sender, queues: Arc::default(), fence: None, _running })
     }
 
     /// The SQL that creates the schema and these queues, for an administrator.
     pub fn plan(&self, queues: &[QueueName]) -> String {
         schema::plan(&self.database.options.schema, queues)
+    }
+
+    /// The same, except that it changes the catalogue only while a fence holds.
+    pub(crate) fn fenced_by(&self, fence: Fence) -> Self {
+        Self { fence: Some(fence), ..self.clone() }
     }
 
     /// Closes all connections. Work that has begun is finished.

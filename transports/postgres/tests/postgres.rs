@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "postgres/leader.rs"]
+mod leader;
+#[path = "postgres/shared_catalogue.rs"]
+mod shared_catalogue;
+
 use std::{num::NonZeroU32, time::Duration};
 
 use bezoar_core::{

@@ -51,6 +51,9 @@ pub enum CatalogueError {
     /// Another session of the broker has taken in the letter meanwhile.
     #[error("dead letter {0} was taken in by another session meanwhile; it stays on the broker")]
     TakenOver(DeadLetterId),
+    /// Another process that shares the store has become the one that may do this.
+    #[error("another gateway leads by now; nothing was changed")]
+    NotLeading,
     /// The state of the object does not allow the action.
     #[error("{0}")]
     Conflict(String),

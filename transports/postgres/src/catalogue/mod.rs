@@ -43,7 +43,7 @@ use self::{
     operations::advance,
     session::Session,
 };
-use crate::{PostgresTransport, database::Scope, error::error, row::without_nul};
+use crate::{PostgresTransport, database::Scope, error::error, leader::Fence, row::without_nul};
 
 /// A result, or why the action was refused. An error of PostgreSQL or a refusal rolls back the transaction.
 pub(crate) type Found<T> = sqlx::Result<Result<T, CatalogueError>>;
@@ -99,14 +99,20 @@ impl PostgresTransport {
         T: Send + 'static,
     {
         let (database, key) = (self.database.clone(), self.database.store_key().await?.clone());
-        let input = Arc::new(input);
+        let (input, fence) = (Arc::new(input), self.fence.clone().filter(|_| scope.writes()));
+        let term = fence.as_ref().map(Fence::term).transpose()?;
         let task = tokio::spawn(async move {
             let keeps = |(done, _): &(Result<T, CatalogueError>, BTreeSet<i32>)| done.is_ok();
             database
                 .run_keeping(operation, scope, keeps, &move |database, connection| {
-                    let (input, key) = (input.clone(), key.clone());
+                    let (input, key, term) = (input.clone(), key.clone(), term.clone());
                     Box::pin(async move {
                         let mut session = Session::begin(database, connection, key).await?;
+                        if let Some(term) = &term
+                            && !term.hold(&mut session).await?
+                        {
+                            return Ok((Err(CatalogueError::NotLeading), BTreeSet::new()));
+                        }
                         match work(&mut session, &input).await? {
                             Ok(done) => Ok((Ok(done), session.end().await?)),
                             refused => Ok((refused, BTreeSet::new())),
@@ -116,7 +122,11 @@ impl PostgresTransport {
                 .await
         });
         let ended = |_| error(ErrorKind::OutcomeUnknown, operation).with_source("the task ended");
-        Ok(task.await.map_err(ended)??)
+        let done = task.await.map_err(ended)??;
+        if let (Some(fence), (Ok(_), _)) = (&fence, &done) {
+            fence.held(); // the act has renewed the lease
+        }
+        Ok(done)
     }
 
     fn check_message(&self, message: &Message) -> Result<(), CatalogueError> {

@@ -140,6 +140,30 @@ async fn end_if_done(session: &mut Session<'_>, id: OperationId) -> sqlx::Result
     session.execute(end).await.map(drop)
 }
 
+/// Ends operations whose last outcomes were appended after their last step.
+async fn note_ended(session: &mut Session<'_>) -> sqlx::Result<()> {
+    let over = session
+        .query(
+            "SELECT o.id, p.ended_at FROM {schema}.operations AS o
+             CROSS JOIN LATERAL (
+                 SELECT state, ended_at FROM {schema}.operation_progress AS p WHERE p.id = o.id OFFSET 0
+             ) AS p
+             WHERE o.state NOT IN ('cancelled', 'ended', 'void') AND o.state <> p.state AND p.state = 'ended'
+             ORDER BY o.id LIMIT $1 FOR UPDATE OF o SKIP LOCKED",
+        )
+        .bind(i64::from(PAGE_LIMIT));
+    for row in session.all(over).await? {
+        let id = OperationId::from_number(row.try_get(0)?);
+        outcomes::add_up(session, id).await?;
+        let end = session
+            .query("UPDATE {schema}.operations SET state = 'ended', ended_at = $2 WHERE id = $1")
+            .bind(id.number())
+            .bind(row.try_get::<Option<i64>, _>(1)?);
+        session.execute(end).await?;
+    }
+    Ok(())
+}
+
 pub(crate) async fn items(
     session: &mut Session<'_>,
     id: OperationId,

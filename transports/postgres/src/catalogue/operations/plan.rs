@@ -285,8 +285,9 @@ async fn finish(session: &mut Session<'_>, id: OperationId, step: &Step) -> Foun
     Ok(Ok(id))
 }
 
-/// Marks abandoned operations as void, and removes some of the items of void operations.
+/// Notes which operations have ended, marks abandoned ones as void, and removes some of the items of void operations.
 pub(crate) async fn sweep_void(session: &mut Session<'_>, limit: u32) -> sqlx::Result<()> {
+    operations::note_ended(session).await?;
     let abandoned = session
         .query(
             "UPDATE {schema}.operations SET state = 'void' WHERE id = ANY (ARRAY(

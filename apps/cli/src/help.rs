@@ -4,7 +4,7 @@ use clap::Command;
 
 /// Every visible command, in the order in which people meet them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Run a gateway", &["demo", "up", "check", "provision", "config", "bench"]),
+    ("Run a gateway", &["demo", "up", "check", "provision", "config", "schema", "bench"]),
     ("Send and watch", &["send", "status", "queues", "top", "message", "health"]),
     ("Dead letters", &["dead", "poison-retry"]),
     ("Routes and tokens", &["pause", "resume", "audit", "whoami"]),
@@ -25,6 +25,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("check", &["bezoar check", "bezoar check --config /etc/bezoar/bezoar.toml"]),
     ("provision", &["bezoar provision", "bezoar provision hospital/blood --print"]),
     ("config show", &["bezoar config show", "bezoar config show --json"]),
+    (
+        "schema print",
+        &["bezoar schema print postgres", "bezoar schema print postgres --schema lab | psql lab"],
+    ),
     (
         "send",
         &[

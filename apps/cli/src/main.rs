@@ -31,6 +31,7 @@ mod queue_table;
 mod queues;
 mod reason;
 mod route;
+mod schema;
 mod send;
 mod shell;
 mod status;
@@ -73,6 +74,9 @@ enum Command {
     /// Show the effective configuration, or its JSON schema
     #[command(subcommand)]
     Config(check::ConfigCommand),
+    /// Print the SQL that creates the tables of a store
+    #[command(subcommand)]
+    Schema(schema::Command),
     /// Send a message, or every line of a file as a message
     Send(send::Arguments),
     /// Show where a message is
@@ -132,7 +136,8 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Commands that run without talking to a running gateway.
-const LOCAL: [&str; 7] = ["demo", "up", "check", "provision", "config", "completions", "man"];
+const LOCAL: [&str; 8] =
+    ["demo", "up", "check", "provision", "config", "schema", "completions", "man"];
 
 /// The program's arguments. Local commands accept the flags of a connection, which are global, but do not show them.
 fn program() -> clap::Command {
@@ -164,6 +169,7 @@ async fn execute(command: Command, connection: &client::Connection) -> anyhow::R
         Command::Check(arguments) => check::check(arguments).await,
         Command::Provision(arguments) => check::provision(arguments).await,
         Command::Config(command) => check::config(command),
+        Command::Schema(command) => schema::run(command),
         Command::Send(arguments) => send::run(arguments, &client()?).await,
         Command::Message(arguments) => message::run(arguments, &client()?).await,
         Command::Status(arguments) => status::run(arguments, connection).await,

@@ -47,12 +47,12 @@ pub struct Leader {
 }
 
 impl PostgresTransport {
-    /// Begins to strive for a role. There is at most one leader for each role and schema.
+    /// Takes part in the election of a leader. There is at most one for each role and schema.
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
-    pub fn strive_for(&self, role: &str) -> Leader {
+    pub fn elect(&self, role: &str) -> Leader {
         let (leading, term) = watch::channel(None);
         let (resign, resigned) = watch::channel(());
         let renewed = Arc::new(Mutex::new(Instant::now()));
@@ -185,7 +185,7 @@ fn note(renewed: &Mutex<Instant>, at: Instant) {
     *renewed = at.max(*renewed);
 }
 
-/// The task that strives for a role, on a connection of its own.
+/// The task that takes part in the election, on a connection of its own.
 struct Candidate {
     /// Not in the pool, whose connections may all be in use. Gone while it is used.
     connection: Mutex<Option<PgConnection>>,
@@ -202,14 +202,14 @@ impl Candidate {
         tokio::select! {
             biased;
             _ = resigned.changed() => (),
-            () = self.strive() => (),
+            () = self.take_part() => (),
         }
         if let Some(number) = self.leading.send_replace(None) {
             let _ = timeout(RENEW_EVERY, self.ask(RESIGN, number)).await; // otherwise the lease ends by itself
         }
     }
 
-    async fn strive(&self) {
+    async fn take_part(&self) {
         // Creates the schema.
         while self.database.store_key().await.is_err() {
             sleep(LOOK_EVERY).await;

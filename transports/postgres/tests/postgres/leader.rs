@@ -36,7 +36,7 @@ async fn act(store: &PostgresTransport) -> Result<(), CatalogueError> {
 }
 
 async fn elected(store: &PostgresTransport) -> Leader {
-    let leader = store.strive_for("replays");
+    let leader = store.elect("replays");
     timeout(PATIENCE, leader.elected()).await.unwrap();
     leader
 }
@@ -58,12 +58,12 @@ async fn only_one_leads_and_only_the_leader_acts() {
     let server = Postgres::start().unwrap();
     let (one, other) = (opened(options(&server.url())).await, opened(options(&server.url())).await);
     let first = elected(&one).await;
-    let second = other.strive_for("replays");
+    let second = other.elect("replays");
     act(&first.store()).await.unwrap();
     is_refused(&second.store()).await;
     assert!(!second.leads() && second.store_of_term().is_none());
     assert_eq!(second.store().setting("led").await.unwrap().as_deref(), Some("by me"));
-    let elsewhere = other.strive_for("another role");
+    let elsewhere = other.elect("another role");
     timeout(PATIENCE, elsewhere.elected()).await.unwrap();
     let since = Instant::now();
     first.resign().await;
@@ -78,7 +78,7 @@ async fn a_leader_that_lost_its_connections_goes_on() {
     let (one, other) = (opened(options(&server.url())).await, opened(options(&server.url())).await);
     let first = elected(&one).await;
     let term = first.store_of_term().unwrap();
-    let _second = other.strive_for("replays");
+    let _second = other.elect("replays");
     let mut by_hand = PgConnection::connect(&server.url()).await.unwrap();
     for _ in 0..3 {
         let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -110,7 +110,7 @@ impl Pair {
         let proxy = proxy(format!("127.0.0.1:{}", server.port()));
         let far = opened(options(&server.url_through(proxy.address().port()))).await;
         let first = elected(&far).await;
-        let second = opened(options(&server.url())).await.strive_for("replays");
+        let second = opened(options(&server.url())).await.elect("replays");
         Self { server, proxy, first, second }
     }
 }

@@ -129,7 +129,8 @@ async fn counts_add_up_whoever_changes_them() {
     let replay = Operations::plan(&gateways[0], &plan, &action("ann")).await.unwrap().id;
     gateways[1].command(replay, OperationCommand::Run, &action("bob")).await.unwrap();
     let mut replaying = JoinSet::new();
-    for store in gateways.iter().cloned() {
+    for store in &gateways {
+        let store = store.clone();
         replaying.spawn(async move {
             let mut done = 0;
             while let step = store.advance(replay, 9).await.unwrap().done

@@ -126,8 +126,11 @@ CREATE TABLE {schema}.operations (
     done       bigint  NOT NULL DEFAULT 0,
     completed  bigint  NOT NULL DEFAULT 0,
     failed     bigint  NOT NULL DEFAULT 0,
-    place      bigint  NOT NULL DEFAULT 0 -- the last item that had its turn
+    place      bigint  NOT NULL DEFAULT 0, -- the last item that had its turn
+    request_key    text  COLLATE "C", -- which the actor chose, if repetitions of the request are to be recognized
+    request_digest bytea -- of what was requested
 );
+CREATE INDEX operations_by_request ON {schema}.operations (who, request_key) WHERE request_key IS NOT NULL;
 CREATE INDEX operations_unended ON {schema}.operations (id) WHERE state NOT IN ('cancelled', 'ended', 'void');
 CREATE INDEX operations_void ON {schema}.operations (id) WHERE state = 'void';
 

@@ -30,8 +30,8 @@ use bezoar_core::{
         Advance, AuditEntry, AuditHead, AuditLog, AuditedAction, BrokerIntake, CHUNK_LIMIT,
         CatalogueError, Cause, CauseId, CauseState, Count, DeadLetterCatalogue, DeadLetterRecord,
         DeadLetterSummary, Filter, ListRequest, Operation, OperationCommand, OperationId,
-        OperationItem, OperationPlan, Operations, PAGE_LIMIT, Rejection, RejectionFilter, Settings,
-        check_import, check_text,
+        OperationItem, OperationPlan, OperationRequest, Operations, PAGE_LIMIT, Rejection,
+        RejectionFilter, Settings, check_import, check_text,
     },
 };
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ use self::{
     causes::{Mark, regroup},
     dead_letters::{edit, expire, import, list, record},
     intake::{announced, recognition},
-    operations::advance,
+    operations::{advance, requests},
     session::Session,
 };
 use crate::{PostgresTransport, database::Scope, error::error, leader::Fence, row::without_nul};
@@ -289,6 +289,18 @@ impl Operations for PostgresTransport {
         action: &AuditedAction,
     ) -> Result<Operation, CatalogueError> {
         self.freeze(plan.clone(), checked(action)?).await
+    }
+
+    async fn requested(
+        &self,
+        actor: &str,
+        request: &OperationRequest,
+    ) -> Result<Option<Operation>, CatalogueError> {
+        let input = (without_nul(actor.to_owned()), request.clone());
+        self.look("requested", input, |session, (actor, request)| {
+            Box::pin(requests::operation(session, actor, request))
+        })
+        .await
     }
 
     async fn command(

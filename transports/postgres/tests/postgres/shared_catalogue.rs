@@ -125,6 +125,7 @@ async fn counts_add_up_whoever_changes_them() {
         selection: Selection::Matching(Filter::default()),
         expect: Some(MESSAGES as u64),
         held: HeldLetters::Refuse,
+        request: None,
     };
     let replay = Operations::plan(&gateways[0], &plan, &action("ann")).await.unwrap().id;
     gateways[1].command(replay, OperationCommand::Run, &action("bob")).await.unwrap();

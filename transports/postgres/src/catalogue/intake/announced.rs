@@ -106,9 +106,10 @@ pub(crate) async fn list(
     };
     let sql = format!(
         "SELECT (SELECT q.name FROM {{schema}}.queues AS q WHERE q.id = a.queue), a.message_id, a.type,
-                a.correlation_id, a.at, a.reason_code, a.reason, a.acquired, a.failed, a.released, a.replayed, a.details
+                a.correlation_id, a.at, a.reason_code, a.reason, a.acquired, a.failed, a.released, a.replayed, a.details,
+                a.number
          FROM {{schema}}.announced AS a
-         WHERE a.at >= $1 AND {condition}
+         WHERE a.at >= $1 AND (a.at, a.number) < ($6, $7) AND {condition}
            AND ($4::text[] IS NULL OR a.queue IN (SELECT q.id FROM {{schema}}.queues AS q WHERE q.name = ANY ($4)))
          ORDER BY a.at DESC, a.number DESC LIMIT $5"
     );
@@ -120,7 +121,9 @@ pub(crate) async fn list(
         .bind(filter.message_id.as_ref().map(|id| id.as_str().to_owned()))
         .bind(filter.correlation_id.as_ref().map(|id| id.as_str().to_owned()))
         .bind(queues)
-        .bind(i64::from(limit));
+        .bind(i64::from(limit))
+        .bind(filter.after.map_or(i64::MAX, |after| after.at.as_millisecond()))
+        .bind(filter.after.map_or(i64::MAX, |after| after.number));
     session.all(select).await?.iter().map(rejection).collect()
 }
 
@@ -135,6 +138,7 @@ fn rejection(row: &PgRow) -> sqlx::Result<Rejection> {
             .unwrap_or_else(|_| MessageType::new("damaged").expect("a short word")),
         correlation_id: CorrelationId::new(text(3)?).ok(),
         at: millis(row.try_get(4)?),
+        number: row.try_get(12)?,
         reason: reason(row, 5)?,
         ledger: row::ledger(row, 7)?,
     })

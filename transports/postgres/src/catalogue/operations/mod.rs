@@ -3,6 +3,7 @@
 pub(crate) mod advance;
 pub(crate) mod outcomes;
 pub(crate) mod plan;
+pub(crate) mod requests;
 mod selection;
 
 use bezoar_core::{

@@ -15,7 +15,10 @@ use bezoar_core::{
 };
 use sqlx::Row;
 
-use super::selection::{Chosen, Missing, choose, held_error, holders, unexpected};
+use super::{
+    requests,
+    selection::{Chosen, Missing, choose, held_error, holders, unexpected},
+};
 use crate::{
     PostgresTransport,
     catalogue::{
@@ -29,7 +32,7 @@ use crate::{
 /// How many dead letters are taken in one transaction.
 const PIECE: usize = 5_000;
 /// An operation that was not frozen further for this long is abandoned.
-const PATIENCE_MILLIS: i64 = 10_000;
+pub(super) const PATIENCE_MILLIS: i64 = 10_000;
 /// How many items of void operations are removed with each plan.
 const SWEEP_LIMIT: u32 = 20_000;
 
@@ -138,7 +141,10 @@ impl Clone for Step {
 async fn take_step(session: &mut Session<'_>, step: &Step) -> Found<OperationId> {
     let id = match step.operation {
         Some(id) => id,
-        None => begin(session, step).await?,
+        None => match begin(session, step).await? {
+            Ok(id) => id,
+            Err(refused) => return Ok(Err(refused)),
+        },
     };
     let touch = session
         .query(
@@ -159,7 +165,14 @@ async fn take_step(session: &mut Session<'_>, step: &Step) -> Found<OperationId>
     Ok(Ok(id))
 }
 
-async fn begin(session: &mut Session<'_>, step: &Step) -> sqlx::Result<OperationId> {
+/// Stores an operation without dead letters, unless the request was made before.
+async fn begin(session: &mut Session<'_>, step: &Step) -> Found<OperationId> {
+    let request = step.plan.request.as_ref();
+    if let Some(request) = request
+        && let Err(refused) = requests::check_new(session, &step.action.actor, request).await?
+    {
+        return Ok(Err(refused));
+    }
     let (name, canary, per_second, stop_after, ids) = match &step.plan.kind {
         OperationKind::Replay { canary, per_second, stop_after, ids } => {
             let ids = if *ids == ReplayIds::New { "new" } else { "same" };
@@ -170,8 +183,9 @@ async fn begin(session: &mut Session<'_>, step: &Step) -> sqlx::Result<Operation
     let insert = session
         .query(
             "INSERT INTO {schema}.operations
-             (task, canary, per_second, stop_after, ids, state, who, why, planned_at, touched_at, refused)
-             VALUES ($1, $2, $3, $4, $5, 'freezing', $6, $7, $8, $8, $9) RETURNING id",
+             (task, canary, per_second, stop_after, ids, state, who, why, planned_at, touched_at, refused,
+              request_key, request_digest)
+             VALUES ($1, $2, $3, $4, $5, 'freezing', $6, $7, $8, $8, $9, $10, $11) RETURNING id",
         )
         .bind(name)
         .bind(i64::from(canary))
@@ -181,10 +195,12 @@ async fn begin(session: &mut Session<'_>, step: &Step) -> sqlx::Result<Operation
         .bind(step.action.actor.clone())
         .bind(step.action.reason.clone())
         .bind(session.now_millis())
-        .bind(step.asked.refused.cast_signed());
+        .bind(step.asked.refused.cast_signed())
+        .bind(request.map(|request| request.key.as_str().to_owned()))
+        .bind(request.map(|request| request.digest.to_vec()));
     let id: i64 = session.one(insert).await?.try_get(0)?;
     hold(session, id, &step.asked.held).await?;
-    Ok(OperationId::from_number(id))
+    Ok(Ok(OperationId::from_number(id)))
 }
 
 /// Records that other operations hold some of the selected dead letters.

@@ -33,7 +33,8 @@ pub struct Options {
     /// Largest body that is accepted, in bytes.
     pub max_message_bytes: usize,
     /// How many bytes the bodies of all dead letters may have before the catalogue takes in no more from brokers and
-    /// imports. Messages of the queues here become dead letters all the same. `None` for no limit.
+    /// imports, and says that it is full. Messages of the queues here become dead letters all the same. `None` for no
+    /// limit.
     pub max_dead_letter_bytes: Option<u64>,
 }
 

@@ -467,7 +467,12 @@ impl Settings for PostgresTransport {
 
     async fn check_writable(&self) -> Result<(), CatalogueError> {
         self.transact("check_writable", (), |session, ()| {
-            Box::pin(async { settings::touch(session).await.map(Ok) })
+            Box::pin(async {
+                if let Err(full) = intake::has_room(session, 0).await? {
+                    return Ok(Err(full));
+                }
+                settings::touch(session).await.map(Ok)
+            })
         })
         .await
     }

@@ -27,7 +27,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("config show", &["bezoar config show", "bezoar config show --json"]),
     (
         "schema print",
-        &["bezoar schema print postgres", "bezoar schema print postgres --schema lab | psql lab"],
+        &["bezoar schema print postgres", "bezoar schema print postgres --schema lab > lab.sql"],
     ),
     (
         "send",

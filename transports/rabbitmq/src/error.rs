@@ -143,6 +143,12 @@ pub(crate) fn is_stale_channel_error(source: &lapin::Error) -> bool {
     source.is_amqp_soft_error()
 }
 
+/// Whether a new channel was closed before it was open. Lapin closes a channel that was dropped by its number, which a new
+/// one may have by then.
+pub(crate) fn is_closed_while_opening(source: &lapin::Error) -> bool {
+    matches!(source.kind(), Lapin::InvalidChannelState(..))
+}
+
 /// Whether a connection has no channel left.
 pub(crate) fn is_out_of_channels(source: &lapin::Error) -> bool {
     matches!(source.kind(), Lapin::ChannelsLimitReached)

@@ -24,8 +24,8 @@ use crate::{
     connection::lapin_logging,
     connection::tls,
     error::{
-        error, from_lapin, is_out_of_channels, is_stale_channel_error, unavailable,
-        while_connecting,
+        error, from_lapin, is_closed_while_opening, is_out_of_channels, is_stale_channel_error,
+        unavailable, while_connecting,
     },
 };
 
@@ -150,7 +150,10 @@ impl BrokerConnection {
             let created = self.with_timeout(connection.create_channel(), operation).await?;
             tries += 1;
             match created {
-                Err(stale) if is_stale_channel_error(&stale) && tries < STALE_TRIES => (),
+                Err(failed)
+                    if tries < STALE_TRIES
+                        && (is_stale_channel_error(&failed)
+                            || is_closed_while_opening(&failed)) => {}
                 created => return created.map_err(|source| from_lapin(&source, operation)),
             }
         }
@@ -173,6 +176,7 @@ impl BrokerConnection {
                 self.close().await;
                 self.channel(operation).await
             }
+            Err(closed) if is_closed_while_opening(&closed) => self.channel(operation).await,
             created => created.map_err(|source| from_lapin(&source, operation)),
         }
     }

@@ -126,7 +126,14 @@ async fn what_was_accepted_survives_a_crash_of_the_server() {
     let done = held.into_iter().map(|it| (it, Settlement::Complete)).collect();
     assert!(subscription.settle(done).await.iter().all(Result::is_ok));
     server.kill().unwrap();
-    let down = send(&transport, message("down")).await.unwrap_err();
+    // The processes of the server notice its end one after the other: some messages may still be accepted.
+    let mut accepted = 0;
+    let down = loop {
+        match send(&transport, message(&format!("down-{accepted}"))).await {
+            Ok(()) => accepted += 1,
+            Err(down) => break down,
+        }
+    };
     assert!(matches!(down.kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown), "{down}");
     server.restart().unwrap();
     let again = kept.into_iter().map(|it| (it, Settlement::Release { after: Duration::ZERO }));
@@ -146,7 +153,9 @@ async fn what_was_accepted_survives_a_crash_of_the_server() {
         released += 1;
     }
     assert_eq!(released, 10, "leases survive");
-    assert_eq!(received(&transport).await.len(), 10, "completed messages stay completed");
+    let left = received(&transport).await.len() - accepted;
+    // Nobody knows whether the one that failed is stored.
+    assert!(matches!(left, 10 | 11), "completed messages stay completed: {left} are left");
 }
 
 #[tokio::test]

@@ -266,7 +266,7 @@ CREATE TABLE {schema}.settings (
     value text NOT NULL
 );
 
--- A secret of this store, without which nobody can try out which text a cause was made from.
+-- A secret of this store. It keeps others from guessing the text that a cause was made from.
 CREATE TABLE {schema}.store_key (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     key      bytea   NOT NULL

@@ -65,6 +65,18 @@ impl Filter {
             && self.state.is_none_or(|state| letter.state.as_str() == state)
     }
 
+    /// Whether some condition is an attribute of causes, so that a store can choose among causes before it reads dead
+    /// letters.
+    pub fn chooses_causes(&self) -> bool {
+        let Self { queues, message_type, kind, code, cause, min_attempts, .. } = self;
+        queues.is_some()
+            || message_type.is_some()
+            || kind.is_some()
+            || code.is_some()
+            || cause.is_some()
+            || min_attempts.is_some()
+    }
+
     /// Whether every condition is an attribute of causes, so that the counts of causes can be used to
     /// count matches.
     pub fn is_of_causes_only(&self) -> bool {

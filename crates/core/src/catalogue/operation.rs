@@ -186,6 +186,11 @@ impl OperationState {
         }
     }
 
+    /// The state with this name. One that is not known, of a later version, counts as paused: nothing happens by itself.
+    pub fn from_stored(name: &str) -> Self {
+        Self::ALL.iter().copied().find(|it| it.as_str() == name).unwrap_or(Self::Paused)
+    }
+
     /// Whether nothing but outcomes will change any more.
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Cancelled | Self::Ended)

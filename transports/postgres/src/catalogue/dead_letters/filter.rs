@@ -244,16 +244,10 @@ async fn chosen_causes(
     session: &mut Session<'_>,
     filter: &Filter,
 ) -> sqlx::Result<Option<HashMap<String, u64>>> {
-    let Filter { queues, message_type, kind, code, cause, min_attempts, .. } = filter;
-    let asked = queues.is_some()
-        || message_type.is_some()
-        || kind.is_some()
-        || code.is_some()
-        || cause.is_some()
-        || min_attempts.is_some();
-    if !asked {
+    if !filter.chooses_causes() {
         return Ok(None);
     }
+    let Filter { queues, message_type, kind, code, cause, min_attempts, .. } = filter;
     let queues: Option<Vec<String>> =
         queues.as_ref().map(|queues| queues.iter().map(ToString::to_string).collect());
     let select = session

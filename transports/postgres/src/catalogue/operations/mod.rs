@@ -84,11 +84,7 @@ fn read(row: &PgRow) -> sqlx::Result<Operation> {
     Ok(Operation {
         id: OperationId::from_number(row.try_get(0)?),
         kind,
-        state: OperationState::ALL
-            .iter()
-            .copied()
-            .find(|it| it.as_str() == state)
-            .unwrap_or(OperationState::Paused),
+        state: OperationState::from_stored(state),
         actor: row.try_get(7)?,
         reason: row.try_get(8)?,
         planned_at: millis(row.try_get(9)?),

@@ -44,16 +44,10 @@ pub(crate) fn chosen_causes(
     connection: &Connection,
     filter: &Filter,
 ) -> rusqlite::Result<Option<HashMap<i64, u64>>> {
-    let Filter { queues, message_type, kind, code, cause, min_attempts, .. } = filter;
-    let asked = queues.is_some()
-        || message_type.is_some()
-        || kind.is_some()
-        || code.is_some()
-        || cause.is_some()
-        || min_attempts.is_some();
-    if !asked {
+    if !filter.chooses_causes() {
         return Ok(None);
     }
+    let Filter { queues, message_type, kind, code, cause, min_attempts, .. } = filter;
     let queues: Option<Vec<&str>> =
         queues.as_ref().map(|queues| queues.iter().map(|queue| queue.as_str()).collect());
     let queues = queues.map(|names| serde_json::Value::from(names).to_string());

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     Harness,
+    pace::Pace,
     samples::{dead_letter, messages},
     worker::Worker,
 };
@@ -28,13 +29,15 @@ const MOST: usize = 10_000;
 pub(crate) struct Case {
     pub(crate) queue: QueueName,
     harness: Box<dyn Harness>,
+    pace: Arc<Pace>,
 }
 
 impl Case {
-    pub(crate) async fn open(name: &str, harness: Box<dyn Harness>) -> Self {
-        let case = Self { queue: unique(name), harness };
+    pub(crate) async fn open(name: &str, harness: Box<dyn Harness>, pace: Arc<Pace>) -> Self {
+        let case = Self { queue: unique(name), harness, pace };
         case.check_tick();
-        case.admin().provision(&case.queue).await.expect("a queue can be provisioned");
+        let provision = case.admin().provision(&case.queue).await;
+        provision.expect("a queue can be provisioned");
         case
     }
 
@@ -73,12 +76,14 @@ impl Case {
 
     /// Lets `ticks` pass.
     pub(crate) async fn elapse(&self, ticks: u32) {
-        self.harness.elapse(self.ticks(ticks)).await;
+        let by = self.ticks(ticks);
+        self.pace.plan(by, self.harness.elapse(by)).await;
     }
 
     /// Lets a part of a tick pass.
     pub(crate) async fn elapse_a_little(&self) {
-        self.harness.elapse(self.ticks(1) / 8).await;
+        let by = self.ticks(1) / 8;
+        self.pace.plan(by, self.harness.elapse(by)).await;
     }
 
     /// Waits until every lease has expired.
@@ -138,7 +143,7 @@ impl Case {
 
     pub(crate) async fn worker_with(&self, queue: &QueueName, options: SubscribeOptions) -> Worker {
         let opened = self.transport().subscribe(queue, options).await;
-        Worker::new(opened.expect("a queue can be opened"), &self.can())
+        Worker::new(opened.expect("a queue can be opened"), &self.can(), self.pace.clone())
     }
 
     /// How the workers of a case open a queue.

@@ -51,6 +51,7 @@ mod harness;
 mod intercept;
 mod list;
 mod needs;
+mod pace;
 mod readme;
 mod run;
 mod samples;

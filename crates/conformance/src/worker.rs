@@ -1,7 +1,7 @@
 //! The worker that cases use: an open queue, with assertions for the promises that every step
 //! relies on.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use bezoar_core::{
     Capabilities, Delivery, ErrorKind, Message, Settlement, Subscription, TransportError,
@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::samples;
+use crate::{pace::Pace, samples};
 
 /// How long a worker waits for a message that must be there.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,15 +24,24 @@ pub(crate) struct Worker {
     pub(crate) subscription: Box<dyn Subscription>,
     lag: Duration,
     wakes: bool,
+    pace: Arc<Pace>,
 }
 
 impl Worker {
-    pub(crate) fn new(subscription: Box<dyn Subscription>, can: &Capabilities) -> Self {
-        Self { subscription, lag: can.lag, wakes: can.wakes }
+    pub(crate) fn new(
+        subscription: Box<dyn Subscription>,
+        can: &Capabilities,
+        pace: Arc<Pace>,
+    ) -> Self {
+        Self { subscription, lag: can.lag, wakes: can.wakes, pace }
     }
 
     /// Receives messages. Polls where a receive may return before its wait is over.
     pub(crate) async fn receive(&self, max: u32, wait: Duration) -> Vec<Delivery> {
+        self.pace.plan(wait, self.poll(max, wait)).await
+    }
+
+    async fn poll(&self, max: u32, wait: Duration) -> Vec<Delivery> {
         let max = NonZeroU32::new(max).expect("a case asks for at least one");
         let started = Instant::now();
         loop {

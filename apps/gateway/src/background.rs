@@ -63,8 +63,8 @@ async fn remove_orphans(transport: Name, broker: Broker, age: Duration) {
             Ok(0) => (),
             Ok(bodies) => tracing::info!(%transport, bodies, "removed bodies without a message"),
             Err(error) => {
-                let cause = describe(&error);
-                tracing::warn!(%transport, cause, "cannot remove bodies without a message, retrying");
+                let error = describe(&error);
+                tracing::warn!(%transport, error, "cannot remove bodies without a message, retrying");
             }
         }
     }

@@ -196,8 +196,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 async fn work(source: RouteSource, worker: Worker, problem: Arc<QueueProblem>, shutdown: Shutdown) {
     let (queue, mut pauses) = (worker.queue(), PAUSES);
     while let Err(error) = source.admin.provision(queue).await {
-        let (cause, pause) = (describe(&error), pauses.lengthen());
-        tracing::error!(%queue, cause, wait_ms = pause.as_millis() as u64, "queue unavailable");
+        let (text, pause) = (describe(&error), pauses.lengthen());
+        tracing::error!(%queue, error = text, wait_ms = pause.as_millis() as u64, "queue unavailable");
         problem.paused(queue, &error, pause);
         tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => return }
     }

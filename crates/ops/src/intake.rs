@@ -76,8 +76,8 @@ impl Intake {
                 pauses.reset();
             }
             let pause = pauses.lengthen();
-            let (error, cause) = (&error.0, error.cause());
-            tracing::warn!(queue = %self.queue, %error, cause, wait_ms = pause.as_millis() as u64, "cannot {what}, retrying");
+            let (error, source) = (&error.0, error.source());
+            tracing::warn!(queue = %self.queue, %error, source, wait_ms = pause.as_millis() as u64, "cannot {what}, retrying");
             tokio::select! { () = sleep(pause) => (), () = shutdown.draining() => () }
         }
     }
@@ -193,7 +193,7 @@ impl<E: Into<CatalogueError>> From<E> for IntakeError {
 
 impl IntakeError {
     /// The underlying error. Errors of transports contain no content.
-    fn cause(&self) -> Option<String> {
+    fn source(&self) -> Option<String> {
         let error: &dyn std::error::Error = &self.0;
         error.source().map(ToString::to_string)
     }

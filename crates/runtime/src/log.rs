@@ -117,16 +117,16 @@ impl Observer for Log {
             Event::Released => log!(info, about, "released"),
             Event::LeaseLost => log!(warn, about, "lease lost"),
             Event::NotSettled(error) => {
-                let cause = std::error::Error::source(*error).map(ToString::to_string);
-                log!(warn, about, error = %error, cause, "outcome not stored");
+                let source = std::error::Error::source(*error).map(ToString::to_string);
+                log!(warn, about, error = %error, source, "outcome not stored");
             }
         }
     }
 
     fn paused(&self, queue: &QueueName, error: &TransportError, wait: Duration) {
-        let cause = std::error::Error::source(error).map(ToString::to_string);
+        let source = std::error::Error::source(error).map(ToString::to_string);
         let wait_ms = wait.as_millis() as u64;
-        tracing::error!(%queue, %error, cause, wait_ms, "paused for {}", human(wait));
+        tracing::error!(%queue, %error, source, wait_ms, "paused for {}", human(wait));
     }
 
     fn resumed(&self, queue: &QueueName) {

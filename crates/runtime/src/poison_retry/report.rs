@@ -43,9 +43,9 @@ pub(super) fn run_ended(span: &Span, queue: &QueueName, run: &Result<PoisonRun, 
         .record("message.count", message_count);
     match run {
         Err(failed) => {
-            let cause = failed.source.source().map(ToString::to_string);
+            let source = failed.source.source().map(ToString::to_string);
             end(span, Err(kind(&failed.source)));
-            tracing::error!(%queue, message_count, error = %failed.source, cause, "poison retry cannot proceed");
+            tracing::error!(%queue, message_count, error = %failed.source, source, "poison retry cannot proceed");
         }
         Ok(_) if message_count == 0 => {
             end(span, Ok(()));
@@ -135,9 +135,9 @@ impl Report {
 
     /// The message could not be read, or its outcome not stored. It becomes visible again by itself.
     pub(super) fn left(&self, what: &'static str, error: &TransportError) -> Fate {
-        let cause = error.source().map(ToString::to_string);
+        let source = error.source().map(ToString::to_string);
         log!(
-            warn, self, retry_count = self.retry_count, outcome = "left", %error, cause,
+            warn, self, retry_count = self.retry_count, outcome = "left", %error, source,
             "{what}; it is taken again later"
         );
         self.ended(Fate::Left, Err(kind(error)))

@@ -282,7 +282,8 @@ impl<'a> DescribedQueue<'a> {
         let describe = |(key, (severity, what)): (&str, (Severity, &str))| {
             let value = shown(self.effective(key));
             let problem = format!("queue {:?} {what}: {} is {value}", self.name, self.says(key));
-            let remedy = match severity == Severity::Error && self.can_be_full() {
+            let lacks_return_queue = severity == Severity::Error && self.refuses();
+            let remedy = match lacks_return_queue && key.starts_with("max-length") {
                 true => {
                     format!("provision the queue, which creates its return queue, or remove {key}")
                 }

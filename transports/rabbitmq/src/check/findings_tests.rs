@@ -151,6 +151,16 @@ fn a_queue_that_may_be_full_needs_a_return_queue() {
 }
 
 #[test]
+fn only_a_maximum_length_is_remedied_by_a_return_queue() {
+    let found = findings(QueueRole::Work, |it| {
+        it["effective_policy_definition"] = json!({ "max-length": 5, "expires": 5 });
+    });
+    let remedies: Vec<_> = found.iter().map(|it| it.remedy.as_str()).collect();
+    let provision = "provision the queue, which creates its return queue, or remove max-length";
+    assert_eq!(remedies, ["remove expires, or accept it", provision]);
+}
+
+#[test]
 fn a_queue_that_dead_letters_what_it_refuses_multiplies_its_retries() {
     let found = |overflow: &str| {
         let mut seen = sound(QueueRole::Work);

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{
     Options,
     error::{error, unavailable},
-    topology::delay_topology,
+    topology::{UNROUTABLE, delay_topology},
 };
 
 /// Queues per page: an unpaged list is expensive on a large broker.
@@ -98,13 +98,15 @@ impl Management {
         Err(error(ErrorKind::Unusable, operation).with_source(many))
     }
 
-    /// Name, leader and expired messages of the delay queues.
+    /// Name, arguments, policy, leader and expired messages of the delay queues and of `bezoar.unroutable`.
     pub(crate) async fn delay_queues(
         &self,
         operation: &'static str,
     ) -> Result<Vec<Value>, TransportError> {
-        let pattern = encoded(&format!("^{}", delay_topology::PREFIX.replace('.', "\\.")));
-        let query = format!("columns=name,leader,messages_dlx&page=1&page_size={PAGE}");
+        let names = format!("^({}|{UNROUTABLE}$)", delay_topology::PREFIX);
+        let pattern = encoded(&names.replace('.', "\\."));
+        let columns = "name,arguments,policy,effective_policy_definition,leader,messages_dlx";
+        let query = format!("columns={columns}&page=1&page_size={PAGE}");
         let path =
             format!("api/queues/{}?{query}&use_regex=true&name={pattern}", encoded(&self.vhost));
         let answer = self.get(&path, operation).await?.unwrap_or_default();

@@ -90,6 +90,7 @@ impl<'a> DescribedQueue<'a> {
         findings.extend(self.message_losses(back));
         if self.role == QueueRole::Work {
             findings.extend(self.strategy(options.dead_lettering));
+            findings.extend(self.refused_copies());
             findings.extend(self.slow_handler(options));
         }
         findings
@@ -122,7 +123,7 @@ impl<'a> DescribedQueue<'a> {
     }
 
     /// An argument overrides a policy; of two numbers the lower one applies.
-    fn effective(&self, name: &str) -> Option<&'a Value> {
+    pub(super) fn effective(&self, name: &str) -> Option<&'a Value> {
         let (argument, policy) = (self.argument(&format!("x-{name}")), self.policy(name));
         match (argument.and_then(Value::as_i64), policy.and_then(Value::as_i64)) {
             (Some(argument), Some(lower)) if lower < argument => policy,
@@ -131,7 +132,7 @@ impl<'a> DescribedQueue<'a> {
     }
 
     /// Where a setting comes from: the argument or the policy.
-    fn says(&self, name: &str) -> String {
+    pub(super) fn says(&self, name: &str) -> String {
         match (self.argument(&format!("x-{name}")), self.effective(name)) {
             (argument, effective) if argument == effective => format!("argument x-{name}"),
             _ => format!("policy {} with {name}", shown(self.seen.get("policy"))),
@@ -222,23 +223,30 @@ impl<'a> DescribedQueue<'a> {
         overflow.is_some_and(|it| it.starts_with("reject-publish"))
     }
 
-    /// What is wrong with a return queue: it must take everything.
-    pub(crate) fn return_queue_findings(&self, work: &str) -> Vec<Finding> {
-        let waiting = self.seen["messages_dlx"].as_u64().filter(|it| *it > 0).map(|waiting| {
-            let problem = format!(
-                "{waiting} retries of queue {work:?} wait in {:?} because the queue is full",
-                self.name
-            );
-            finding(Severity::Warning, problem, "make room in it, or raise its maximum length")
-        });
-        let limited = self.can_be_full().then(|| {
-            let problem = format!(
-                "queue {:?} may be full: then retries of queue {work:?} hold up those of other queues",
-                self.name
-            );
-            finding(Severity::Error, problem, "keep policies with a maximum length from this queue")
-        });
-        waiting.into_iter().chain(limited).collect()
+    /// Whether what the queue refuses becomes a dead letter, too: the broker offers it each retry again and again.
+    fn refused_copies(&self) -> Option<Finding> {
+        let copies = self.effective("overflow").is_some_and(|it| it == "reject-publish-dlx");
+        if !copies || !self.can_be_full() {
+            return None;
+        }
+        let problem = format!(
+            "queue {:?} may be full: then every few minutes each of its retries becomes another dead letter, by {}",
+            self.name,
+            self.says("overflow")
+        );
+        Some(finding(Severity::Error, problem, "use the overflow reject-publish"))
+    }
+
+    /// Whether retries wait in a return queue. A few may be on their way at any moment.
+    pub(crate) fn waiting_retries(&self, work: &str) -> Option<Finding> {
+        let waiting = self.seen["messages_dlx"].as_u64().filter(|it| *it > 0)?;
+        let problem = format!(
+            "{waiting} retries of queue {work:?} wait in {:?} until the queue accepts them",
+            self.name
+        );
+        let remedy = "if this persists, the queue is full or has lost its leader: make room in it, or raise its maximum \
+                      length";
+        Some(finding(Severity::Warning, problem, remedy))
     }
 
     /// Settings that delete messages, or the queue with them.
@@ -274,7 +282,8 @@ impl<'a> DescribedQueue<'a> {
         let describe = |(key, (severity, what)): (&str, (Severity, &str))| {
             let value = shown(self.effective(key));
             let problem = format!("queue {:?} {what}: {} is {value}", self.name, self.says(key));
-            let remedy = match severity == Severity::Error && self.can_be_full() {
+            let lacks_return_queue = severity == Severity::Error && self.refuses();
+            let remedy = match lacks_return_queue && key.starts_with("max-length") {
                 true => {
                     format!("provision the queue, which creates its return queue, or remove {key}")
                 }

@@ -135,7 +135,7 @@ fn without_a_dead_letter_exchange_limits_lose_messages() {
 }
 
 #[test]
-fn a_queue_that_may_be_full_needs_a_return_queue_that_may_not() {
+fn a_queue_that_may_be_full_needs_a_return_queue() {
     let mut seen = sound(QueueRole::Work);
     seen["effective_policy_definition"]["max-length-bytes"] = 5.into();
     let queue = DescribedQueue::new("q", QueueRole::Work, &seen);
@@ -144,12 +144,34 @@ fn a_queue_that_may_be_full_needs_a_return_queue_that_may_not() {
     let found = queue.findings(&options, ReturnRoute::ThroughQueue);
     assert!(found.iter().all(|it| it.severity == Severity::Note), "{found:?}");
     seen["messages_dlx"] = 40.into();
-    let found = DescribedQueue::new("r", QueueRole::Dead, &seen).return_queue_findings("q");
-    let [waiting, limited] = &found[..] else { panic!("{found:?}") };
+    let waiting = DescribedQueue::new("r", QueueRole::Dead, &seen).waiting_retries("q").unwrap();
     assert!(waiting.problem.starts_with("40 retries of queue \"q\" wait"), "{waiting:?}");
-    assert!(limited.severity == Severity::Error && limited.problem.contains("\"r\" may be full"));
     let sound = sound(QueueRole::Work);
     assert!(!DescribedQueue::new("q", QueueRole::Work, &sound).can_be_full());
+}
+
+#[test]
+fn only_a_maximum_length_is_remedied_by_a_return_queue() {
+    let found = findings(QueueRole::Work, |it| {
+        it["effective_policy_definition"] = json!({ "max-length": 5, "expires": 5 });
+    });
+    let remedies: Vec<_> = found.iter().map(|it| it.remedy.as_str()).collect();
+    let provision = "provision the queue, which creates its return queue, or remove max-length";
+    assert_eq!(remedies, ["remove expires, or accept it", provision]);
+}
+
+#[test]
+fn a_queue_that_dead_letters_what_it_refuses_multiplies_its_retries() {
+    let found = |overflow: &str| {
+        let mut seen = sound(QueueRole::Work);
+        seen["arguments"] = json!({ "x-max-length": 5, "x-overflow": overflow });
+        let options = Options::from_url("amqp://localhost").unwrap();
+        let queue = DescribedQueue::new("q", QueueRole::Work, &seen);
+        let findings = queue.findings(&options, ReturnRoute::ThroughQueue);
+        findings.iter().any(|it| it.problem.contains("becomes another dead letter"))
+    };
+    assert!(found("reject-publish-dlx"));
+    assert!(!found("reject-publish"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use futures_util::{StreamExt as _, stream};
 pub(crate) mod binding_routes;
 pub(crate) mod declared;
 pub(crate) mod findings;
+pub(crate) mod harmful_policies;
 pub(crate) mod inspection;
 pub(crate) mod leaders;
 pub(crate) mod missing_bindings;

@@ -1,17 +1,19 @@
 //! What all queues of a broker share: the delay topology, the version, the nodes. Checked once for all queues.
 
 use bezoar_core::{Finding, Severity, TransportError};
+use serde_json::Value;
 
 use crate::{
     RabbitTransport,
     check::findings::{self, DescribedQueue, QueueRole},
+    check::harmful_policies::harmful_policies,
     check::inspection::{Inspected, inspect, not_checked},
     check::leaders,
     check::missing_bindings::MissingBindings,
     check::overdue::overdue,
     check::{VALIDATE, answers},
     management::Management,
-    topology::{ALTERNATE, Exchange, Queue, Topology, UNROUTABLE},
+    topology::{ALTERNATE, Exchange, Queue, Topology, UNROUTABLE, is_delay_queue},
 };
 
 impl RabbitTransport {
@@ -28,7 +30,7 @@ impl RabbitTransport {
             // The bindings of a missing queue are missing too, which would be noise.
             findings.extend(check_delay_bindings(management, &delays).await?);
         }
-        findings.extend(check_broker(management).await?);
+        findings.extend(check_broker(management, &delays.queues).await?);
         Ok(findings)
     }
 
@@ -107,8 +109,11 @@ async fn check_delay_bindings(
     }
 }
 
-/// Findings about the broker itself.
-async fn check_broker(management: &Management) -> Result<Vec<Finding>, TransportError> {
+/// Findings about the broker itself, and what the management API shows of the queues for delayed messages.
+async fn check_broker(
+    management: &Management,
+    wanted: &[Queue],
+) -> Result<Vec<Finding>, TransportError> {
     let mut findings = Vec::new();
     match inspect(management.overview(VALIDATE).await, "the broker's version")? {
         Inspected::Seen(overview) => findings.extend(findings::old_version(&overview)),
@@ -118,7 +123,10 @@ async fn check_broker(management: &Management) -> Result<Vec<Finding>, Transport
         Inspected::Seen(nodes) => {
             findings.extend(findings::node_findings(&nodes));
             match inspect(management.delay_queues(VALIDATE).await, "delay queues")? {
-                Inspected::Seen(delays) => {
+                Inspected::Seen(queues) => {
+                    findings.extend(harmful_policies(wanted, &queues));
+                    let is_delay = |it: &Value| it["name"].as_str().is_some_and(is_delay_queue);
+                    let delays: Vec<_> = queues.into_iter().filter(is_delay).collect();
                     findings.extend(leaders::imbalance(&nodes, &delays));
                     findings.extend(overdue(&delays));
                 }

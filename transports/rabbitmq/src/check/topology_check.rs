@@ -4,7 +4,7 @@
 //! to it, a note says what could not be checked. What queues share is checked once, and the queues at the same time:
 //! one after the other, a hundred queues would take many seconds on a distant broker.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, slice::from_ref};
 
 use bezoar_core::{ErrorKind, Finding, Invalid, QueueName, Severity, TransportError};
 
@@ -12,6 +12,7 @@ use crate::{
     DeadLettering, RabbitTransport, ReturnQueues,
     check::binding_routes::{self, BindingTarget},
     check::findings::{DescribedQueue, QueueRole, finding, missing},
+    check::harmful_policies::harmful_policies,
     check::inspection::{Inspected, inspect},
     check::missing_bindings::MissingBindings,
     check::rights::WriteRights,
@@ -166,7 +167,8 @@ impl TopologyCheck<'_> {
             match inspect(seen, &format!("policies of queue {:?}", wanted.name))? {
                 Inspected::Seen(Some(seen)) => {
                     let described = DescribedQueue::new(&wanted.name, QueueRole::Dead, &seen);
-                    findings.extend(described.return_queue_findings(self.queue.as_str()));
+                    findings.extend(described.waiting_retries(self.queue.as_str()));
+                    findings.extend(harmful_policies(from_ref(wanted), from_ref(&seen)));
                 }
                 Inspected::Seen(None) => (), // found above
                 Inspected::Denied(note) => findings.push(note),

@@ -9,7 +9,7 @@ use lapin::{
     options::{QueueDeclareOptions, QueueDeleteOptions},
     types::{AMQPValue, FieldTable},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
     support::{PATIENCE, Place, TYPES, message, one, settle},
@@ -143,4 +143,38 @@ async fn every_queue_may_have_a_return_queue_and_a_deleted_one_is_replaced_by_th
     channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
     send_delayed(&place, 3).await; // on its way to a queue that is gone, it comes back from `bezoar.unroutable`
     complete_all(&*worker, 3).await;
+}
+
+/// Only classic queues can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn a_queue_that_dead_letters_what_it_refuses_is_found_because_it_multiplies_retries() {
+    let vhost = Vhost::new().await;
+    let (_connection, channel) = vhost.channel().await;
+    let place = limited(&vhost, vhost.options(QueueType::Classic), QueueType::Classic).await;
+    let sound = place.transport.validate(&place.queue).await.unwrap();
+    assert!(sound.iter().all(|it| it.severity == Severity::Note), "{sound:?}");
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-max-length".into(), AMQPValue::LongLongInt(1));
+    arguments.insert("x-overflow".into(), text("reject-publish-dlx"));
+    arguments.insert("x-dead-letter-exchange".into(), text("bezoar.dead"));
+    arguments.insert("x-dead-letter-routing-key".into(), text(place.queue.as_str()));
+    let name = place.queue.as_str();
+    channel.queue_delete(name.into(), QueueDeleteOptions::default()).await.unwrap();
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    channel.queue_declare(name.into(), durable, arguments).await.unwrap();
+    place.transport.provision(&place.queue).await.unwrap();
+    let found = place.transport.validate(&place.queue).await.unwrap();
+    let found: Vec<_> = found.iter().filter(|it| it.severity == Severity::Error).collect();
+    let [found] = found[..] else { panic!("{found:?}") };
+    assert!(found.problem.contains("becomes another dead letter"), "{found:?}");
+    fill(&place).await;
+    let dead = async || place.transport.depth(&place.queue).await.unwrap().dead.unwrap();
+    let (before, started) = (dead().await, Instant::now());
+    send_delayed(&place, 1).await;
+    while dead().await < before + 2 {
+        assert!(started.elapsed() < 2 * PATIENCE, "the broker has changed: one retry, one copy");
+        sleep(Duration::from_millis(500)).await;
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bezoar_core::{
     ErrorKind, Finding, Outgoing, QueueAdmin, Severity, SubscribeOptions, Transport,
 };
-use bezoar_rabbitmq::{DeadLettering, Options, QueueType};
+use bezoar_rabbitmq::{DeadLettering, Options, QueueType, ReturnQueues};
 use futures_util::future::join_all;
 use lapin::{
     Channel, Connection, ExchangeKind,
@@ -270,6 +270,31 @@ async fn policies_that_change_a_queue_are_found() {
     checked.vhost.policy("^broker-", r#"{"delivery-limit": 9, "message-ttl": 90000}"#).await;
     checked.expect(Severity::Warning, "limit of 9 by policy \"p\"").await;
     checked.expect(Severity::Error, "loses messages that wait too long: policy \"p\"").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a broker in BEZOAR_TEST_AMQP; `cargo xtask test` starts one"]
+async fn policies_for_all_queues_must_leave_out_those_for_delayed_messages() {
+    const LIMITS: &str = r#"{"max-length": 1000, "message-ttl": 90000, "expires": 86400000}"#;
+    let always = |options| Options { return_queues: ReturnQueues::Always, ..options };
+    let checked = CheckedQueue::with(QueueType::Quorum, always).await;
+    checked.vhost.policy(r"^(?!bezoar\\.)", LIMITS).await; // as the remedy says
+    checked.expect(Severity::Error, "is deleted after a time without use: policy \"p\"").await;
+    let findings = checked.findings().await;
+    assert!(findings.iter().all(|it| !it.problem.contains("\"bezoar.")), "{findings:?}");
+    checked.vhost.policy(".*", LIMITS).await;
+    let shared = "unroutable\", like 49 other queues for delayed messages,".to_owned();
+    let own = format!("return.{}\"", checked.place.queue);
+    for queue in [shared, own] {
+        for (effect, setting) in [
+            ("may be deleted together with the retries in it", "expires is 86400000"),
+            ("may be full: then retries of all queues are held up, or lost", "max-length is 1000"),
+        ] {
+            let words = format!("\"bezoar.{queue} {effect}: policy \"p\" with {setting}");
+            checked.expect(Severity::Error, &words).await;
+        }
+    }
+    checked.expect(Severity::Error, "may end delays too early").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,6 +33,8 @@ pub struct RabbitMqConfig {
     pub return_queues: ReturnQueueMode,
     /// The broker's consumer timeout.
     pub consumer_timeout: Duration,
+    /// How many bytes the broker may send ahead to the consumer of a queue.
+    pub max_prefetch_bytes: u64,
     /// CA certificates to trust.
     pub tls_ca: Option<PathBuf>,
     /// The client certificate.
@@ -73,6 +75,8 @@ pub(in crate::broker) const KIND: TransportKind = TransportKind {
 const SCHEMES: &[&str] = &["amqp", "amqps"];
 const EXAMPLE: &str = "amqp://user@localhost:5672/%2f";
 const SECOND: Duration = Duration::from_secs(1);
+const MIB: u64 = 1024 * 1024;
+const TIB: u64 = 1024 * 1024 * MIB;
 
 #[rustfmt::skip]
 const KEYS: &[Key] = &[
@@ -86,6 +90,7 @@ const KEYS: &[Key] = &[
     Key::new("transports.*.max_delay", Kind::Duration(SECOND, LONGEST_DELAY), "Longest delay before a retry. Longer ones need more delay queues on the broker: 42 for 1h, 49 for 14h, 64 for 75d.").or("14h").restart(),
     Key::new("transports.*.return_queues", Kind::Choice(ReturnQueueMode::NAMES), "Which queues get a return queue, where retries wait if the queue is full: those that can be full, or all.").or("auto").restart(),
     Key::new("transports.*.consumer_timeout", Kind::Duration(SECOND, LONGEST_DELAY), "The broker's consumer timeout, after which it takes back a message that is not settled.").or("30m").restart(),
+    Key::new("transports.*.max_prefetch", Kind::Size(MIB, TIB), "Memory for the messages of each queue that the broker sends ahead. It counts messages, so their number follows the sizes of the latest ones: if large ones come suddenly, the limit may be exceeded once. One message always fits.").or("512MiB").restart(),
     Key::new("transports.*.tls_ca", Kind::File, "CA certificates to trust in addition to the system's, in PEM.").restart(),
     Key::new("transports.*.tls_certificate", Kind::File, "Client certificate, in PEM.").restart(),
     Key::new("transports.*.tls_key", Kind::File, "Private key of the client certificate, in PEM.").restart(),
@@ -103,6 +108,7 @@ impl RabbitMqConfig {
             max_delay: reader.or_default(section, "max_delay"),
             return_queues: reader.or_default(section, "return_queues"),
             consumer_timeout: reader.or_default(section, "consumer_timeout"),
+            max_prefetch_bytes: reader.or_default(section, "max_prefetch"),
             tls_ca: reader.optional(section, "tls_ca"),
             tls_certificate: reader.optional(section, "tls_certificate"),
             tls_key: reader.optional(section, "tls_key"),

@@ -43,6 +43,7 @@ fn open(config: &RabbitMqConfig, name: &Name, all: &Config) -> Result<Arc<dyn Br
             ReturnQueueMode::Always => ReturnQueues::Always,
         },
         consumer_timeout: config.consumer_timeout,
+        max_prefetch_bytes: usize::try_from(config.max_prefetch_bytes)?,
         ..Options::from_url(config.url.reveal())
             .with_context(|| format!("transports.{name}.url"))?
     };

@@ -58,6 +58,7 @@ provision = false
 max_delay = "2h"
 return_queues = "always"
 consumer_timeout = "1h"
+max_prefetch = "64MiB"
 tls_ca = "/etc/bezoar/ca.pem"
 tls_certificate = "/etc/bezoar/bezoar.pem"
 tls_key = "/etc/bezoar/bezoar.key"
@@ -251,6 +252,7 @@ fn everything_that_can_be_set_is_set() {
     assert_eq!(hospital.url.reveal(), url);
     let management = hospital.management_url.as_ref().map(Secret::reveal);
     assert_eq!(management, Some("https://lab:0123456789abcdefghij@one:15671"));
+    assert_eq!(hospital.max_prefetch_bytes, 64 * 1024 * 1024);
     assert_eq!(config.watch(&config.queues[1].name), Watch::Count);
     assert_eq!(config.watch(&blood.from), Watch::Take);
     assert_eq!(results.retry, RetryPolicy::webhook());

@@ -222,10 +222,14 @@ impl TransportState {
 
     /// How many messages of a queue are prefetched and not handed out.
     pub(crate) fn prefetched_count(&self, queue: &QueueName) -> u64 {
+        self.consumers_of(queue).iter().map(|pair| pair.waiting() as u64).sum()
+    }
+
+    /// The consumers of a queue in this process.
+    pub(crate) fn consumers_of(&self, queue: &QueueName) -> Vec<Arc<ConsumerPair>> {
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        let pairs: Vec<_> = pairs.iter().filter_map(Weak::upgrade).collect();
-        let for_queue = pairs.iter().filter(|pair| pair.queue == *queue);
-        for_queue.map(|pair| pair.waiting() as u64).sum()
+        let live = pairs.iter().filter_map(Weak::upgrade);
+        live.filter(|pair| pair.queue == *queue).collect()
     }
 }
 

@@ -12,6 +12,7 @@ mod broker {
     mod delays;
     mod existing_topology;
     mod full_queues;
+    mod held_acks;
     mod least_privilege;
     mod other_clients;
     mod pika;

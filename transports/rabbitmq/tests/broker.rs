@@ -15,7 +15,9 @@ mod broker {
     mod held_acks;
     mod least_privilege;
     mod other_clients;
+    mod overdue;
     mod pika;
+    mod plans;
     mod prefetch;
     mod private_broker;
     mod process;

@@ -14,6 +14,7 @@ mod broker {
     mod full_queues;
     mod held_acks;
     mod least_privilege;
+    mod many_queues;
     mod other_clients;
     mod overdue;
     mod pika;

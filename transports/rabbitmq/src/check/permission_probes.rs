@@ -1,7 +1,8 @@
 //! Requests that show whether our user has a permission; see `permissions.rs`.
 //!
-//! A refusal closes its channel, and a check of many queues makes thousands. So many run at the same time, and those that
-//! are usually not refused follow each other on one channel without waiting for the replies.
+//! A refusal closes its channel, which costs the broker a few milliseconds. So of many names a sample is asked for, and
+//! the others only if one of the sample is lacking. Requests that are usually not refused follow each other on one channel
+//! without waiting for the replies.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -28,6 +29,10 @@ use crate::{
 
 /// How many channels are about to be closed by a refusal at once.
 const REFUSALS: usize = 32;
+/// How many names are asked for if there are more, unless one of them is lacking.
+const SAMPLE: usize = 100;
+/// A prime number: so many names on is the next one of the sample. Queues that belong together follow each other.
+const STRIDE: usize = 7_919;
 /// How many requests follow each other on a channel.
 const PIPELINED: usize = 64;
 /// No number: a message with this expiration is refused.
@@ -64,12 +69,12 @@ impl RabbitTransport {
     pub(super) async fn unreadable_queues(
         &self,
         queues: BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, TransportError> {
+    ) -> Result<Asked, TransportError> {
         let ask = |queue: String| async move {
             let refused = self.inner.refused_consumer(&queue, VALIDATE).await?;
             Ok(refused.is_some_and(|source| is_access_refused(&source)).then_some(queue))
         };
-        lacking(stream::iter(queues).map(ask)).await
+        Asked::for_all(queues, ask).await
     }
 
     /// The queues that our user may not write, and the first delay exchange that it may not read.
@@ -128,25 +133,67 @@ impl RabbitTransport {
     pub(super) async fn unwritable_exchanges(
         &self,
         exchanges: BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, TransportError> {
+    ) -> Result<Asked, TransportError> {
         let link = &BrokerConnection::new(self.inner.options.clone(), "checking permissions");
         let ask = |exchange: String| async move {
             Ok(lacks_write(link, &exchange).await?.then_some(exchange))
         };
-        let lacking = lacking(stream::iter(exchanges).map(ask)).await;
+        let asked = Asked::for_all(exchanges, ask).await;
         link.close().await;
-        lacking
+        asked
     }
 }
 
-/// Waits for the names of what is lacking, several at the same time.
-async fn lacking<F>(
-    asked: impl stream::Stream<Item = F>,
+/// What came of asking for permissions.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// The names of what our user lacks the permission for.
+    pub(super) lacking: BTreeSet<String>,
+    /// How many names were not asked for.
+    pub(super) skipped: usize,
+}
+
+impl Asked {
+    async fn for_all<F>(
+        names: BTreeSet<String>,
+        ask: impl Fn(String) -> F,
+    ) -> Result<Self, TransportError>
+    where
+        F: Future<Output = Result<Option<String>, TransportError>>,
+    {
+        let (sample, others) = sample(names);
+        let mut lacking = at_once(sample, &ask).await?;
+        if lacking.is_empty() {
+            return Ok(Self { lacking, skipped: others.len() });
+        }
+        lacking.extend(at_once(others, &ask).await?);
+        Ok(Self { lacking, skipped: 0 })
+    }
+}
+
+/// Some of many names, from everywhere, and the others.
+fn sample(names: BTreeSet<String>) -> (BTreeSet<String>, BTreeSet<String>) {
+    let count = names.len();
+    let chosen: BTreeSet<_> = match count <= SAMPLE {
+        true => (0..count).collect(),
+        false => (0..SAMPLE).map(|at| at * STRIDE % count).collect(),
+    };
+    let (sample, others): (Vec<_>, Vec<_>) =
+        names.into_iter().enumerate().partition(|(at, _)| chosen.contains(at));
+    let names = |some: Vec<(usize, String)>| some.into_iter().map(|(_, name)| name).collect();
+    (names(sample), names(others))
+}
+
+/// Asks for several at the same time.
+async fn at_once<F>(
+    names: BTreeSet<String>,
+    ask: impl Fn(String) -> F,
 ) -> Result<BTreeSet<String>, TransportError>
 where
     F: Future<Output = Result<Option<String>, TransportError>>,
 {
-    asked.buffer_unordered(REFUSALS).try_filter_map(|name| ready(Ok(name))).try_collect().await
+    let asked = stream::iter(names).map(ask).buffer_unordered(REFUSALS);
+    asked.try_filter_map(|name| ready(Ok(name))).try_collect().await
 }
 
 async fn lacks_write(link: &BrokerConnection, exchange: &str) -> Result<bool, TransportError> {
@@ -164,4 +211,25 @@ async fn try_to_write(channel: &Channel, exchange: &str) -> lapin::Result<()> {
     let options = BasicPublishOptions::default();
     channel.basic_publish(exchange.into(), "".into(), options, &[], properties).await?;
     channel.basic_qos(1, BasicQosOptions::default()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_of_many_names_has_some_of_each_kind() {
+        let ends = ["", ".dead", ".quarantine"];
+        let names = |count: usize| -> BTreeSet<_> {
+            (0..count).flat_map(|it| ends.map(|end| format!("q-{it}{end}"))).collect()
+        };
+        let (few, none) = sample(names(20));
+        assert_eq!((few.len(), none.len()), (60, 0));
+        for count in [50, 1_000, 7_919] {
+            let (some, others) = sample(names(count));
+            assert!(some.is_disjoint(&others) && some.len() + others.len() == 3 * count);
+            let dead = some.iter().filter(|name| name.ends_with(".dead")).count();
+            assert!(some.len() == SAMPLE && (20..50).contains(&dead), "{dead} of {}", some.len());
+        }
+    }
 }

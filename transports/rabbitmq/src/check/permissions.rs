@@ -29,26 +29,55 @@ pub(crate) struct LackingPermissions {
     pub(super) read_exchange: Option<String>,
     /// Exchanges that it may not publish to. The default exchange is the empty string.
     pub(super) write_exchanges: BTreeSet<String>,
+    /// How many queues and exchanges were not asked for, because a sample of them lacked nothing.
+    pub(super) skipped: usize,
+}
+
+impl LackingPermissions {
+    /// A note if not everything was asked for.
+    pub(crate) fn skipped(&self) -> Option<Finding> {
+        (self.skipped > 0).then(|| {
+            let problem = format!(
+                "permissions were checked for a sample: the user has all of them there, and {} queues and dead-letter \
+                 exchanges were not asked for",
+                self.skipped
+            );
+            let remedy = "nothing to do; a route that lacks a permission pauses and says which";
+            finding(Severity::Note, problem, remedy)
+        })
+    }
 }
 
 impl RabbitTransport {
-    /// Asks for the permissions that all these queues need.
+    /// Asks for the permissions that all these queues need. Meanwhile finds out the routes of their retries, on which some
+    /// of these permissions depend.
     pub(crate) async fn ask_for_permissions(
         &self,
         queues: &[QueueName],
-        routes: &[ReturnRoute],
-    ) -> Result<LackingPermissions, TransportError> {
+        routes: impl Future<Output = Result<Vec<ReturnRoute>, TransportError>>,
+    ) -> Result<(Vec<ReturnRoute>, LackingPermissions), TransportError> {
         let read = queues.iter().flat_map(|queue| self.read_by_consumers(queue)).collect();
-        let bound = queues.iter().zip(routes).flat_map(|(queue, back)| bound(queue, *back));
-        let bound: Vec<_> = bound.collect();
         let written = queues.iter().filter_map(|queue| self.published_to(queue));
         let written = written.chain([String::new()]).collect();
-        let (read_queues, (write_queues, read_exchange), write_exchanges) = tokio::try_join!(
+        let binding = async {
+            let routes = routes.await?;
+            let bound = queues.iter().zip(&routes).flat_map(|(queue, back)| bound(queue, *back));
+            let lacking = self.unbindable(&bound.collect::<Vec<_>>()).await?;
+            Ok((routes, lacking))
+        };
+        let (read, (routes, (write_queues, read_exchange)), written) = tokio::try_join!(
             self.unreadable_queues(read),
-            self.unbindable(&bound),
+            binding,
             self.unwritable_exchanges(written),
         )?;
-        Ok(LackingPermissions { read_queues, write_queues, read_exchange, write_exchanges })
+        let lacking = LackingPermissions {
+            skipped: read.skipped + written.skipped,
+            read_queues: read.lacking,
+            write_exchanges: written.lacking,
+            write_queues,
+            read_exchange,
+        };
+        Ok((routes, lacking))
     }
 
     /// The permissions that consuming from `queue` and settling its messages need, and that are missing.

@@ -50,11 +50,13 @@ impl RabbitTransport {
         queues: &[QueueName],
     ) -> Result<BrokerFindings, TransportError> {
         let management = self.inner.management.as_ref().map(|it| it.remembering());
-        let shared = self.check_shared(management.as_ref()).await?;
+        let mut shared = self.check_shared(management.as_ref()).await?;
         let broker = self.ask_for_all(queues, &shared, management).await?;
         let routes = broker.routes.iter().zip(queues);
         let checks = routes.map(|(back, queue)| self.check_topology(queue, *back, &broker));
         let queues = answers(checks.collect()).await;
+        let skipped = broker.permissions.skipped();
+        shared.extend(skipped);
         Ok(BrokerFindings { shared, queues })
     }
 
@@ -70,18 +72,27 @@ impl RabbitTransport {
             let of_queue = self.topology(queue, VALIDATE).into_iter().flat_map(|it| it.exchanges);
             exchanges.extend(of_queue.map(|it| (it.name.clone(), it)));
         }
-        if let Some(management) = &management {
-            let needed = Needed { queues: queues.len(), exchanges: exchanges.len() };
-            management.learn_many(needed, VALIDATE).await;
-        }
-        let by = management.as_ref();
-        let routes = queues.iter().map(|it| self.inner.existing_route_by(by, it, VALIDATE));
-        let routes = answers(routes.collect()).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let needed = Needed { queues: queues.len(), exchanges: exchanges.len() };
+        let routes = self.learn_and_route(queues, needed, management.as_ref());
+        let (routes, permissions) = self.ask_for_permissions(queues, routes).await?;
         let found = exchanges.values().map(|it| self.check_exchange(it)).collect();
         let found = answers(found).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         let exchanges = exchanges.into_keys().zip(found).collect();
-        let permissions = self.ask_for_permissions(queues, &routes).await?;
         Ok(BrokerCheck { shared, routes, exchanges, permissions, management })
+    }
+
+    /// Learns what the management API can tell of all queues, and the route of the retries of each.
+    async fn learn_and_route(
+        &self,
+        queues: &[QueueName],
+        needed: Needed,
+        management: Option<&Management>,
+    ) -> Result<Vec<ReturnRoute>, TransportError> {
+        if let Some(management) = management {
+            management.learn_many(needed, VALIDATE).await;
+        }
+        let route = |queue| self.inner.existing_route_by(management, queue, VALIDATE);
+        answers(queues.iter().map(route).collect()).await.into_iter().collect()
     }
 
     /// Everything that is wrong with a queue, except for what all queues share.

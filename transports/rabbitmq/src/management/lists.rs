@@ -118,11 +118,12 @@ impl Management {
         for page in 1..=most {
             let path = format!("api/{of}/{vhost}?columns={columns}&page={page}&page_size={PAGE}");
             let mut answer = self.get(&path, operation).await?.unwrap_or_default();
-            if answer["page_count"].as_u64().is_some_and(|pages| pages > most as u64) {
+            let pages = answer["page_count"].as_u64();
+            if pages.is_some_and(|pages| pages > most as u64) {
                 return Ok(None);
             }
             let Value::Array(some) = answer["items"].take() else { return Ok(None) };
-            let is_last = some.len() < PAGE;
+            let is_last = some.len() < PAGE || pages == Some(page as u64);
             items.extend(some);
             if is_last {
                 let is_complete = |total| total == items.len() as u64;

@@ -16,7 +16,7 @@ use super::{
     vhost::Vhost,
 };
 
-/// Enough for lists to be used.
+/// Enough for lists to be used, and for permissions to be asked for a sample of three queues for each.
 const MANY: usize = 60;
 /// Frames of AMQP, by size, class and method.
 const CHANNEL_OPEN: [u8; 8] = [0, 0, 0, 5, 0, 20, 0, 10];
@@ -102,9 +102,9 @@ async fn many_queues_need_hardly_more_requests_than_one() {
     queues.check(&transport).await;
     let all = sent.take();
     println!("one queue: {requests} requests, {channels} channels; {MANY} queues: {all:?}");
-    // A page of queues instead of a few queues; a channel for each refusal: three queues may not be read for sure.
+    // A page of queues instead of a few queues; a channel for each refusal, of which there are at most a hundred.
     assert!(all[0] <= requests, "{} requests, {requests} for one queue", all[0]);
-    assert!(all[1] <= channels + 3 * MANY, "{} channels, {channels} for one queue", all[1]);
+    assert!(all[1] <= channels + 100, "{} channels, {channels} for one queue", all[1]);
     assert!(all[2] < unbinds + MANY, "{} unbinds, {unbinds} for one queue", all[2]);
 }
 

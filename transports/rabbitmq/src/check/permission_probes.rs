@@ -205,12 +205,14 @@ async fn lacks_write(link: &BrokerConnection, exchange: &str) -> Result<bool, Tr
     Ok(refused.is_ok_and(|refused| refused.is_err_and(|source| is_access_refused(&source))))
 }
 
-/// The second request reports what became of the first, which has no answer.
+/// The second request reports what became of the first, which has no answer. It is written at once: on a channel that the
+/// broker has closed meanwhile it would fail without the reason.
 async fn try_to_write(channel: &Channel, exchange: &str) -> lapin::Result<()> {
     let properties = BasicProperties::default().with_expiration(INVALID_EXPIRATION.into());
     let options = BasicPublishOptions::default();
-    channel.basic_publish(exchange.into(), "".into(), options, &[], properties).await?;
-    channel.basic_qos(1, BasicQosOptions::default()).await
+    let publish = channel.basic_publish(exchange.into(), "".into(), options, &[], properties);
+    let report = channel.basic_qos(1, BasicQosOptions::default());
+    tokio::try_join!(publish, report).map(|_| ())
 }
 
 #[cfg(test)]

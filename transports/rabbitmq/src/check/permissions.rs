@@ -87,15 +87,13 @@ impl RabbitTransport {
         back: ReturnRoute,
         lacking: &LackingPermissions,
     ) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for name in self.read_by_consumers(queue).filter(|it| lacking.read_queues.contains(it)) {
-            let lacks = self.lacks("read", &format!("queue {name:?}"), &name);
-            findings.push(match self.is_read_by_choice(queue, &name) {
-                true => only_counted(lacks),
-                false => lacks,
-            });
-        }
+        let unread = self.read_by_consumers(queue).filter(|it| lacking.read_queues.contains(it));
+        let (by_choice, needed): (Vec<_>, Vec<_>) =
+            unread.partition(|name| self.is_read_by_choice(queue, name));
+        let lacks_read = |name: &String| self.lacks("read", &format!("queue {name:?}"), name);
+        let mut findings: Vec<_> = needed.iter().map(lacks_read).collect();
         findings.extend(bound(queue, back).filter_map(|it| self.lacks_binding(&it, lacking)));
+        findings.extend(by_choice.iter().map(lacks_read).map(only_counted));
         if lacking.write_exchanges.contains("") {
             findings.push(self.lacks("write", "the default exchange", "amq.default"));
         }

@@ -8,8 +8,12 @@ use bezoar_gateway::{
     config::{self, Config},
     endpoint::{ClientOptions, EndpointClient},
 };
+use futures_util::{StreamExt as _, stream};
 
 use crate::{output, up::Configuration};
+
+/// How many endpoints are connected to at once.
+const CONCURRENCY: usize = 8;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArguments {
@@ -88,14 +92,17 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
     let routes = config.routes.iter().map(|it| (format!("route {}", it.name), &it.to, &it.tls));
     let poison = config.poison_retries.iter();
     let poison = poison.map(|it| (format!("poison retry of {}", it.queue), &it.to, &it.tls));
-    for (subject, to, tls) in routes.chain(poison) {
+    let reached = routes.chain(poison).map(async |(subject, to, tls)| {
         match client.with_tls(tls.options()).reach(to).await {
-            Ok(()) => output::line(&format!("{subject}: {} is reachable", to.origin()))?,
-            Err(error) => output::line(&format!(
-                "warning: {subject}: {} is not reachable: {error}",
-                to.origin()
-            ))?,
+            Ok(()) => format!("{subject}: {} is reachable", to.origin()),
+            Err(error) => {
+                format!("warning: {subject}: {} is not reachable: {error}", to.origin())
+            }
         }
+    });
+    let mut reached = stream::iter(reached).buffered(CONCURRENCY);
+    while let Some(line) = reached.next().await {
+        output::line(&line)?;
     }
     examine(&config).await
 }

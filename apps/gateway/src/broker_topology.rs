@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Result, anyhow, bail};
 use bezoar::{Finding, QueueName, TransportError};
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::join_all, stream};
 
 pub use crate::broker::PlanForm;
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
     config::{Config, DeadLetterMode, Name},
     route::describe,
 };
+
+/// How many queues of a broker are checked at once.
+const CONCURRENCY: usize = 8;
 
 /// A broker or a queue, and the findings about it.
 #[derive(Debug)]
@@ -95,12 +98,15 @@ async fn check_one(name: Name, queues: Vec<BrokerQueue>) -> Vec<Checked> {
             outcome: outcome.map_err(|failed| describe(&failed)),
         }));
     }
-    for BrokerQueue { queue, broker, .. } in letters {
-        let found = broker.validate_dead_letters(&queue).await;
-        let outcome = found.map_err(|failed| describe(&failed));
-        checked.push(Checked { subject: CheckedSubject::Queue(queue), outcome });
-    }
+    let of_letters = stream::iter(letters).map(check_dead_letters).buffered(CONCURRENCY);
+    checked.extend(of_letters.collect::<Vec<_>>().await);
     checked
+}
+
+async fn check_dead_letters(BrokerQueue { queue, broker, .. }: BrokerQueue) -> Checked {
+    let found = broker.validate_dead_letters(&queue).await;
+    let outcome = found.map_err(|failed| describe(&failed));
+    Checked { subject: CheckedSubject::Queue(queue), outcome }
 }
 
 /// Creates what is missing for every broker queue, or only for one; returns the queues.

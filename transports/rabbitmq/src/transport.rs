@@ -117,7 +117,7 @@ impl RabbitTransport {
         outgoing: &Outgoing,
     ) -> Result<Publication, TransportError> {
         let invalid = |invalid| error(ErrorKind::Invalid(invalid), "send");
-        self.capabilities().check(outgoing)?;
+        self.capabilities().check(outgoing).map_err(naming_max_delay)?;
         let queue = match to {
             Destination::Queue(queue) => Some(queue),
             _ => None,
@@ -222,10 +222,14 @@ impl TransportState {
 
     /// How many messages of a queue are prefetched and not handed out.
     pub(crate) fn prefetched_count(&self, queue: &QueueName) -> u64 {
+        self.consumers_of(queue).iter().map(|pair| pair.waiting() as u64).sum()
+    }
+
+    /// The consumers of a queue in this process.
+    pub(crate) fn consumers_of(&self, queue: &QueueName) -> Vec<Arc<ConsumerPair>> {
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        let pairs: Vec<_> = pairs.iter().filter_map(Weak::upgrade).collect();
-        let for_queue = pairs.iter().filter(|pair| pair.queue == *queue);
-        for_queue.map(|pair| pair.waiting() as u64).sum()
+        let live = pairs.iter().filter_map(Weak::upgrade);
+        live.filter(|pair| pair.queue == *queue).collect()
     }
 }
 
@@ -320,6 +324,16 @@ impl Transport for RabbitTransport {
     }
 }
 
+/// For a delay that is too long there are no delay queues. The error names the option that decides about them.
+fn naming_max_delay(mut refused: TransportError) -> TransportError {
+    if let ErrorKind::Invalid(invalid) = &mut refused.kind
+        && invalid.field == "delay"
+    {
+        invalid.problem += "; raise max_delay to allow more";
+    }
+    refused
+}
+
 fn not_routed(to: &Destination) -> TransportError {
     match to {
         Destination::Queue(queue) => queue_not_found(queue, "send"),
@@ -331,9 +345,20 @@ fn not_routed(to: &Destination) -> TransportError {
 
 #[cfg(test)]
 mod tests {
-    use bezoar_core::millis;
+    use bezoar_core::{Message, MessageId, MessageType, millis};
 
     use super::*;
+
+    #[test]
+    fn a_delay_that_is_too_long_is_refused_with_the_name_of_the_option() {
+        let transport = RabbitTransport::open(Options::from_url("amqp://localhost").unwrap());
+        let (id, kind) = (MessageId::new("m").unwrap(), MessageType::new("t").unwrap());
+        let message = Message::new(id, kind, millis(0), "body");
+        let late = Outgoing::from(message).after(Duration::from_secs(15 * 60 * 60));
+        let to = Destination::Queue(QueueName::new("q").unwrap());
+        let refused = transport.unwrap().publication(&to, &late).err().unwrap().to_string();
+        assert!(refused.contains("14 h") && refused.contains("raise max_delay"), "{refused}");
+    }
 
     #[test]
     fn dead_letter_ids_grow() {

@@ -12,9 +12,13 @@ mod broker {
     mod delays;
     mod existing_topology;
     mod full_queues;
+    mod held_acks;
     mod least_privilege;
+    mod many_queues;
     mod other_clients;
+    mod overdue;
     mod pika;
+    mod plans;
     mod prefetch;
     mod private_broker;
     mod process;

@@ -1,6 +1,6 @@
 """A team that uses RabbitMQ with pika, and knows nothing of Bezoar. Prints JSON.
 
-Usage: team.py declare|publish|get|count URL NAME [ID]
+Usage: team.py declare|publish|get|peek|count URL NAME [ID]
 """
 
 import base64
@@ -39,16 +39,29 @@ def publish(channel, name, message_id):
 
 def get(channel, queue):
     """The next message of a queue, which is removed."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    method = None
-    while method is None:
-        method, properties, body = channel.basic_get(queue, auto_ack=True)
-        assert method or time.monotonic() < deadline, f"no message in {queue}"
+    method, properties, body = wait_for_message(channel, queue)
+    channel.basic_ack(method.delivery_tag)
     return {
         "exchange": method.exchange, "routing_key": method.routing_key, "message_id": properties.message_id,
         "correlation_id": properties.correlation_id, "headers": sorted(properties.headers or {}),
         "body": body.decode(),
     }
+
+
+def peek(channel, queue):
+    """The headers of the next message of a queue, which stays there."""
+    method, properties, _ = wait_for_message(channel, queue)
+    channel.basic_nack(method.delivery_tag, requeue=True)
+    return properties.headers
+
+
+def wait_for_message(channel, queue):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    method = None
+    while method is None:
+        method, properties, body = channel.basic_get(queue)
+        assert method or time.monotonic() < deadline, f"no message in {queue}"
+    return method, properties, body
 
 
 def count(url, queue):
@@ -65,7 +78,8 @@ def main(what, url, *arguments):
     if what == "count":
         return count(url, *arguments)
     connection = pika.BlockingConnection(pika.URLParameters(url))
-    done = {"declare": declare, "publish": publish, "get": get}[what](connection.channel(), *arguments)
+    work = {"declare": declare, "publish": publish, "get": get, "peek": peek}[what]
+    done = work(connection.channel(), *arguments)
     connection.close()
     return done
 

@@ -119,6 +119,7 @@ async fn a_teams_own_topology_works_with_rejected_and_with_published_dead_letter
     let (team, endpoint) = (Team::new().await, Endpoint::start().await);
     reject_and_count(&team, &endpoint).await;
     reject_and_take(&team, &endpoint).await;
+    publish_and_count(&team, &endpoint).await;
     publish_and_take(&team, &endpoint).await;
 }
 
@@ -134,13 +135,38 @@ async fn reject_and_count(team: &Team, endpoint: &Endpoint) {
     assert_exhausted(&found["items"][0], "m-1");
     let codes = &found["items"][0]["history"];
     assert_eq!((&codes[0]["code"], &codes[1]["code"]), (&json!("http.500"), &json!("http.500")));
+    replay_on_broker(&lab, team, "m-1").await;
+    assert_eq!(endpoint.requests(3).await.len(), 3);
+    lab.gateway.stop().await;
+}
+
+/// The dead letter stays on the broker, and says itself why it died.
+async fn publish_and_count(team: &Team, endpoint: &Endpoint) {
+    let lab = team.lab(endpoint.port, "publish", "count").await;
+    let before = endpoint.so_far();
+    endpoint.answers([500, 500]);
+    team.publish("m-3").await;
+    team.assert_published("m-3").await;
+    team.until_dead(1).await;
+    lab.until(&format!("hospital/{}", team.name), |row| row["dead"] == 1).await;
+    let headers = team.amqp("peek", &[&team.dead_queue()]).await;
+    assert_eq!(headers["bezoar-reason"], "max retries (1) exhausted", "{headers}");
+    assert_eq!((&headers["bezoar-failed"], &headers["ward"]), (&json!(2), &json!(7)), "{headers}");
+    let history: Value = serde_json::from_str(headers["bezoar-history"].as_str().unwrap()).unwrap();
+    let codes = (&history[0]["code"], &history[1]["code"]);
+    assert_eq!(codes, (&json!("http.500"), &json!("http.500")), "{history}");
+    replay_on_broker(&lab, team, "m-3").await;
+    assert_eq!(endpoint.requests(before + 3).await.len(), before + 3);
+    lab.gateway.stop().await;
+}
+
+/// Replays the only dead letter on its broker: to the exchange and key that it was published with.
+async fn replay_on_broker(lab: &Lab, team: &Team, id: &str) {
     let path = format!("/v1/queues/hospital%2F{}/replay", team.name);
     let (_, told) = lab.post(&path, &[], r#"{"reason": "mended"}"#).await;
     assert_eq!(told, json!({ "replayed": 1 }));
-    team.assert_published("m-1").await;
-    assert_eq!(endpoint.requests(3).await.len(), 3);
+    team.assert_published(id).await;
     team.until_dead(0).await;
-    lab.gateway.stop().await;
 }
 
 /// The dead letter is taken in, and the store adds why it died.
@@ -152,7 +178,7 @@ async fn reject_and_take(team: &Team, endpoint: &Endpoint) {
 
 async fn publish_and_take(team: &Team, endpoint: &Endpoint) {
     let lab = team.lab(endpoint.port, "publish", "take").await;
-    take_and_replay(&lab, team, endpoint, "m-3").await;
+    take_and_replay(&lab, team, endpoint, "m-4").await;
     lab.gateway.stop().await;
 }
 

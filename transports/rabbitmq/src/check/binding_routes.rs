@@ -1,9 +1,59 @@
-//! Which queues and exchanges a binding leads to, as the broker would route (pure).
+//! Which queues and exchanges the bindings of an exchange lead to, as the broker would route (pure).
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
+/// The destination of a binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BindingTarget {
+    Queue(String),
+    Exchange(String),
+}
+
+/// The bindings from one exchange, as the management API lists them. An exchange that all queues share has thousands, and
+/// is asked for each of them: so they are found by their key.
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeBindings(HashMap<String, Vec<BindingTarget>>);
+
+impl ExchangeBindings {
+    /// Whether a queue is bound with this routing key.
+    pub(crate) fn has(&self, queue: &str, key: &str) -> bool {
+        let is_queue =
+            |it: &BindingTarget| matches!(it, BindingTarget::Queue(name) if name == queue);
+        self.0.get(key).is_some_and(|targets| targets.iter().any(is_queue))
+    }
+
+    /// Where an exchange of this kind routes a key.
+    pub(crate) fn targets(&self, exchange_kind: &str, key: &str) -> Vec<BindingTarget> {
+        if exchange_kind == "direct" {
+            return self.0.get(key).cloned().unwrap_or_default();
+        }
+        let led = self.0.iter().filter(|(pattern, _)| leads(exchange_kind, pattern, key));
+        led.flat_map(|(_, targets)| targets.iter().cloned()).collect()
+    }
+
+    /// Adds a binding.
+    pub(crate) fn add(&mut self, binding: &Value) {
+        let text = |name: &str| binding[name].as_str().unwrap_or_default().to_owned();
+        let target = match binding["destination_type"].as_str() {
+            Some("exchange") => BindingTarget::Exchange(text("destination")),
+            _ => BindingTarget::Queue(text("destination")),
+        };
+        self.0.entry(text("routing_key")).or_default().push(target);
+    }
+}
+
+impl<'a> FromIterator<&'a Value> for ExchangeBindings {
+    fn from_iter<T: IntoIterator<Item = &'a Value>>(bindings: T) -> Self {
+        let mut all = Self::default();
+        bindings.into_iter().for_each(|binding| all.add(binding));
+        all
+    }
+}
+
 /// Whether a binding matches a routing key. Bindings of a headers exchange count as matching: it depends on the message.
-pub(crate) fn leads(exchange_kind: &str, pattern: &str, key: &str) -> bool {
+fn leads(exchange_kind: &str, pattern: &str, key: &str) -> bool {
     match exchange_kind {
         "direct" => pattern == key,
         "topic" => matches(pattern, key),
@@ -29,26 +79,10 @@ fn matches(pattern: &str, key: &str) -> bool {
     taken[key.len()]
 }
 
-/// The destination of a binding.
-pub(crate) enum BindingTarget {
-    Queue(String),
-    Exchange(String),
-}
-
-/// The destinations of the bindings that match a key.
-pub(crate) fn targets(exchange_kind: &str, bindings: &[Value], key: &str) -> Vec<BindingTarget> {
-    let text = |binding: &Value, name: &str| binding[name].as_str().unwrap_or_default().to_owned();
-    let led =
-        bindings.iter().filter(|binding| leads(exchange_kind, &text(binding, "routing_key"), key));
-    led.map(|binding| match binding["destination_type"].as_str() {
-        Some("exchange") => BindingTarget::Exchange(text(binding, "destination")),
-        _ => BindingTarget::Queue(text(binding, "destination")),
-    })
-    .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -65,5 +99,23 @@ mod tests {
             assert_eq!(leads("topic", pattern, key), led, "{pattern} {key}");
         }
         assert!(leads("fanout", "x", "y") && !leads("direct", "x", "y"));
+    }
+
+    #[test]
+    fn bindings_lead_to_the_queues_and_exchanges_of_matching_keys() {
+        let binding = |kind: &str, to: &str, key: &str| json!({ "destination_type": kind, "destination": to, "routing_key": key });
+        let all = [
+            binding("queue", "eu", "new.eu"),
+            binding("queue", "all", "#"),
+            binding("exchange", "onward", "new.eu"),
+        ];
+        let bindings: ExchangeBindings = all.iter().collect();
+        let direct = bindings.targets("direct", "new.eu");
+        let (queue, exchange) =
+            (BindingTarget::Queue("eu".into()), BindingTarget::Exchange("onward".into()));
+        assert_eq!(direct, [queue, exchange]);
+        assert_eq!(bindings.targets("topic", "new.eu").len(), 3);
+        assert_eq!(bindings.targets("topic", "old"), [BindingTarget::Queue("all".into())]);
+        assert!(bindings.has("eu", "new.eu") && !bindings.has("onward", "new.eu"));
     }
 }

@@ -1,30 +1,31 @@
 //! Which bindings are missing (pure).
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use bezoar_core::{Finding, Severity};
-use serde_json::Value;
 
-use crate::{check::findings::finding, topology::Binding};
+use crate::{
+    check::{binding_routes::ExchangeBindings, findings::finding},
+    topology::Binding,
+};
+
+/// The bindings that exist, by the exchange that they come from.
+pub(crate) type SeenBindings = HashMap<String, Arc<ExchangeBindings>>;
 
 /// The missing bindings of each queue.
 pub(crate) struct MissingBindings<'a>(BTreeMap<&'a str, Vec<&'a Binding>>);
 
 impl<'a> MissingBindings<'a> {
-    /// Compares the wanted bindings with those that the management API lists.
-    pub(crate) fn of(wanted: &'a [Binding], there: &[Value]) -> Self {
-        let text = |it: &'_ Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
-        let there: HashSet<_> = there
-            .iter()
-            .filter(|it| it["destination_type"] == "queue")
-            .map(|it| (text(it, "source"), text(it, "destination"), text(it, "routing_key")))
-            .collect();
+    /// Compares the wanted bindings with those that exist.
+    pub(crate) fn of(wanted: &'a [Binding], there: &SeenBindings) -> Self {
+        let is_there =
+            |it: &Binding| there.get(&it.from).is_some_and(|from| from.has(&it.to, &it.key));
         let mut missing: BTreeMap<&str, Vec<&Binding>> = BTreeMap::new();
-        for binding in wanted {
-            let Binding { from, to, key } = binding;
-            if !there.contains(&(from.clone(), to.clone(), key.clone())) {
-                missing.entry(to).or_default().push(binding);
-            }
+        for binding in wanted.iter().filter(|it| !is_there(it)) {
+            missing.entry(&binding.to).or_default().push(binding);
         }
         Self(missing)
     }

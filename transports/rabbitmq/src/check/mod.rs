@@ -10,7 +10,8 @@ pub(crate) mod inspection;
 pub(crate) mod leaders;
 pub(crate) mod missing_bindings;
 pub(crate) mod overdue;
-pub(crate) mod rights;
+mod permission_probes;
+pub(crate) mod permissions;
 pub(crate) mod shared_check;
 pub(crate) mod topology_check;
 

@@ -9,7 +9,7 @@ use crate::{
     check::harmful_policies::harmful_policies,
     check::inspection::{Inspected, inspect, not_checked},
     check::leaders,
-    check::missing_bindings::MissingBindings,
+    check::missing_bindings::{MissingBindings, SeenBindings},
     check::overdue::overdue,
     check::{VALIDATE, answers},
     management::Management,
@@ -18,10 +18,13 @@ use crate::{
 
 impl RabbitTransport {
     /// Everything that is wrong with the broker and with what all its queues share.
-    pub(crate) async fn check_shared(&self) -> Result<Vec<Finding>, TransportError> {
+    pub(crate) async fn check_shared(
+        &self,
+        management: Option<&Management>,
+    ) -> Result<Vec<Finding>, TransportError> {
         let delays = Topology::of_delays(&self.inner.options);
         let mut findings = self.check_delay_topology(&delays).await?;
-        let Some(management) = &self.inner.management else {
+        let Some(management) = management else {
             let unknown = "bindings, policies, alarms and the version";
             findings.push(not_checked(unknown, "set management_url"));
             return Ok(findings);
@@ -98,15 +101,23 @@ async fn check_delay_bindings(
     management: &Management,
     delays: &Topology,
 ) -> Result<Vec<Finding>, TransportError> {
-    let asked =
-        delays.exchanges.iter().map(|it| management.bindings_from(&it.name, VALIDATE)).collect();
-    let there: Result<Vec<_>, _> = answers(asked).await.into_iter().collect();
-    match inspect(there, "bindings")? {
-        Inspected::Seen(there) => {
-            Ok(MissingBindings::of(&delays.bindings, &there.concat()).findings())
-        }
+    let exchanges = delays.exchanges.iter().map(|it| it.name.as_str());
+    match inspect(seen_bindings(management, exchanges).await, "bindings")? {
+        Inspected::Seen(there) => Ok(MissingBindings::of(&delays.bindings, &there).findings()),
         Inspected::Denied(note) => Ok(vec![note]),
     }
+}
+
+/// The bindings from exchanges.
+pub(super) async fn seen_bindings(
+    management: &Management,
+    exchanges: impl Iterator<Item = &str>,
+) -> Result<SeenBindings, TransportError> {
+    let asked = exchanges.map(|name| async move {
+        let from = management.bindings_from(name, VALIDATE).await?;
+        Ok((name.to_owned(), from))
+    });
+    answers(asked.collect()).await.into_iter().collect()
 }
 
 /// Findings about the broker itself, and what the management API shows of the queues for delayed messages.

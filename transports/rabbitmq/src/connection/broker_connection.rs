@@ -15,7 +15,7 @@ use lapin::{
 use tokio::{
     runtime::Handle,
     sync::Mutex,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -173,12 +173,27 @@ impl BrokerConnection {
         let connection = self.connection(operation).await?;
         match self.with_timeout(connection.create_channel(), operation).await? {
             Err(worn) if is_stale_channel_error(&worn) || is_out_of_channels(&worn) => {
-                self.close().await;
+                self.replace(connection).await;
                 self.channel(operation).await
             }
             Err(closed) if is_closed_while_opening(&closed) => self.channel(operation).await,
             created => created.map_err(|source| from_lapin(&source, operation)),
         }
+    }
+
+    /// Continues with another connection. Requests that are under way on this one have time to finish.
+    async fn replace(&self, worn: Arc<Connection>) {
+        let mut state = self.state.lock().await;
+        if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, &worn)) {
+            return; // another request has replaced it
+        }
+        state.connection = None;
+        self.idle_channels().clear();
+        let finished = sleep(self.options.connect_timeout);
+        tokio::spawn(async move {
+            finished.await;
+            let _ = timeout(CLOSED_WITHIN, worn.close(200, "replaced".into())).await;
+        });
     }
 
     /// Keeps a request channel for the next request. Only after the reply has arrived: a late error reply would close

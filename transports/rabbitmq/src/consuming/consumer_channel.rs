@@ -15,7 +15,10 @@ use std::{
 
 use bezoar_core::{ErrorKind, Receipt, TransportError};
 use futures_util::future::try_join_all;
-use lapin::{Channel, Connection, options::BasicNackOptions};
+use lapin::{
+    Channel, Connection,
+    options::{BasicNackOptions, ChannelFlowOptions},
+};
 
 use crate::{
     connection::broker_connection::ChannelGuard,
@@ -197,11 +200,31 @@ impl ConsumerChannel {
 
     /// Acknowledges tags. [`ErrorKind::LeaseLost`] if the channel of `epoch` is gone.
     pub(crate) async fn ack(&self, epoch: i64, tags: Vec<u64>) -> Result<(), TransportError> {
+        self.write_acks(epoch, tags).await.map(|_| ())
+    }
+
+    /// Acknowledges tags, and waits until the broker has passed that on to the queue. An acknowledgement has no reply and
+    /// may still be lost if the process dies after it was written. So another request follows, on the same channel.
+    pub(crate) async fn ack_and_wait(
+        &self,
+        epoch: i64,
+        tags: Vec<u64>,
+    ) -> Result<(), TransportError> {
+        if tags.is_empty() {
+            return Ok(());
+        }
+        let channel = self.write_acks(epoch, tags).await?;
+        // Changes nothing: the broker sends anyway.
+        let asked = channel.channel_flow(ChannelFlowOptions { active: true }).await;
+        asked.map(|_| ()).map_err(|source| from_lapin(&source, "settle"))
+    }
+
+    async fn write_acks(&self, epoch: i64, tags: Vec<u64>) -> Result<Channel, TransportError> {
         let _turn = self.answering.lock().await;
         let (acks, channel) = self.answer(epoch, |leases| leases.acks(tags))?;
-        acknowledgements::write(&channel, acks)
-            .await
-            .map_err(|source| from_lapin(&source, "settle"))
+        let written = acknowledgements::write(&channel, acks).await;
+        written.map_err(|source| from_lapin(&source, "settle"))?;
+        Ok(channel)
     }
 
     /// Requeues tags; the broker flags them as redelivered.

@@ -4,7 +4,9 @@
 //! first flag does not isolate: a copy with a raised count goes back to the work queue and runs among the others. The
 //! second flag moves the message to the quarantine queue, whose consumer has a prefetch of 1: there each flag stands
 //! for one delivery, and counting is exact. A copy is stored before its original is acknowledged, so a crash in between
-//! leaves two messages, never none. An outcome (a retry, a failure) resets the count.
+//! leaves two messages, never none. So that the message itself cannot be the cause of that crash and multiply, a counted
+//! copy is handed out only once the broker is known to have removed its original. An outcome (a retry, a failure) resets
+//! the count.
 
 use std::{sync::Arc, time::Duration};
 
@@ -112,10 +114,13 @@ impl ConsumerPair {
         PendingCopy { tag, to, publication }
     }
 
-    /// Waits until the original of every stored copy is acknowledged. A copy that is handed out earlier could crash this
-    /// process and leave both: a message that crashes its process would multiply.
+    /// Waits until the broker has removed the original of every stored copy. A copy that is handed out earlier could crash
+    /// this process and leave both: a message that crashes its process would multiply. Other consumers of this process
+    /// may have stored the copy.
     pub(crate) async fn wait_for_moves(&self) {
-        drop(self.moves.write().await);
+        for pair in self.inner.consumers_of(&self.queue) {
+            drop(pair.moves.write().await);
+        }
     }
 
     /// Stores copies and acknowledges their originals. Returns those that could not be stored, and why.
@@ -148,7 +153,8 @@ impl ConsumerPair {
             left.push(copy);
         }
         // If the channel was lost meanwhile, the originals are redelivered too, flagged: at least once.
-        let _ = self.consumer(from).channel.ack(epoch, stored).await;
+        let removed = self.consumer(from).channel.ack_and_wait(epoch, stored);
+        let _ = self.connection.current().with_timeout(removed, "receive").await;
         drop(moved);
         self.arrived.notify_waiters();
         (left, problem)

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     error::{PROVISION, error, for_queue, is_not_found},
+    management::Management,
     transport::TransportState,
 };
 
@@ -100,18 +101,22 @@ impl TransportState {
         queue: &QueueName,
         operation: &'static str,
     ) -> Result<ReturnRoute, TransportError> {
+        self.existing_route_by(self.management.as_deref(), queue, operation).await
+    }
+
+    /// The same, with a client of the management API that may know it.
+    pub(crate) async fn existing_route_by(
+        &self,
+        management: Option<&Management>,
+        queue: &QueueName,
+        operation: &'static str,
+    ) -> Result<ReturnRoute, TransportError> {
         let Ok(name) = return_queue_name(queue) else { return Ok(ReturnRoute::Direct) };
-        let exists = match self.is_described(&name, operation).await {
+        let exists = match is_described(management, &name, operation).await {
             Some(exists) => exists,
             None => self.has_queue(&name, operation).await?,
         };
         Ok(if exists { ReturnRoute::ThroughQueue } else { ReturnRoute::Direct })
-    }
-
-    /// Whether the management API knows a queue; `None` if it does not answer soon.
-    async fn is_described(&self, name: &str, operation: &'static str) -> Option<bool> {
-        let answer = self.management.as_ref()?.queue(name, operation);
-        Some(timeout(ANSWER_WITHIN, answer).await.ok()?.ok()?.is_some())
     }
 
     /// Creates the bindings that lead delayed messages back to `queue`, unless they were checked a moment ago.
@@ -153,4 +158,14 @@ impl TransportState {
         self.routes.bound(queue);
         Ok(())
     }
+}
+
+/// Whether the management API knows a queue; `None` if it does not answer soon.
+async fn is_described(
+    management: Option<&Management>,
+    name: &str,
+    operation: &'static str,
+) -> Option<bool> {
+    let answer = management?.queue(name, operation);
+    Some(timeout(ANSWER_WITHIN, answer).await.ok()?.ok()?.is_some())
 }

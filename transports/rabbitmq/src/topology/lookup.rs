@@ -10,7 +10,7 @@ use lapin::{
 };
 
 use crate::{
-    check::binding_routes::{self, BindingTarget},
+    check::binding_routes::BindingTarget,
     error::{from_lapin, is_not_found},
     management::Management,
     transport::TransportState,
@@ -62,9 +62,10 @@ impl TransportState {
         let mut arguments = FieldTable::default();
         arguments.insert("x-priority".into(), AMQPValue::LongString("none".into()));
         let consuming = async {
-            channel.basic_qos(1, BasicQosOptions::default()).await?;
+            let limit = channel.basic_qos(1, BasicQosOptions::default());
             let options = BasicConsumeOptions::default();
-            channel.basic_consume(queue.into(), "".into(), options, arguments).await
+            let consume = channel.basic_consume(queue.into(), "".into(), options, arguments);
+            tokio::try_join!(limit, consume)
         };
         let answer = self.requests.with_timeout(consuming, operation).await?;
         if answer.is_ok() {
@@ -104,7 +105,7 @@ impl Management {
             let Some(described) = self.exchange(&next, operation).await? else { continue };
             let kind = described["type"].as_str().unwrap_or_default();
             let bindings = self.bindings_from(&next, operation).await?;
-            for target in binding_routes::targets(kind, &bindings, key) {
+            for target in bindings.targets(kind, key) {
                 match target {
                     BindingTarget::Queue(name) => drop(queues.insert(name)),
                     BindingTarget::Exchange(name) => ahead.push(name),

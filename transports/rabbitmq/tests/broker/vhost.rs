@@ -95,6 +95,22 @@ impl Vhost {
     }
 }
 
+/// Imports a definitions file.
+pub(crate) async fn import(definitions: &serde_json::Value) {
+    let request = client().post(format!("{}/api/definitions", management()));
+    let request = request.header("content-type", "application/json");
+    let answer = request.body(definitions.to_string()).send().await.unwrap();
+    let status = answer.status();
+    assert!(status.is_success(), "{status}: {:?}", answer.bytes().await.unwrap());
+}
+
+/// A file of the management plugin.
+pub(crate) async fn fetch(path: &str) -> Vec<u8> {
+    let answer = client().get(format!("{}/{path}", management())).send().await.unwrap();
+    assert!(answer.status().is_success(), "{path}: {}", answer.status());
+    answer.bytes().await.unwrap().to_vec()
+}
+
 async fn put(path: &str, body: &str) {
     let request = client().put(format!("{}/api/{path}", management()));
     let request = request.header("content-type", "application/json").body(body.to_owned());

@@ -3,12 +3,10 @@
 //! What answers may not be the management API, so nothing is taken on trust: a redirect is not followed, and an answer
 //! has a limit and a deadline.
 
-use std::{
-    collections::HashMap,
-    error::Error,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+mod lists;
+mod memory;
+
+use std::{error::Error, sync::Arc, time::Duration};
 
 use bezoar_core::{ErrorKind, Invalid, TransportError};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -18,18 +16,15 @@ use serde_json::Value;
 
 use crate::{
     Options,
+    check::binding_routes::ExchangeBindings,
     error::{error, unavailable},
-    topology::{UNROUTABLE, delay_topology},
 };
 
-/// Queues per page: an unpaged list is expensive on a large broker.
-const PAGE: usize = 500;
-const PAGES_LIMIT: usize = 200;
+pub(crate) use lists::Needed;
+use memory::CheckMemory;
+
 /// The largest answer. A page of queues has about 50 KiB.
 const ANSWER_LIMIT_BYTES: usize = 16 * 1024 * 1024;
-
-/// The bindings from exchanges, by the name of the exchange.
-type RememberedBindings = HashMap<String, Arc<[Value]>>;
 
 #[derive(Clone)]
 pub(crate) struct Management {
@@ -40,8 +35,8 @@ pub(crate) struct Management {
     password: Option<String>,
     vhost: String,
     timeout: Duration,
-    /// The bindings from exchanges that were asked for before, if it remembers them.
-    remembered: Option<Arc<Mutex<RememberedBindings>>>,
+    /// What was asked for before, if it remembers.
+    memory: Option<Arc<CheckMemory>>,
 }
 
 impl std::fmt::Debug for Management {
@@ -70,47 +65,12 @@ impl Management {
         }
         let (client, vhost) = (client(options)?, options.uri()?.vhost);
         let timeout = options.connect_timeout;
-        Ok(Some(Self { client, base, user, password, vhost, timeout, remembered: None }))
+        Ok(Some(Self { client, base, user, password, vhost, timeout, memory: None }))
     }
 
-    /// A client for one check of many queues, which asks only once for the bindings from an exchange that they share:
-    /// there are as many as queues.
+    /// A client for one check, which asks for each queue and exchange once.
     pub(crate) fn remembering(&self) -> Self {
-        Self { remembered: Some(Arc::default()), ..self.clone() }
-    }
-
-    /// The names of all queues of the virtual host.
-    pub(crate) async fn queues(
-        &self,
-        operation: &'static str,
-    ) -> Result<Vec<String>, TransportError> {
-        let (vhost, mut names) = (encoded(&self.vhost), Vec::new());
-        for page in 1..=PAGES_LIMIT {
-            let path = format!("api/queues/{vhost}?columns=name&page={page}&page_size={PAGE}");
-            let answer = self.get(&path, operation).await?.unwrap_or_default();
-            let items = answer["items"].as_array().cloned().unwrap_or_default();
-            names.extend(items.iter().filter_map(|it| it["name"].as_str()).map(str::to_owned));
-            if items.len() < PAGE {
-                return Ok(names);
-            }
-        }
-        let many = format!("the virtual host has more than {} queues", PAGE * PAGES_LIMIT);
-        Err(error(ErrorKind::Unusable, operation).with_source(many))
-    }
-
-    /// Name, arguments, policy, leader and expired messages of the delay queues and of `bezoar.unroutable`.
-    pub(crate) async fn delay_queues(
-        &self,
-        operation: &'static str,
-    ) -> Result<Vec<Value>, TransportError> {
-        let names = format!("^({}|{UNROUTABLE}$)", delay_topology::PREFIX);
-        let pattern = encoded(&names.replace('.', "\\."));
-        let columns = "name,arguments,policy,effective_policy_definition,leader,messages_dlx";
-        let query = format!("columns={columns}&page=1&page_size={PAGE}");
-        let path =
-            format!("api/queues/{}?{query}&use_regex=true&name={pattern}", encoded(&self.vhost));
-        let answer = self.get(&path, operation).await?.unwrap_or_default();
-        Ok(answer["items"].as_array().cloned().unwrap_or_default())
+        Self { memory: Some(Arc::default()), ..self.clone() }
     }
 
     /// The description of a queue, if it exists.
@@ -119,7 +79,12 @@ impl Management {
         name: &str,
         operation: &'static str,
     ) -> Result<Option<Value>, TransportError> {
-        self.get(&format!("api/queues/{}/{}", encoded(&self.vhost), encoded(name)), operation).await
+        let path = format!("api/queues/{}/{}", encoded(&self.vhost), encoded(name));
+        let asking = self.get(&path, operation);
+        match &self.memory {
+            Some(memory) => Ok((*memory.queues.get(name, asking).await?).clone()),
+            None => asking.await,
+        }
     }
 
     /// The description of an exchange, if it exists.
@@ -129,7 +94,11 @@ impl Management {
         operation: &'static str,
     ) -> Result<Option<Value>, TransportError> {
         let path = format!("api/exchanges/{}/{}", encoded(&self.vhost), encoded(name));
-        self.get(&path, operation).await
+        let asking = self.get(&path, operation);
+        match &self.memory {
+            Some(memory) => Ok((*memory.exchanges.get(name, asking).await?).clone()),
+            None => asking.await,
+        }
     }
 
     /// The definition of the policy that applies to an exchange; null if there is none.
@@ -150,32 +119,17 @@ impl Management {
         &self,
         exchange: &str,
         operation: &'static str,
-    ) -> Result<Arc<[Value]>, TransportError> {
-        let remembered = |of: &Mutex<RememberedBindings>| lock(of).get(exchange).cloned();
-        if let Some(bindings) = self.remembered.as_deref().and_then(remembered) {
-            return Ok(bindings);
-        }
+    ) -> Result<Arc<ExchangeBindings>, TransportError> {
         let (vhost, encoded) = (encoded(&self.vhost), encoded(exchange));
         let path = format!("api/exchanges/{vhost}/{encoded}/bindings/source");
-        let bindings: Arc<[Value]> = match self.get(&path, operation).await? {
-            Some(Value::Array(bindings)) => bindings.into(),
-            _ => Arc::default(),
+        let asking = async {
+            let answer = self.get(&path, operation).await?;
+            Ok(answer.iter().filter_map(Value::as_array).flatten().collect::<ExchangeBindings>())
         };
-        if let Some(of) = &self.remembered {
-            lock(of).insert(exchange.to_owned(), bindings.clone());
+        match &self.memory {
+            Some(memory) => memory.bindings.get(exchange, asking).await,
+            None => asking.await.map(Arc::new),
         }
-        Ok(bindings)
-    }
-
-    /// The bindings from exchanges to a queue.
-    pub(crate) async fn bindings_to(
-        &self,
-        queue: &str,
-        operation: &'static str,
-    ) -> Result<Vec<Value>, TransportError> {
-        let path = format!("api/queues/{}/{}/bindings", encoded(&self.vhost), encoded(queue));
-        let answer = self.get(&path, operation).await?.unwrap_or_default();
-        Ok(answer.as_array().cloned().unwrap_or_default())
     }
 
     /// Versions.
@@ -220,10 +174,6 @@ impl Management {
                 .with_source(format!("the management API answered {status}"))),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn client(options: &Options) -> Result<Client, Invalid> {

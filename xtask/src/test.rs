@@ -71,14 +71,16 @@ fn run_steps(root: &Path, filters: &[String], steps: &mut Steps) -> Result<()> {
     steps.outcome()
 }
 
-/// The environment variables by which tests find Azurite and Microsoft's clients.
+/// The environment variables by which tests find Azurite, Microsoft's clients and another HL7 library.
 fn azure_environment(root: &Path, modules: &Path) -> Result<Vec<(&'static str, String)>> {
     let modules = modules.display().to_string();
     let python = python::AZURE.interpreter(root)?.display().to_string();
+    let hl7 = python::HL7.interpreter(root)?.display().to_string();
     Ok(vec![
         ("BEZOAR_TEST_AZURITE", modules.clone()),
         ("BEZOAR_TEST_AZURE_NODE", modules),
         ("BEZOAR_TEST_AZURE_PYTHON", python),
+        ("BEZOAR_TEST_HL7", hl7),
     ])
 }
 

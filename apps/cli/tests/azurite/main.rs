@@ -16,6 +16,8 @@ mod life;
 mod poison_queues;
 mod poison_retry;
 mod proxy;
+#[path = "../hl7/receivers.rs"]
+mod receivers;
 mod sizes;
 #[path = "../support/mod.rs"]
 mod support;

@@ -8,11 +8,8 @@ use test_support::azurite::Azurite;
 use crate::{
     endpoint::Endpoint,
     lab::{Lab, python, reveal, until},
-    support::{
-        client::Client,
-        hl7_receivers::{Hl7Receivers, hl7},
-        program::Program,
-    },
+    receivers::Receivers,
+    support::{client::Client, hl7_receivers::hl7, program::Program},
 };
 
 /// A gateway that works on the poison queue of its queue.
@@ -127,6 +124,9 @@ async fn a_poison_queue_is_delivered_again_and_its_dead_letters_are_in_the_catal
         assert_eq!(it.metric("messages_total", &label).await, Some(count), "{outcome}");
     }
     assert_eq!(it.metric("last_run_ok", "").await, Some(1.0));
+    assert_eq!(it.metric("duration_seconds_count", r#"result="ok""#).await, Some(3.0));
+    let succeeded = it.metric("last_success_time_seconds", "").await;
+    assert_eq!(succeeded, it.metric("last_run_time_seconds", "").await);
 
     let unknown = it.run("lab/other", &[]);
     assert_eq!(unknown.status.code(), Some(1));
@@ -149,6 +149,8 @@ async fn a_run_that_cannot_proceed_exits_with_1_and_is_an_error_in_the_log() {
     assert!(stderr.contains("cannot take messages from the poison queue"), "{stderr}");
     assert_eq!(it.metric("runs_total", r#"result="failed""#).await, Some(1.0));
     assert_eq!(it.metric("last_run_ok", "").await, Some(0.0));
+    let succeeded = it.metric("last_success_time_seconds", "").await;
+    assert!(succeeded < it.metric("last_run_time_seconds", "").await, "{succeeded:?}");
     let said = it.program.stop();
     let line = said.stderr.lines().find(|it| it.contains("poison retry cannot proceed"));
     assert!(line.is_some_and(|it| it.contains("ERROR")), "{}", said.stderr);
@@ -157,23 +159,34 @@ async fn a_run_that_cannot_proceed_exits_with_1_and_is_an_error_in_the_log() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE and azure-storage-queue in BEZOAR_TEST_AZURE_PYTHON; `cargo xtask test` has both"]
 async fn acknowledgements_decide_about_hl7_messages_over_http() {
-    let receivers = Hl7Receivers::start();
-    let to = format!("to = \"http://127.0.0.1:{}/hl7\"\nack = \"hl7\"", receivers.http);
-    check_acknowledgements(&receivers, &to).await;
+    check_acknowledgements(Receivers::ours(), over_http).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Azurite in BEZOAR_TEST_AZURITE and azure-storage-queue in BEZOAR_TEST_AZURE_PYTHON; `cargo xtask test` has both"]
 async fn acknowledgements_decide_about_hl7_messages_over_mllp() {
-    let receivers = Hl7Receivers::start();
-    let to = format!("to = \"mllp://127.0.0.1:{}\"", receivers.mllp);
-    check_acknowledgements(&receivers, &to).await;
+    check_acknowledgements(Receivers::ours(), over_mllp).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE, azure-storage-queue in BEZOAR_TEST_AZURE_PYTHON and hl7 in BEZOAR_TEST_HL7; `cargo xtask test` has them"]
+async fn acknowledgements_of_another_library_decide_about_hl7_messages() {
+    check_acknowledgements(Receivers::in_python(), over_http).await;
+    check_acknowledgements(Receivers::in_python(), over_mllp).await;
+}
+
+fn over_http(receivers: &Receivers) -> String {
+    format!("to = \"http://127.0.0.1:{}/hl7\"\nack = \"hl7\"", receivers.http)
+}
+
+fn over_mllp(receivers: &Receivers) -> String {
+    format!("to = \"mllp://127.0.0.1:{}\"", receivers.mllp)
 }
 
 /// `AA` deletes, `AE`, a foreign acknowledgement and none are retries, `AR` and a message without `MSH` are dead letters.
-async fn check_acknowledgements(receivers: &Hl7Receivers, to: &str) {
+async fn check_acknowledgements(receivers: Receivers, keys: fn(&Receivers) -> String) {
     const NOT_HL7: &str = "CANARY is no HL7";
-    let it = Processor::on_shared_azurite(to).await;
+    let it = Processor::on_shared_azurite(&keys(&receivers)).await;
     let words = ["accept", "error", "foreign", "silent", "reject"];
     let texts = words.map(|word| hl7(&format!("id-{word}"), word));
     let texts: Vec<_> = texts.iter().map(String::as_str).chain([NOT_HL7]).collect();
@@ -182,15 +195,14 @@ async fn check_acknowledgements(receivers: &Hl7Receivers, to: &str) {
     let expected = "6 taken, 1 delivered, 3 to be retried, 2 dead-lettered";
     assert_eq!(text(&run.stdout), format!("{}: {expected}", it.queue()));
     assert_eq!(it.count(&it.lab.poison()), 3, "those to be retried");
-    let mut seen = receivers.seen.lock().unwrap().clone();
-    seen.sort();
-    assert_eq!(seen, ["id-accept", "id-error", "id-foreign", "id-reject", "id-silent"]);
-
     let dead = it.dead_letters(2).await;
     let of = |code: &str| dead.iter().find(|it| it["error"]["code"] == code).unwrap();
     assert_eq!(reveal(&it.client, of("hl7.ar")).await, texts[4].as_bytes());
     assert_eq!(reveal(&it.client, of("hl7.no-msh")).await, NOT_HL7.as_bytes());
     let said = it.program.stop();
+    let mut seen = receivers.seen();
+    seen.sort();
+    assert_eq!(seen, ["id-accept", "id-error", "id-foreign", "id-reject", "id-silent"]);
     for code in ["hl7.ae", "hl7.wrong-control-id", "hl7.no-ack"] {
         let retried = |it: &&str| it.contains("retry 1 of 3") && it.contains(code);
         assert_eq!(said.stderr.lines().filter(retried).count(), 1, "{code}: {}", said.stderr);

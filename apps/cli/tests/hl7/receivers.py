@@ -8,20 +8,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import hl7
 from hl7.mllp import start_hl7_server
 
-CODES = {"accept": "AA", "reject": "AR", "error": "AE"}
+CODES = {"accept": "AA", "reject": "AR", "error": "AE", "foreign": "AA"}
 PRINTING = threading.Lock()  # print writes a line and its end apart
 
 
 def acknowledgement(message):
+    """The reply to a message: as it says, for another message, or none."""
+    control_id, says = message["MSH.F10"], str(message.segment("NTE")[3])
     with PRINTING:
-        print(message["MSH.F10"], flush=True)
-    return message.create_ack(CODES[str(message.segment("NTE")[3])])
+        print(control_id, flush=True)
+    if says == "silent":
+        return b"thank you, CANARY"
+    ack = str(message.create_ack(CODES[says]))
+    return (ack.replace(control_id, "another") if says == "foreign" else ack).encode()
 
 
 async def by_mllp(reader, writer):
     try:
         while not writer.is_closing():
-            writer.writemessage(acknowledgement(await reader.readmessage()))
+            writer.writeblock(acknowledgement(await reader.readmessage()))
             await writer.drain()
     except asyncio.IncompleteReadError:
         writer.close()
@@ -33,7 +38,7 @@ class ByHttp(BaseHTTPRequestHandler):
     def do_POST(self):
         assert self.headers["Content-Type"] == "x-application/hl7-v2+er7"
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        reply = str(acknowledgement(hl7.parse(body))).encode()
+        reply = acknowledgement(hl7.parse(body))
         self.send_response(200)
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()

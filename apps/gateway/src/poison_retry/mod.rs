@@ -162,10 +162,12 @@ impl Processor {
     /// One run, after the one before it.
     pub(crate) async fn run(&self, app: &App) -> Result<PoisonRun, PoisonRunError> {
         let _turn = self.turn.acquire().await;
+        let started = Instant::now();
         let run = self.processor.run_once().await;
         let result = run.as_ref().map(|run| *run).map_err(|failed| describe(&failed.source));
         let at = app.now();
-        self.metrics.ran(run.as_ref().map_err(|failed| &failed.so_far), at);
+        let counts = run.as_ref().map_err(|failed| &failed.so_far);
+        self.metrics.ran(counts, started.elapsed(), at);
         *lock(&self.last) = Some(LastRun { at, result });
         run
     }

@@ -1,5 +1,8 @@
 //! The reference to a body in Blob Storage, in place of the body:
 //! `"blob":{"container":…,"name":…,"size":…,"sha256":…}`.
+//!
+//! Whoever may write to a queue can write any reference. So the name of a body has a form that no other blob has: a random
+//! number, and the digest of the body. A reference to anything else is not followed: nothing is read, marked or deleted.
 
 use bezoar_core::QueueName;
 use serde::{Deserialize, Serialize};
@@ -23,14 +26,17 @@ pub(crate) struct BlobReference {
 impl BlobReference {
     /// A reference to this body in a container, under a new name.
     pub(crate) fn new(container: &str, body: &[u8]) -> Self {
-        let name = format!("{:032x}", rand::random::<u128>());
-        let container = Some(container.to_owned());
-        Self { container, name, size: body.len(), sha256: digest(body) }
+        let sha256 = digest(body);
+        let name = format!("{:032x}-{sha256}", rand::random::<u128>());
+        Self { container: Some(container.to_owned()), name, size: body.len(), sha256 }
     }
 
-    /// Whether we chose the name: another program must not make us read or delete blobs of its choice.
+    /// Whether the name is one that we give to a body with this digest: another program must not make us read, mark or
+    /// delete blobs of its choice.
     pub(crate) fn is_ours(&self) -> bool {
-        let name = self.name.len() == 32 && self.name.bytes().all(|it| it.is_ascii_hexdigit());
+        let name = self.name.split_once('-').is_some_and(|(random, digest)| {
+            is_hex(random, 32) && is_hex(digest, 64) && digest == self.sha256
+        });
         name && self.container.as_deref().is_none_or(is_container)
     }
 
@@ -43,6 +49,11 @@ impl BlobReference {
 /// Whether Azure accepts the name of a container. The rule is that of queues.
 pub(crate) fn is_container(name: &str) -> bool {
     QueueName::new(name).is_ok_and(|name| queue_name::check(&name).is_ok())
+}
+
+/// Whether a text has so many digits, as we write them.
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn digest(body: &[u8]) -> String {
@@ -84,21 +95,46 @@ fn find_up_to(text: &str, version: u32) -> Option<BlobReference> {
 mod tests {
     use super::*;
 
+    fn envelope(reference: &BlobReference) -> String {
+        serde_json::json!({ "bezoar": 1, "id": "m", "blob": reference }).to_string()
+    }
+
     #[test]
     fn a_reference_is_found_in_envelopes_and_records_only() {
-        let name = "0123456789abcdef0123456789abcdef";
-        let reference = format!(r#"{{"name":"{name}","size":3,"sha256":"00"}}"#);
-        let envelope = format!(r#"{{"bezoar":1,"id":"m","blob":{reference}}}"#);
-        assert_eq!(find(&envelope).unwrap().name, name);
+        let reference = BlobReference::new("bodies", b"abc");
+        let envelope = envelope(&reference);
+        assert_eq!(find(&envelope).as_ref(), Some(&reference));
         let record = serde_json::json!({ "OriginalMessageId": "o", "OriginalText": envelope });
-        assert_eq!(find(&record.to_string()).unwrap().size, 3);
-        assert_eq!(find(&format!(r#"{{"blob":{reference}}}"#)), None, "not an envelope");
-        assert_eq!(find(&envelope.replace(name, "../../secrets")), None, "not a name of ours");
-        let elsewhere = envelope.replace(r#""name""#, r#""container":"../other","name""#);
-        assert_eq!(find(&elsewhere), None, "not a container");
+        assert_eq!(find(&record.to_string()).as_ref(), Some(&reference));
+        let alone = serde_json::json!({ "blob": reference }).to_string();
+        assert_eq!(find(&alone), None, "not an envelope");
         let newer = envelope.replace(r#""bezoar":1"#, r#""bezoar":2"#);
         assert_eq!(find(&newer), None, "only a newer program knows what it means");
-        assert_eq!(find_in_any_version(&newer).unwrap().name, name);
+        assert_eq!(find_in_any_version(&newer), Some(reference));
         assert_eq!(find("blob"), None);
+    }
+
+    #[test]
+    fn a_reference_to_a_blob_of_others_is_not_followed() {
+        type Change = fn(&mut BlobReference);
+        let changes: [(&str, Change); 8] = [
+            ("a path", |it| it.name = "../../secrets".to_owned()),
+            ("a number alone", |it| it.name.truncate(32)),
+            ("a digest alone", |it| it.name = it.sha256.clone()),
+            ("the digest of another body", |it| it.sha256 = digest(b"another")),
+            ("a name with more", |it| it.name.push('0')),
+            ("capitals", |it| it.name = it.name.to_uppercase()),
+            ("no digest", |it| {
+                it.name.truncate(33);
+                it.sha256.clear();
+            }),
+            ("not a container", |it| it.container = Some("../other".to_owned())),
+        ];
+        for (what, change) in changes {
+            let mut reference = BlobReference::new("bodies", b"abc");
+            change(&mut reference);
+            assert_eq!(find(&envelope(&reference)), None, "{what}");
+            assert_eq!(find_in_any_version(&envelope(&reference)), None, "{what}");
+        }
     }
 }

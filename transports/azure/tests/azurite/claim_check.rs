@@ -53,6 +53,19 @@ impl Container {
         assert!(request.send().await.unwrap().status().is_success());
     }
 
+    async fn create(&self) {
+        let request = self.http.put(self.url("", "restype=container&"));
+        assert!(request.send().await.unwrap().status().is_success());
+    }
+
+    /// The version of a blob and its metadata, and whether it is marked as the body of a dead letter.
+    async fn version(&self, blob: &str) -> (String, bool) {
+        let answer = self.http.head(self.url(&format!("/{blob}"), "")).send().await.unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+        let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
+        (etag, answer.headers().contains_key("x-ms-meta-dead"))
+    }
+
     async fn delete(&self, blob: &str) {
         let request = self.http.delete(self.url(&format!("/{blob}"), ""));
         assert!(request.send().await.unwrap().status().is_success());
@@ -247,6 +260,42 @@ async fn a_body_is_found_whatever_container_the_receiver_uses() {
         settle(&*subscription, held, Settlement::Complete).await.unwrap();
         assert_eq!(container.blobs().await.len(), 0, "deleted where it was");
     }
+}
+
+/// Whoever may only write to the queue could otherwise have us mark a blob that is somebody else's.
+#[tokio::test]
+#[ignore = "needs Azurite in BEZOAR_TEST_AZURITE; `cargo xtask test` starts it"]
+async fn a_reference_to_a_blob_of_others_changes_nothing() {
+    let (queue, container, theirs) = (queue("theirs").await, Container::new(), Container::new());
+    theirs.create().await;
+    let number = "0123456789abcdef0123456789abcdef";
+    theirs.overwrite(number).await;
+    let before = theirs.version(number).await;
+    let mut options = container.options(options());
+    options.limits.max_dequeue_count = 1;
+    let transport = open(options);
+    let outside = Outside::queue(queue.as_str());
+    for version in [1, 2] {
+        let blob = format!(
+            r#"{{"container":"{}","name":"{number}","size":14,"sha256":"{}"}}"#,
+            theirs.name,
+            "0".repeat(64)
+        );
+        let envelope = r#""id":"m","type":"t","time":0,"blob""#;
+        outside.put(&format!(r#"{{"bezoar":{version},{envelope}:{blob}}}"#)).await;
+    }
+    let subscription = subscribe(&transport, &queue, 1).await;
+    while outside.count().await > 0 {
+        let wait = Duration::from_secs(1);
+        assert!(subscription.receive(NonZeroU32::MIN, wait).await.unwrap().is_empty());
+    }
+    subscription.close().await.unwrap();
+    let feed = transport.dead_letter_feed(&queue).await.unwrap().unwrap();
+    let letters = feed.next(NonZeroU32::MAX, PATIENCE).await.unwrap();
+    assert_eq!(letters.len(), 2, "both are dead");
+    let ids: Vec<_> = letters.iter().map(|it| it.id).collect();
+    feed.remove(&ids).await.unwrap();
+    assert_eq!(theirs.version(number).await, before, "not marked, not deleted");
 }
 
 #[tokio::test]

@@ -370,10 +370,10 @@ async fn a_message_whose_body_is_gone_is_dead_with_that_reason() {
     let claim_check = Some(ClaimCheck::default());
     let lab = Lab::with("gone", Options { claim_check, ..options() }).await;
     lab.transport.provision(&lab.name).await.unwrap();
-    let name = "0123456789abcdef0123456789abcdef";
-    let envelope = format!(
-        r#"{{"bezoar":1,"id":"m","type":"t","time":0,"blob":{{"name":"{name}","size":3,"sha256":"00"}}}}"#
-    );
+    let digest = "0".repeat(64);
+    let blob = json!({ "name": format!("{:032x}-{digest}", 1), "size": 3, "sha256": digest });
+    let envelope = json!({ "bezoar": 1, "id": "m", "type": "t", "time": 0, "blob": blob });
+    let envelope = envelope.to_string();
     lab.poison.put(&envelope).await;
     assert_eq!(lab.run().await, [0, 0, 1, 0]);
     assert!(lab.posted.lock().unwrap().is_empty(), "nothing is posted without its body");

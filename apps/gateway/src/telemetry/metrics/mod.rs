@@ -130,7 +130,8 @@ impl Metrics {
     /// The metrics of the processor of a configured poison queue. Its gauges are exported as long as a handle exists; its
     /// counters stay.
     pub fn poison_retry(&self, queue: &str) -> PoisonRetryMetrics {
-        PoisonRetryMetrics(self.0.series.poison_retries.at(queue))
+        let series = self.0.series.poison_retries.at(queue);
+        PoisonRetryMetrics { shared: self.0.clone(), series }
     }
 
     /// Sets the gauges of a queue.

@@ -1,33 +1,47 @@
 //! The metrics of one `[[poison_retry]]`.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use bezoar::{PoisonRun, Timestamp};
 use opentelemetry::KeyValue;
 
-use super::named::{Named, OTHER};
+use super::{
+    MetricsShared,
+    named::{Named, OTHER},
+};
+
+/// The results of a run.
+const OK: &str = "ok";
+const FAILED: &str = "failed";
 
 /// The metrics of the processor of one poison queue. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct PoisonRetryMetrics(pub(super) Arc<PoisonRetrySeries>);
+pub struct PoisonRetryMetrics {
+    pub(super) shared: Arc<MetricsShared>,
+    pub(super) series: Arc<PoisonRetrySeries>,
+}
 
 impl PoisonRetryMetrics {
     /// Records a run that ended `at`: what it did, or what it had done when it could not proceed.
-    pub fn ran(&self, run: Result<&PoisonRun, &PoisonRun>, at: Timestamp) {
-        let series = &self.0;
-        let (counter, counts) = match run {
-            Ok(counts) => (&series.completed, counts),
-            Err(so_far) => (&series.failed, so_far),
+    pub fn ran(&self, run: Result<&PoisonRun, &PoisonRun>, took: Duration, at: Timestamp) {
+        let Self { shared, series } = self;
+        let (counter, counts, labels) = match run {
+            Ok(counts) => (&series.completed, counts, &series.labels_ok),
+            Err(so_far) => (&series.failed, so_far, &series.labels_failed),
         };
+        shared.histograms.poison_retrying.record(took.as_secs_f64(), labels);
         counter.fetch_add(1, Relaxed);
         series.delivered.fetch_add(counts.delivered, Relaxed);
         series.retried.fetch_add(counts.retried, Relaxed);
         series.dead_lettered.fetch_add(counts.dead_lettered, Relaxed);
         series.left.fetch_add(counts.left, Relaxed);
-        series.show(LastRun { at, is_ok: run.is_ok() });
+        series.show(at, run.is_ok());
     }
 }
 
@@ -36,11 +50,15 @@ impl PoisonRetryMetrics {
 pub(super) struct LastRun {
     pub(super) at: Timestamp,
     pub(super) is_ok: bool,
+    /// When the last run ended that could proceed; `None` before the first one.
+    pub(super) succeeded_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
 pub(super) struct PoisonRetrySeries {
     pub(super) label: KeyValue,
+    labels_ok: [KeyValue; 2],
+    labels_failed: [KeyValue; 2],
     completed: AtomicU64,
     failed: AtomicU64,
     delivered: AtomicU64,
@@ -54,7 +72,7 @@ pub(super) struct PoisonRetrySeries {
 impl PoisonRetrySeries {
     /// Runs by result.
     pub(super) fn runs(&self) -> [(&'static str, u64); 2] {
-        [("ok", self.completed.load(Relaxed)), ("failed", self.failed.load(Relaxed))]
+        [(OK, self.completed.load(Relaxed)), (FAILED, self.failed.load(Relaxed))]
     }
 
     /// Messages by outcome.
@@ -73,17 +91,25 @@ impl PoisonRetrySeries {
     }
 
     /// The last run of several queues under one name would be wrong, so `other` has none.
-    fn show(&self, last: LastRun) {
-        if !self.is_other {
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    fn show(&self, at: Timestamp, is_ok: bool) {
+        if self.is_other {
+            return;
         }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.and_then(|last| last.succeeded_at);
+        let succeeded_at = if is_ok { Some(at) } else { before };
+        *last = Some(LastRun { at, is_ok, succeeded_at });
     }
 }
 
 impl Named for PoisonRetrySeries {
     fn new(name: &str) -> Self {
+        let label = KeyValue::new("queue", name.to_owned());
+        let labels = |result| [label.clone(), KeyValue::new("result", result)];
         Self {
-            label: KeyValue::new("queue", name.to_owned()),
+            labels_ok: labels(OK),
+            labels_failed: labels(FAILED),
+            label,
             completed: AtomicU64::default(),
             failed: AtomicU64::default(),
             delivered: AtomicU64::default(),

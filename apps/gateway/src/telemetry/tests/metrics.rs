@@ -112,19 +112,23 @@ fn runs_of_a_poison_queue_are_counted_by_result_and_outcome() {
             let series = format!(r#"bezoar_poison_retry_{name}{{queue="lab/results-poison"}}"#);
             samples.get(&series).copied()
         };
-        (of("last_run_time_seconds"), of("last_run_ok"))
+        ["last_run_time_seconds", "last_success_time_seconds", "last_run_ok"].map(of)
     };
-    assert_eq!(last(&metrics), (None, None), "no run yet");
+    assert_eq!(last(&metrics), [None; 3], "no run yet");
     let mut run = PoisonRun::default();
     (run.taken, run.delivered, run.retried, run.dead_lettered, run.left) = (10, 4, 3, 2, 1);
-    processor.ran(Ok(&run), Timestamp::from_millisecond(1_500).unwrap());
-    assert_eq!(last(&metrics), (Some(1.5), Some(1.0)));
-    processor.ran(Err(&run), Timestamp::from_millisecond(2_500).unwrap());
-    assert_eq!(last(&metrics), (Some(2.5), Some(0.0)));
+    let took = Duration::from_secs(2);
+    let ran = |run, at| processor.ran(run, took, Timestamp::from_millisecond(at).unwrap());
+    ran(Ok(&run), 1_500);
+    assert_eq!(last(&metrics), [Some(1.5), Some(1.5), Some(1.0)]);
+    ran(Err(&run), 2_500);
+    assert_eq!(last(&metrics), [Some(2.5), Some(1.5), Some(0.0)]);
     let counted = samples(&metrics);
     for (series, value) in [
         (r#"runs_total{queue="lab/results-poison",result="ok"}"#, 1.0),
         (r#"runs_total{queue="lab/results-poison",result="failed"}"#, 1.0),
+        (r#"duration_seconds_count{queue="lab/results-poison",result="ok"}"#, 1.0),
+        (r#"duration_seconds_sum{queue="lab/results-poison",result="failed"}"#, 2.0),
         (r#"messages_total{outcome="delivered",queue="lab/results-poison"}"#, 8.0),
         (r#"messages_total{outcome="retried",queue="lab/results-poison"}"#, 6.0),
         (r#"messages_total{outcome="dead_lettered",queue="lab/results-poison"}"#, 4.0),
@@ -134,7 +138,7 @@ fn runs_of_a_poison_queue_are_counted_by_result_and_outcome() {
         assert_eq!(counted.get(&series), Some(&value), "{series} in {counted:#?}");
     }
     drop(processor);
-    assert_eq!(last(&metrics), (None, None), "it is no longer configured");
+    assert_eq!(last(&metrics), [None; 3], "it is no longer configured");
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn label_values_are_bounded() {
         metrics.queue(&name).refused(1, "too-large");
         let mut run = PoisonRun::default();
         (run.taken, run.delivered) = (1, 1);
-        metrics.poison_retry(&name).ran(Ok(&run), Timestamp::UNIX_EPOCH);
+        metrics.poison_retry(&name).ran(Ok(&run), Duration::ZERO, Timestamp::UNIX_EPOCH);
     }
     metrics.unknown_queue().refused(1, "unknown-queue");
     let samples = samples(&metrics);
@@ -166,6 +170,7 @@ fn label_values_are_bounded() {
     assert_eq!(sum("bezoar_queue_messages"), 4_000.0);
     assert_eq!(sum("bezoar_poison_retry_runs_total"), 3_000.0);
     assert_eq!(sum("bezoar_poison_retry_messages_total"), 3_000.0);
+    assert_eq!(sum("bezoar_poison_retry_duration_seconds_count"), 3_000.0);
     assert_eq!(samples[r#"bezoar_accepted_total{queue="other"}"#], 2_000.0);
     assert!(!samples.keys().any(|series| series.contains("overflow")));
 }

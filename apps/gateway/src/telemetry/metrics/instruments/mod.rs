@@ -46,11 +46,14 @@ pub(super) struct Histograms {
     pub(super) reaching: Histogram<f64>,
     /// The duration of a try.
     pub(super) delivering: Histogram<f64>,
+    /// The duration of a run of a poison-queue retry processor.
+    pub(super) poison_retrying: Histogram<f64>,
 }
 
 const MESSAGES_IN_QUEUE: &str = "bezoar.queue.messages";
 const POISON_RETRY_RUNS: &str = "bezoar.poison_retry.runs";
 const POISON_RETRY_MESSAGES: &str = "bezoar.poison_retry.messages";
+const POISON_RETRY_DURATION: &str = "bezoar.poison_retry.duration";
 const DELIVERY_DURATION: &str = "bezoar.delivery.duration";
 
 /// Creates all instruments, which read from `series`.
@@ -73,7 +76,13 @@ pub(super) fn build(
 
 /// Raises the series limit of instruments with up to four series per name; the SDK's default is 2,000 series.
 pub(super) fn room(instrument: &Instrument) -> Option<Stream> {
-    let several = [MESSAGES_IN_QUEUE, DELIVERY_DURATION, POISON_RETRY_RUNS, POISON_RETRY_MESSAGES];
+    let several = [
+        MESSAGES_IN_QUEUE,
+        DELIVERY_DURATION,
+        POISON_RETRY_RUNS,
+        POISON_RETRY_MESSAGES,
+        POISON_RETRY_DURATION,
+    ];
     let several = several.contains(&instrument.name());
     let limit = Stream::builder().with_cardinality_limit(4 * (NAME_LIMIT + 1));
     several.then(|| limit.build().ok()).flatten()
@@ -156,6 +165,11 @@ fn histograms(meter: &Meter) -> Histograms {
             &hours,
         ),
         delivering: seconds(DELIVERY_DURATION, "Duration of a try, by outcome", &minutes),
+        poison_retrying: seconds(
+            POISON_RETRY_DURATION,
+            "Duration of a run of the poison-queue retry processor, by result",
+            &minutes,
+        ),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use opentelemetry::{KeyValue, metrics::Meter};
 
-use super::{POISON_RETRY_MESSAGES, POISON_RETRY_RUNS, Series};
+use super::{super::poison_retry::LastRun, POISON_RETRY_MESSAGES, POISON_RETRY_RUNS, Series};
 
 pub(super) fn counters(meter: &Meter, series: &Arc<Series>) {
     let all = series.clone();
@@ -34,32 +35,50 @@ pub(super) fn counters(meter: &Meter, series: &Arc<Series>) {
         .build();
 }
 
+/// A gauge of a processor: its name, its unit, its description and its value, if known.
+type PoisonRetryGauge = (&'static str, &'static str, &'static str, fn(&LastRun) -> Option<f64>);
+
+const GAUGES: [PoisonRetryGauge; 3] = [
+    (
+        "bezoar.poison_retry.last_run_time",
+        "s",
+        "When the last run ended, in seconds since 1970",
+        |last| Some(seconds(last.at)),
+    ),
+    (
+        "bezoar.poison_retry.last_success_time",
+        "s",
+        "When the last run ended that could proceed, in seconds since 1970",
+        |last| last.succeeded_at.map(seconds),
+    ),
+    (
+        "bezoar.poison_retry.last_run_ok",
+        "",
+        "1 if the last run could proceed, otherwise 0",
+        |last| Some(f64::from(u8::from(last.is_ok))),
+    ),
+];
+
 /// Processors that no longer exist are omitted.
 pub(super) fn gauges(meter: &Meter, series: &Arc<Series>) {
-    let all = series.clone();
-    let _ = meter
-        .f64_observable_gauge("bezoar.poison_retry.last_run_time")
-        .with_unit("s")
-        .with_description("When the last run ended, in seconds since 1970")
-        .with_callback(move |gauge| {
-            all.poison_retries.each(|queue, held| {
-                if let Some(last) = queue.last().filter(|_| held) {
-                    let seconds = last.at.as_millisecond() as f64 / 1e3;
-                    gauge.observe(seconds, std::slice::from_ref(&queue.label));
-                }
-            });
-        })
-        .build();
-    let all = series.clone();
-    let _ = meter
-        .u64_observable_gauge("bezoar.poison_retry.last_run_ok")
-        .with_description("1 if the last run could proceed, otherwise 0")
-        .with_callback(move |gauge| {
-            all.poison_retries.each(|queue, held| {
-                if let Some(last) = queue.last().filter(|_| held) {
-                    gauge.observe(last.is_ok.into(), std::slice::from_ref(&queue.label));
-                }
-            });
-        })
-        .build();
+    for (name, unit, description, of) in GAUGES {
+        let all = series.clone();
+        let _ = meter
+            .f64_observable_gauge(name)
+            .with_unit(unit)
+            .with_description(description)
+            .with_callback(move |gauge| {
+                all.poison_retries.each(|queue, held| {
+                    let last = queue.last().filter(|_| held);
+                    if let Some(value) = last.as_ref().and_then(of) {
+                        gauge.observe(value, std::slice::from_ref(&queue.label));
+                    }
+                });
+            })
+            .build();
+    }
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_millisecond() as f64 / 1e3
 }

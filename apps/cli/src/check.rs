@@ -7,6 +7,7 @@ use bezoar_gateway::{
     broker_topology::{self, BrokerPlan, PlanForm},
     config::{self, Config},
     endpoint::{ClientOptions, EndpointClient},
+    store,
 };
 use futures_util::{StreamExt as _, stream};
 
@@ -77,16 +78,9 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<()> {
         output::line(&format!("warning: {warning}"))?;
     }
     let config = loaded.config;
-    let path = config.store.path().to_owned();
-    if path.exists() {
-        let url = format!("sqlite:{}", path.display());
-        bezoar::connect(&url)
-            .await
-            .map_err(|error| anyhow!("store {}: {error}: {}", path.display(), source(&error)))?;
-        output::line(&format!("store {}: ok", path.display()))?;
-    } else {
-        output::line(&format!("store {}: will be created at the first start", path.display()))?;
-    }
+    let state = store::check(&config).await;
+    let state = state.map_err(|error| anyhow!("store {}: {error:#}", config.store))?;
+    output::line(&format!("store {}: {state}", config.store))?;
     let network = config.network.rule(&config.server);
     let client = EndpointClient::new(ClientOptions { network, ..ClientOptions::default() });
     let routes = config.routes.iter().map(|it| (format!("route {}", it.name), &it.to, &it.tls));
@@ -146,7 +140,7 @@ pub(crate) async fn provision(arguments: ProvisionArguments) -> Result<()> {
     let queues = broker_topology::provision(&config, arguments.queue.as_ref()).await?;
     if queues.is_empty() {
         output::line(
-            "no broker queues are configured; queues of the embedded store are created at startup",
+            "no broker queues are configured; queues of the store are created at startup",
         )?;
     }
     for queue in queues {
@@ -168,10 +162,6 @@ fn print_plans(form: PlanForm, plans: &[BrokerPlan]) -> Result<()> {
         text += plan;
     }
     output::print(&text).map(drop)
-}
-
-fn source(error: &bezoar::TransportError) -> String {
-    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
 }
 
 pub(crate) fn config(command: ConfigCommand) -> Result<()> {

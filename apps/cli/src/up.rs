@@ -253,7 +253,7 @@ async fn reload(gateway: &Gateway, configuration: &Configuration, telemetry: &Te
 
 /// Prints the banner: the address, the token, and how to send a message. With JSON logs it is a log line.
 fn announce(gateway: &Gateway, config: &Config, telemetry: &Telemetry) {
-    let (address, store) = (gateway.address(), config.store.path().display());
+    let (address, store) = (gateway.address(), &config.store);
     if config.log.format == config::LogFormat::Json {
         let token_file = gateway.token().map(|token| token.file.display().to_string());
         let version = env!("CARGO_PKG_VERSION");

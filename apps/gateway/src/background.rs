@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bezoar::catalogue::Catalogue;
+use bezoar::{Shutdown, catalogue::Catalogue};
 use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep},
@@ -12,6 +12,7 @@ use crate::{
     app::{App, BrokerCounts},
     broker::Broker,
     config::{Config, Name},
+    other_gateways,
     route::describe,
 };
 
@@ -32,16 +33,16 @@ pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
     let mut running = JoinSet::new();
     running.spawn(BrokerCounts::run(app.clone()));
     running.spawn(measure(app.clone()));
-    running.spawn(regroup(app.catalogue.clone()));
+    running.spawn(lead(app, |app, _| regroup(app.catalogue_of_leader.clone())));
     running.spawn(anchor_audit_log(app.clone()));
-    running.spawn({
-        let app = app.clone();
-        async move { app.conductor.run(app.shutdown.clone()).await }
-    });
+    running.spawn(lead(app, |app, term| async move { app.conductor.run(term).await }));
     if let Some(retention) = config.dead_letters.retention() {
-        let (catalogue, clock) = (app.catalogue.clone(), app.clock.clone());
-        let shutdown = app.shutdown.clone();
-        running.spawn(async move { retention.run(catalogue, clock, shutdown).await });
+        running.spawn(lead(app, move |app, term| async move {
+            retention.run(app.catalogue_of_leader.clone(), app.clock.clone(), term).await;
+        }));
+    }
+    if app.leadership.is_shared() {
+        running.spawn(other_gateways::follow(app.clone()));
     }
     for transport in &config.transports {
         let age = transport.settings.of_kind().orphans_after();
@@ -51,6 +52,17 @@ pub(crate) fn start(app: &Arc<App>, config: &Config) -> JoinSet<()> {
         }
     }
     running
+}
+
+/// Does what only one of several gateways may do, whenever this one leads.
+fn lead<F: Future<Output = ()> + Send>(
+    app: &Arc<App>,
+    work: impl Fn(Arc<App>, Shutdown) -> F + Send + Sync + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    let app = app.clone();
+    async move {
+        app.leadership.while_leading(&app.shutdown, |term| work(app.clone(), term)).await;
+    }
 }
 
 /// Removes bodies that no message needs, once at the start and then every hour.

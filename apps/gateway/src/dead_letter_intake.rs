@@ -77,7 +77,7 @@ impl Intakes {
     }
 
     /// Starts and stops tasks, so that exactly the queues that are configured for it are taken in.
-    pub(crate) fn follow(&self, app: &App, config: &Config) {
+    pub(crate) fn follow(&self, app: &Arc<App>, config: &Config) {
         let mut wanted = BTreeMap::new();
         for (queue, outcomes) in taken_in(config) {
             let Some(broker) = app.broker(&queue) else { continue };
@@ -133,8 +133,10 @@ fn collectors(app: &App, config: &Config) -> BTreeMap<QueueName, Broker> {
     queues.collect()
 }
 
+/// One of several gateways takes in the dead letters of a queue: what a broker delivers again is recognized only in
+/// the order in which it is taken.
 fn start(
-    app: &App,
+    app: &Arc<App>,
     queue: &QueueName,
     broker: Broker,
     (outcomes, moves): (Outcomes, Moves),
@@ -142,14 +144,23 @@ fn start(
     let intake = Intake {
         broker: Arc::new(broker),
         queue: queue.clone(),
-        catalogue: app.catalogue.clone(),
+        catalogue: app.catalogue_of_leader.clone(),
         store: app.bezoar.transport().clone(),
         outcomes,
     };
     let shutdown = app.shutdown.child();
-    let task = match moves {
-        Moves::Both => tokio::spawn(intake.run(shutdown.clone())),
-        Moves::Replays => tokio::spawn(intake.run_replays(shutdown.clone())),
-    };
+    let (app, until) = (app.clone(), shutdown.clone());
+    let task = tokio::spawn(async move {
+        let take = |term| {
+            let intake = intake.clone();
+            async move {
+                match moves {
+                    Moves::Both => intake.run(term).await,
+                    Moves::Replays => intake.run_replays(term).await,
+                }
+            }
+        };
+        app.leadership.while_leading(&until, take).await;
+    });
     IntakeTask { shutdown, task }
 }

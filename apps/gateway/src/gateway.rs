@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use bezoar::{Bezoar, Shutdown, SystemClock, catalogue::Catalogue, ops::Conductor, sqlite};
+use bezoar::{Shutdown, SystemClock, ops::Conductor};
 use secrecy::SecretString;
 use tokio::{
     net::TcpListener,
@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     access::{Access, Identity},
     api,
-    app::{App, BrokerCounts, EditRules, ErrorTexts, LiveSettings, WriteHealth},
+    app::{App, BrokerCounts, EditRules, ErrorTexts, LiveSettings},
     audit_anchor::AuditAnchor,
     background,
     broker::Broker,
@@ -39,6 +39,7 @@ use crate::{
     poison_retry::PoisonRetries,
     route::Route,
     server,
+    store::Store,
     telemetry::{Correlation, Metrics},
     token,
 };
@@ -92,18 +93,20 @@ impl Gateway {
         let listener = TcpListener::bind(config.server.listen).await.with_context(|| {
             format!("cannot listen on {}; is another gateway running? Set another address with server.listen", config.server.listen)
         })?;
-        let (bezoar, catalogue) = open(&config, &metrics).await?;
+        let store = Store::open(&config, &metrics).await?;
         let brokers = brokers(&config)?;
         for queue in config.all_queues().iter().filter(|queue| config.broker(queue).is_none()) {
-            bezoar.admin().provision(queue).await?;
+            store.bezoar.admin().provision(queue).await?;
         }
         let (access, token) = access(&config)?;
         let app = Arc::new(App {
-            bezoar,
+            bezoar: store.bezoar,
             brokers,
-            conductor: Conductor::new(catalogue.clone(), Arc::new(SystemClock)),
-            catalogue,
-            audit_anchor: AuditAnchor::open(config.store.path()),
+            conductor: Conductor::new(store.of_leader.clone(), Arc::new(SystemClock)),
+            catalogue: store.catalogue,
+            catalogue_of_leader: store.of_leader,
+            leadership: store.leadership,
+            audit_anchor: AuditAnchor::open(&store.anchor),
             clock: Arc::new(SystemClock),
             listen: listener.local_addr()?,
             max_body_bytes: usize::try_from(config.server.max_body_bytes)?,
@@ -122,7 +125,7 @@ impl Gateway {
             poison_retries: PoisonRetries::default(),
             refusal_log: api::RefusalLog::default(),
             broker_counts: BrokerCounts::default(),
-            writes: WriteHealth::default(),
+            writes: store.writes,
             live: RwLock::new(LiveSettings {
                 access,
                 queues: config.all_queues(),
@@ -191,6 +194,7 @@ impl Gateway {
         }
         self.app.poison_retries.stop(until).await;
         self.app.intakes.stop().await;
+        self.app.leadership.resign().await;
         let _ = self.serving.await;
         // The last actions have ended. If the store cannot be read, the next start compares.
         let _ = self.app.audit_anchor.follow(&*self.app.catalogue).await;
@@ -203,27 +207,6 @@ impl Gateway {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Opens the store, creating its folder if necessary, and shows its size in the metrics.
-async fn open(config: &Config, metrics: &Metrics) -> Result<(Bezoar, Arc<dyn Catalogue>)> {
-    let path = config.store.path().to_owned();
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    }
-    let max_message_bytes = usize::try_from(config.server.max_body_bytes)?;
-    let options = sqlite::Options {
-        max_message_bytes,
-        max_bytes: config.store.max_size_bytes,
-        max_log_bytes: config.store.max_log_bytes,
-        ..sqlite::Options::new(&path)
-    };
-    let opened = tokio::task::spawn_blocking(|| sqlite::SqliteTransport::open(options)).await?;
-    let store = opened.with_context(|| format!("cannot open the store {}", path.display()))?;
-    let files = store.files();
-    metrics.show_store(move || files.sizes());
-    Ok((Bezoar::new(store.clone()), Arc::new(store)))
 }
 
 /// A body of the maximum size, in base64 within JSON, fits even into a smaller configured memory.
@@ -253,8 +236,8 @@ fn client(config: &Config) -> EndpointClient {
 /// The accepted tokens: the configured ones, or one in a file that only this user can read.
 fn access(config: &Config) -> Result<(Arc<Access>, Option<GeneratedToken>)> {
     if config.tokens.is_empty() {
-        let folder = config.store.path().parent().map(ToOwned::to_owned).unwrap_or_default();
-        let (secret, new) = token::read_or_generate(&folder).with_context(|| {
+        let folder = config.store.folder();
+        let (secret, new) = token::read_or_generate(folder).with_context(|| {
             format!("cannot store a token in {}", folder.join(token::FILE).display())
         })?;
         let identity = Identity { name: "local".to_owned(), role: Role::Admin, queues: None };

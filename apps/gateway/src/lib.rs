@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | `config` | parses and validates the configuration, once |
 //! | `gateway` | starts, reloads and stops everything together |
+//! | `store` | the store, and which of several gateways on it leads |
+//! | `other_gateways` | follows what operators do at other gateways on the same store |
 //! | `background` | background tasks: metrics, replays and discards, retention |
 //! | `route` | a running route: a worker, an endpoint, and the gate between them |
 //! | `poison_retry` | poison queues whose messages are delivered again, on a schedule and on demand |
@@ -30,9 +32,11 @@ mod deliveries;
 pub mod endpoint;
 mod export_signature;
 mod gateway;
+mod other_gateways;
 mod poison_retry;
 mod route;
 mod server;
+pub mod store;
 pub mod telemetry;
 mod throughput;
 pub mod token;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bezoar_core::{
     Code, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId, DeadLetterIds,
-    DeadLetterPage, Depth, Finding, QueueAdmin, QueueName, Reason, Recognition, Severity,
+    DeadLetterPage, Depth, Finding, MessageAccess, QueueAdmin, QueueName, Reason, Recognition, Severity,
     TransportError, millis,
 };
 use sqlx::{PgConnection, Row, postgres::PgRow};
@@ -65,6 +65,10 @@ impl QueueAdmin for PostgresTransport {
     }
 
     fn dead_letter_access(&self) -> Option<&dyn DeadLetterAccess> {
+        Some(self)
+    }
+
+    fn message_access(&self) -> Option<&dyn MessageAccess> {
         Some(self)
     }
 

@@ -19,13 +19,16 @@ use sqlx::{
     postgres::{PgArguments, PgPool, PgPoolOptions},
     query::Query,
 };
-use tokio::sync::OnceCell;
+use tokio::{
+    sync::OnceCell,
+    time::{error::Elapsed, timeout},
+};
 
 use crate::{
     Options,
     catalogue::{causes::cause_changes::add_up_if_free, session::Session},
     error::{error, from_sqlx, invalid, is_lost, is_rolled_back_for_others},
-    schema,
+    schema::{self, SchemaState},
     schema_name::SchemaName,
     statements::Statements,
 };
@@ -34,6 +37,14 @@ use crate::{
 const MAX_TRIES: u32 = 5;
 /// A connection that was idle for longer is tried before it is used: the server may have closed it.
 const MAX_UNTRIED_IDLE: Duration = Duration::from_secs(1);
+
+/// How long such a connection may take to answer.
+const PING_DEADLINE: Duration = Duration::from_secs(2);
+/// How much longer than the server gives a statement this process waits for the answer. Who still has none is cut off:
+/// a connection may die without a word.
+const ANSWER_MARGIN: Duration = Duration::from_secs(5);
+/// How many statements of the longest duration a transaction may have.
+const LONG_STATEMENTS: u32 = 3;
 
 /// After how many transactions with dead letters a process adds up what all have appended.
 const ADD_UP_EVERY: u32 = 64;
@@ -109,7 +120,7 @@ impl Database {
             .before_acquire(|connection, about| {
                 Box::pin(async move {
                     if about.idle_for > MAX_UNTRIED_IDLE {
-                        connection.ping().await?;
+                        timeout(PING_DEADLINE, connection.ping()).await.map_err(silent)??;
                     }
                     Ok(true)
                 })
@@ -163,6 +174,13 @@ impl Database {
     /// A connection apart from the pool.
     pub(crate) async fn connect(&self) -> sqlx::Result<PgConnection> {
         PgConnection::connect_with(&self.pool.connect_options()).await
+    }
+
+    /// Looks whether the database can be used, and changes nothing.
+    pub(crate) async fn examine(&self) -> Result<SchemaState, TransportError> {
+        let mut connection =
+            self.pool.acquire().await.map_err(|source| from_sqlx(&source, "open"))?;
+        schema::examine(&mut connection, &self.options).await
     }
 
     /// A connection for the listener, which keeps it.
@@ -244,7 +262,9 @@ impl Database {
         loop {
             let mut connection = self.connection(operation).await?;
             tries += 1;
-            match self.attempt(&mut connection, scope, keeps, work).await {
+            let attempt = self.attempt(&mut connection, scope, keeps, work);
+            let attempt = timeout(self.longest(scope), attempt).await;
+            match attempt.unwrap_or_else(|late| Err(silent(late))) {
                 Ok(done) => return Ok(done),
                 Err(source) if is_rolled_back_for_others(&source) && tries < MAX_TRIES => (),
                 Err(source) if is_lost(&source) => {
@@ -259,6 +279,15 @@ impl Database {
                 Err(source) => return Err(from_sqlx(&source, operation)),
             }
         }
+    }
+
+    /// How long work may take before its connection counts as lost.
+    fn longest(&self, scope: Scope) -> Duration {
+        let statements = match scope {
+            Scope::Read | Scope::Write => 1,
+            Scope::Transaction | Scope::Snapshot => LONG_STATEMENTS,
+        };
+        self.options.statement_timeout.saturating_mul(statements).saturating_add(ANSWER_MARGIN)
     }
 
     async fn attempt<T, W>(
@@ -297,6 +326,11 @@ impl Database {
         self.prepared.get_or_try_init(|| schema::prepare(&mut connection, &self.options)).await?;
         Ok(connection)
     }
+}
+
+/// No answer in time counts as a lost connection.
+fn silent(_: Elapsed) -> sqlx::Error {
+    sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
 }
 
 fn settings(options: &Options) -> Vec<(&'static str, String)> {

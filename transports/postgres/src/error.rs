@@ -22,6 +22,12 @@ pub(crate) fn invalid(invalid: Invalid) -> TransportError {
     error(ErrorKind::Invalid(invalid), "open")
 }
 
+const STANDBY: &str = "the server is a read-only standby; connect to the primary, or wait until this one is promoted";
+
+pub(crate) fn standby(operation: &'static str) -> TransportError {
+    error(ErrorKind::Unavailable, operation).with_source(STANDBY)
+}
+
 /// The only place that maps the driver's errors.
 pub(crate) fn from_sqlx(source: &sqlx::Error, operation: &'static str) -> TransportError {
     if let Some(state) = sqlstate(source) {
@@ -55,10 +61,7 @@ pub(crate) fn from_sqlx(source: &sqlx::Error, operation: &'static str) -> Transp
 
 fn classify(state: &str) -> (ErrorKind, &'static str) {
     match state {
-        "25006" => (
-            ErrorKind::Unavailable,
-            "the server is a read-only standby; connect to the primary, or wait until this one is promoted",
-        ),
+        "25006" => (ErrorKind::Unavailable, STANDBY),
         "53100" => (ErrorKind::Full, "the server's disk is full; free some space"),
         "53300" => (
             ErrorKind::Unavailable,

@@ -16,7 +16,6 @@ use rand::RngExt;
 use sqlx::{PgConnection, Row};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 
@@ -42,8 +41,8 @@ const LONGEST_STATEMENT: Duration = Duration::from_secs(4);
 pub struct Leader {
     fence: Fence,
     transport: PostgresTransport,
-    candidate: JoinHandle<()>,
-    resign: Option<watch::Sender<()>>,
+    /// Told or dropped, it ends the candidacy.
+    resign: watch::Sender<()>,
 }
 
 impl PostgresTransport {
@@ -66,9 +65,9 @@ impl PostgresTransport {
             leading,
             renewed,
         };
-        let candidate = tokio::spawn(candidate.run(resigned));
+        tokio::spawn(candidate.run(resigned));
         let transport = self.fenced_by(fence.clone());
-        Leader { fence, transport, candidate, resign: Some(resign) }
+        Leader { fence, transport, resign }
     }
 }
 
@@ -107,9 +106,10 @@ impl Leader {
     }
 
     /// Ends the candidacy, and lets another process lead at once.
-    pub async fn resign(mut self) {
-        drop(self.resign.take());
-        let _ = (&mut self.candidate).await;
+    pub async fn resign(&self) {
+        let _ = self.resign.send(());
+        let mut term = self.fence.term.clone();
+        while term.changed().await.is_ok() {} // it is closed when the candidate has ended
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `subscription.rs`, `claim.rs`, `settle.rs` | receiving, renewing, settling |
 //! | `wakes.rs` | signals within the process, notifications between processes |
 //! | `admin.rs`, `feed.rs` | queues, depths, dead letters |
+//! | `message_access.rs` | finding and listing messages in queues |
 //! | `catalogue/` | the operators' part: dead letters by cause, replays, discards, audit log, settings |
 //! | `leader.rs` | which of several processes may do what only one may do |
 //! | `row.rs`, `columns.rs`, `ledger_json.rs` | messages as rows |
@@ -38,6 +39,7 @@ mod feed;
 mod group_sender;
 mod leader;
 mod ledger_json;
+mod message_access;
 mod options;
 mod row;
 mod schema;
@@ -54,5 +56,5 @@ pub const LONGEST_DELAY: std::time::Duration = bezoar_core::MAX_DELAY;
 
 pub use leader::Leader;
 pub use options::{Options, Server};
-pub use schema::schema_script;
+pub use schema::{SchemaState, schema_script};
 pub use transport::PostgresTransport;

@@ -96,6 +96,11 @@ pub(crate) fn headers_to_json(headers: &Headers) -> Option<String> {
         .then(|| serde_json::Value::Object(headers.iter().map(json).collect()).to_string())
 }
 
+/// The names of headers; none if they cannot be read.
+pub(crate) fn header_names(json: Option<&str>) -> Vec<String> {
+    headers_from_json(json).map(|headers| headers.into_keys().collect()).unwrap_or_default()
+}
+
 fn headers_from_json(json: Option<&str>) -> Result<Headers, serde_json::Error> {
     let Some(json) = json else { return Ok(Headers::new()) };
     let texts: std::collections::BTreeMap<String, String> = serde_json::from_str(json)?;

@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::{
     Options,
-    error::{error, from_sqlx, is_missing, unusable},
+    error::{error, from_sqlx, is_missing, standby, unusable},
     schema_name::SchemaName,
 };
 
@@ -90,11 +90,35 @@ fn grants(name: &SchemaName, user: &str) -> String {
     )
 }
 
+/// What was found in a database that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaState {
+    /// The schema is of this version and complete, and the user may work with it.
+    Ready,
+    /// There is no schema. It is created on first use.
+    Missing,
+    /// The schema has this older version. It is upgraded on first use.
+    Older(usize),
+}
+
 /// Makes sure that the schema is there and of this version, and that the user may work with it.
 pub(crate) async fn prepare(
     connection: &mut PgConnection,
     options: &Options,
 ) -> Result<(), TransportError> {
+    if examine(connection, options).await? != SchemaState::Ready {
+        let name = SchemaName::new(&options.schema);
+        migrate(connection, &name).await?;
+        check_usable(connection, &name).await?;
+    }
+    Ok(())
+}
+
+/// Looks whether the schema can be used as it is, or created or upgraded, and changes nothing.
+pub(crate) async fn examine(
+    connection: &mut PgConnection,
+    options: &Options,
+) -> Result<SchemaState, TransportError> {
     let name = SchemaName::new(&options.schema);
     check_server(connection).await?;
     let version = match version(connection, &name).await {
@@ -104,36 +128,40 @@ pub(crate) async fn prepare(
         version => version.map_err(|source| from_sqlx(&source, "open"))?,
     };
     match version {
-        Some(version) if version > VERSION => {
-            return Err(unusable(format!(
-                "schema {} has version {version}, this program knows {VERSION}; upgrade this program",
-                name.quoted()
-            )));
-        }
-        Some(VERSION) => (),
-        _ if options.migrate => migrate(connection, &name).await?,
-        Some(version) => {
-            return Err(unusable(format!(
-                "schema {} has version {version}, this program needs {VERSION}; upgrade it as its owner, with migrate on",
-                name.quoted()
-            )));
-        }
-        None => {
-            return Err(unusable(format!(
-                "there is no schema {}, and migrate is off; create it as its owner, with migrate on or with the printed SQL",
-                name.quoted()
-            )));
-        }
+        Some(version) if version > VERSION => Err(unusable(format!(
+            "schema {} has version {version}, this program knows {VERSION}; upgrade this program",
+            name.quoted()
+        ))),
+        Some(VERSION) => check_usable(connection, &name).await.map(|()| SchemaState::Ready),
+        Some(version) if options.migrate => Ok(SchemaState::Older(version)),
+        None if options.migrate => Ok(SchemaState::Missing),
+        Some(version) => Err(unusable(format!(
+            "schema {} has version {version}, this program needs {VERSION}; upgrade it as its owner, with migrate on",
+            name.quoted()
+        ))),
+        None => Err(unusable(format!(
+            "there is no schema {}, and migrate is off; create it as its owner, with migrate on or with the printed SQL",
+            name.quoted()
+        ))),
     }
-    check_complete(connection, &name).await?;
-    check_privileges(connection, &name).await
+}
+
+async fn check_usable(
+    connection: &mut PgConnection,
+    name: &SchemaName,
+) -> Result<(), TransportError> {
+    check_complete(connection, name).await?;
+    check_privileges(connection, name).await
 }
 
 async fn check_server(connection: &mut PgConnection) -> Result<(), TransportError> {
-    let sql =
-        "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding')";
+    let sql = "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding'),
+                      pg_is_in_recovery()";
     let row = one(connection, sql.to_owned()).await?;
     let (version, encoding): (i32, String) = (get(&row, 0)?, get(&row, 1)?);
+    if get(&row, 2)? {
+        return Err(standby("open"));
+    }
     if version < OLDEST_SERVER {
         return Err(unusable(format!(
             "the server is PostgreSQL {}, at least {} is needed; upgrade it",

@@ -19,7 +19,7 @@ use crate::{
     error::{TRANSPORT, no_queue},
     group_sender::GroupSender,
     leader::Fence,
-    schema,
+    schema::{self, SchemaState},
     subscription::PostgresSubscription,
     wakes::{self, Wakes},
 };
@@ -60,6 +60,16 @@ impl PostgresTransport {
         let sender = Arc::new(GroupSender::start(&database, &wakes));
         let _running = Arc::new(running);
         Ok(Self { database, wakes, sender, queues: Arc::default(), fence: None, _running })
+    }
+
+    /// Connects and looks whether the database can be used. Changes nothing: a schema that is missing or older is
+    /// created or upgraded on first use.
+    ///
+    /// # Errors
+    ///
+    /// With what is wrong, and what to do about it.
+    pub async fn examine(&self) -> Result<SchemaState, TransportError> {
+        self.database.examine().await
     }
 
     /// The SQL that creates the schema and these queues, for an administrator.
@@ -132,6 +142,7 @@ impl Transport for PostgresTransport {
         can.knows_ages = true;
         can.dead_letter_access = true;
         can.dead_letter_feed = true;
+        can.message_access = true;
         can
     }
 

@@ -4,8 +4,12 @@
 
 #[path = "postgres/leader.rs"]
 mod leader;
+#[path = "postgres/message_access.rs"]
+mod message_access;
 #[path = "postgres/shared_catalogue.rs"]
 mod shared_catalogue;
+#[path = "postgres/silence.rs"]
+mod silence;
 
 use std::{num::NonZeroU32, time::Duration};
 

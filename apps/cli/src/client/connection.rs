@@ -72,7 +72,7 @@ impl Connection {
         let url: Url = url.parse().unwrap_or_else(|problem| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("--url {problem}\n")).exit()
         });
-        let folder = local.as_ref().and_then(|local| local.store.path().parent());
+        let folder = local.as_ref().map(|local| local.store.folder());
         let folder = folder.and_then(|folder| folder_for(&url, folder));
         let token = self.token(folder)?;
         let source = self.token_source(token.as_ref(), folder);

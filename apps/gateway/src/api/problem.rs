@@ -105,8 +105,8 @@ impl From<InvalidId> for Problem {
     }
 }
 
-/// The transport of the embedded store.
-const STORE: &str = "sqlite";
+/// The transports of stores.
+const STORES: [&str; 2] = ["sqlite", "postgres"];
 
 impl From<TransportError> for Problem {
     fn from(error: TransportError) -> Self {
@@ -114,7 +114,7 @@ impl From<TransportError> for Problem {
             Some(source) => format!("{}: {source}", error.kind),
             None => error.kind.to_string(),
         };
-        let (second, on_broker) = (Duration::from_secs(1), error.transport != STORE);
+        let (second, on_broker) = (Duration::from_secs(1), !STORES.contains(&error.transport));
         match &error.kind {
             ErrorKind::TooLarge { limit_bytes, .. } => {
                 let text = format!("{}: {text}", error.transport);

@@ -34,11 +34,16 @@ impl App {
             batch.iter_mut().for_each(|outgoing| outgoing.once = None);
         }
         let sending = transport.send(&queue_of, &batch);
-        let results = sending.instrument(span.clone()).await;
-        self.measure(queue, &results, started.elapsed());
-        if self.broker(queue).is_none() {
-            self.writes.learn(&results);
+        let mut results = sending.instrument(span.clone()).await;
+        match self.broker(queue) {
+            None => self.writes.learn(&results),
+            // The store may be of the same kind.
+            Some(_) => results
+                .iter_mut()
+                .filter_map(|result| result.as_mut().err())
+                .for_each(|error| error.transport = "broker"),
         }
+        self.measure(queue, &results, started.elapsed());
         let refused = results.iter().any(Result::is_err);
         ended(&span, if refused { Err("refused") } else { Ok(()) });
         results

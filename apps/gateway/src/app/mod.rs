@@ -45,6 +45,7 @@ use crate::{
     dead_letter_intake::Intakes,
     poison_retry::PoisonRetries,
     route::Route,
+    store::Leadership,
     telemetry::{Correlation, Metrics},
 };
 
@@ -56,6 +57,9 @@ pub(crate) struct App {
     /// Brokers by name.
     pub(crate) brokers: BTreeMap<String, Broker>,
     pub(crate) catalogue: Arc<dyn Catalogue>,
+    /// The same for what only one gateway on a store may do.
+    pub(crate) catalogue_of_leader: Arc<dyn Catalogue>,
+    pub(crate) leadership: Leadership,
     pub(crate) conductor: Conductor,
     pub(crate) audit_anchor: AuditAnchor,
     pub(crate) clock: Arc<dyn Clock>,

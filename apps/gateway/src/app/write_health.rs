@@ -18,8 +18,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How long a write that succeeded says that the next one will.
+/// How long a write that succeeded says that the next one will: to a file, and to a server.
 const STILL_TRUE: Duration = Duration::from_secs(10);
+const STILL_TRUE_OF_SERVER: Duration = Duration::from_secs(2);
 /// The minimum time between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long a check may take.
@@ -28,8 +29,9 @@ const CHECK_DEADLINE: Duration = Duration::from_secs(3);
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// The last write to the store, and what came of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WriteHealth {
+    still_true: Duration,
     last: Mutex<Option<LastWrite>>,
     /// Held by the one who checks; the others wait for the result.
     checking: AsyncMutex<()>,
@@ -42,7 +44,19 @@ struct LastWrite {
     result: Result<(), &'static str>,
 }
 
+impl Default for WriteHealth {
+    fn default() -> Self {
+        let (last, checking, said_full) = <_>::default();
+        Self { still_true: STILL_TRUE, last, checking, said_full }
+    }
+}
+
 impl WriteHealth {
+    /// Of a store on a server, which may be gone at any time.
+    pub(crate) fn of_server() -> Self {
+        Self { still_true: STILL_TRUE_OF_SERVER, ..Self::default() }
+    }
+
     /// Learns from the results of storing messages.
     pub(super) fn learn(&self, results: &[Result<Acceptance, TransportError>]) {
         let results = results.iter().filter_map(|result| match result {
@@ -81,7 +95,7 @@ impl WriteHealth {
     /// What the last write says, if it is recent enough.
     fn known(&self) -> Option<Result<(), &'static str>> {
         let last = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let holds = if last.result.is_ok() { STILL_TRUE } else { CHECK_EVERY };
+        let holds = if last.result.is_ok() { self.still_true } else { CHECK_EVERY };
         (last.at.elapsed() < holds).then_some(last.result)
     }
 

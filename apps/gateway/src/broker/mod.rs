@@ -26,6 +26,7 @@ pub use azure::{AccountConfig, AzureConfig, CredentialKind, ErrorTextsChoice, Fo
 pub use kinds::TransportSettings;
 pub(crate) use kinds::{KINDS, KindSettings, QueueProblem, RouteDefaults, TransportKind};
 pub use postgres::PostgresConfig;
+pub(crate) use postgres::{SCHEMES as POSTGRES_SCHEMES, STORE_KEYS as POSTGRES_STORE_KEYS};
 pub use rabbitmq::{QueueKind, RabbitMqConfig, ReturnQueueMode};
 
 use crate::config::{Config, DeadLetterMode, TransportConfig};

@@ -9,14 +9,14 @@ use super::{
     AckFormat, DeadLetterMode, Kind, LogFormat, LogLevel, MetricsAccess, Role, Watch, path::Path,
     sections::retry,
 };
-use crate::broker::{KINDS, TransportKind};
+use crate::broker::{KINDS, POSTGRES_STORE_KEYS, TransportKind};
 
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// `route[].retry.first`: `[]` stands for any element of a list.
     pub path: &'static str,
-    /// The kind of transport that has this key; `None` outside `[transports.NAME]`.
+    /// The kind of transport or store that has this key; `None` if there is only one.
     pub transport: Option<&'static str>,
     /// The kind of value it accepts.
     pub kind: Kind,
@@ -82,6 +82,7 @@ pub fn keys() -> &'static [Key] {
     static ALL: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let with_transports = |key: &Key| match key.path {
             TRANSPORTS => [*key].into_iter().chain(of_transports()).collect(),
+            LAST_OF_SQLITE => [*key].into_iter().chain(of_database()).collect(),
             _ => vec![*key],
         };
         KEYS.iter().flat_map(with_transports).collect()
@@ -91,6 +92,14 @@ pub fn keys() -> &'static [Key] {
 
 /// The table of transports.
 pub(super) const TRANSPORTS: &str = "transports";
+
+/// The keys of `[store]` that only a database has follow after it.
+const LAST_OF_SQLITE: &str = "store.max_log";
+
+fn of_database() -> impl Iterator<Item = Key> {
+    let of_kind = |key: &Key| Key { transport: Some("PostgreSQL"), ..*key };
+    POSTGRES_STORE_KEYS.iter().map(of_kind)
+}
 
 fn of_transports() -> impl Iterator<Item = Key> {
     let of_kind = |kind: &'static TransportKind| {
@@ -150,9 +159,9 @@ static KEYS: &[Key] = &[
     Key::new("server.drain", Kind::Duration(Duration::ZERO, HOUR), "How long deliveries in progress may take to finish when the gateway stops.").or("30s").restart(),
 
     Key::new("store", Kind::Table, "Where messages are stored."),
-    Key::new("store.url", Kind::StoreUrl, "The embedded store: sqlite:PATH.").or("sqlite:bezoar-data/bezoar.db").restart(),
-    Key::new("store.max_size", Kind::Size(MIB, 256 * TIB), "Maximum size of the store, beyond which new messages are refused; limited only by the disk if not set.").restart(),
-    Key::new("store.max_log", Kind::Size(8 * MIB, 256 * TIB), "How large the write-ahead log may grow while another program's long read transaction keeps it from being checkpointed, before new messages are refused.").or("1GiB").restart(),
+    Key::new("store.url", Kind::StoreUrl, "The embedded store, sqlite:PATH, or a PostgreSQL database that several gateways can share, postgres://USER@HOST:PORT/DATABASE. The URL of a database may be env:NAME or file:PATH.").or("sqlite:bezoar-data/bezoar.db").restart(),
+    Key::new("store.max_size", Kind::Size(MIB, 256 * TIB), "Maximum size of an SQLite store, beyond which new messages are refused; limited only by the disk if not set.").restart(),
+    Key::new(LAST_OF_SQLITE, Kind::Size(8 * MIB, 256 * TIB), "How large the write-ahead log may grow while another program's long read transaction keeps it from being checkpointed, before new messages are refused.").or("1GiB").restart(),
 
     Key::new("transports", Kind::Named, "Brokers. Their queues are written NAME/QUEUE."),
 

@@ -82,7 +82,7 @@ impl Kind {
             Self::BrokerName => r#"a name on the broker such as "orders.dlq""#.to_owned(),
             Self::Queues => r#"a list of queues such as ["results"]"#.to_owned(),
             Self::Address => r#"an address and a port such as "127.0.0.1:8420""#.to_owned(),
-            Self::StoreUrl => r#"a URL such as "sqlite:bezoar-data/bezoar.db""#.to_owned(),
+            Self::StoreUrl => r#"a URL such as "sqlite:bezoar-data/bezoar.db" or "postgres://user@localhost/lab""#.to_owned(),
             Self::BrokerUrl(example) => format!("a URL such as {example:?}"),
             Self::File => r#"the path of a file"#.to_owned(),
             Self::Endpoint => r#"a URL such as "https://example.org/results""#.to_owned(),

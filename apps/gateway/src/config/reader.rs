@@ -79,6 +79,20 @@ impl<'a> SectionReader<'a> {
         self.resolved(&section.path.key(name), node, Warn::Always)
     }
 
+    /// Whether a URL has one of these schemes, or refers to one that has. A reference to nothing counts too: who reads
+    /// it says so.
+    pub(crate) fn names_scheme(&self, section: &Section<'_>, name: &str, schemes: &[&str]) -> bool {
+        let Some(Value::Text(text)) = section.node(name).map(|node| &node.value) else {
+            return false;
+        };
+        match self.look_up(text, Secret::new) {
+            Ok((url, _)) => {
+                url.reveal().split_once(':').is_some_and(|(scheme, _)| schemes.contains(&scheme))
+            }
+            Err(_) => !matches!(SecretSource::parse(text), Ok(None)),
+        }
+    }
+
     /// Certificates or a key in PEM.
     pub(crate) fn pem(&mut self, section: &Section<'_>, name: &str) -> Option<Secret> {
         let (path, node) = (section.path.key(name), section.node(name)?);

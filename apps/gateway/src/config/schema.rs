@@ -62,7 +62,7 @@ fn accepted(key: &Key) -> Value {
         Kind::Name => text("^[A-Za-z0-9._-]{1,64}$"),
         Kind::Queue => text("^([A-Za-z0-9._-]{1,64}/)?[^/].{0,254}$"),
         Kind::BrokerName => json!({ "type": "string", "maxLength": 255 }),
-        Kind::StoreUrl => text("^sqlite:."),
+        Kind::StoreUrl => text("^(sqlite|postgres|postgresql|env|file):."),
         Kind::Endpoint => text("^https?://[^@]+$"),
         Kind::Destination => text("^(https?|mllps?)://[^@]+$"),
         Kind::Size(..) => text("^ *[0-9]+ *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB) *$"),

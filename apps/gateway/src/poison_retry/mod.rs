@@ -148,11 +148,12 @@ impl Processor {
         })
     }
 
-    /// Runs on its schedule until shutdown.
+    /// Runs on its schedule until shutdown, in one of the gateways on a store.
     fn schedule(self: &Arc<Self>, app: Arc<App>) {
         let (it, shutdown) = (self.clone(), self.shutdown.clone());
         let task = tokio::spawn(async move {
-            it.processor.run_each(shutdown, || it.run(&app)).await;
+            let run = |term| it.processor.run_each(term, || it.run(&app));
+            app.leadership.while_leading(&shutdown, run).await;
         });
         *lock(&self.schedule) = Some(task);
         let (queue, to) = (&self.config.queue, self.config.to.origin());

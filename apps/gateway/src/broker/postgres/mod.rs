@@ -8,31 +8,19 @@ use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use bezoar::{
     ErrorKind, Finding, QueueAdmin, QueueName, Severity, Transport as _, TransportError,
-    postgres::{Options, PostgresTransport},
+    postgres::PostgresTransport,
 };
 
 pub(super) use config::KIND;
 pub use config::PostgresConfig;
+pub(crate) use config::{SCHEMES, STORE_KEYS};
 
 use super::{BrokerFindings, BrokerTransport, PlanForm};
 use crate::config::{Config, DeadLetterMode, Name};
 
 fn open(config: &PostgresConfig, name: &Name, all: &Config) -> Result<Arc<dyn BrokerTransport>> {
-    let mut options = Options {
-        schema: config.schema.as_str().to_owned(),
-        migrate: config.migrate,
-        transaction_pooling: config.transaction_pooling,
-        max_connections: config.max_connections,
-        connect_timeout: config.connect_timeout,
-        statement_timeout: config.statement_timeout,
-        poll: config.poll,
-        max_message_bytes: usize::try_from(all.server.max_body_bytes)?,
-        ..Options::from_url(config.url.reveal())
-            .with_context(|| format!("transports.{name}.url"))?
-    };
-    if let Some(ca) = &config.tls_ca {
-        options.server = options.server.with_ca(ca);
-    }
+    let max_message_bytes = usize::try_from(all.server.max_body_bytes)?;
+    let options = config.options(&format!("transports.{name}"), max_message_bytes)?;
     let transport = PostgresTransport::open(options)
         .with_context(|| format!("cannot use transports.{name}"))?;
     Ok(Arc::new(transport))

@@ -296,8 +296,8 @@ fn too_much_at_a_time(config: &Config) -> Vec<Contradiction> {
 
 fn small_store(config: &Config) -> Vec<Contradiction> {
     let body = config.server.max_body_bytes;
-    let Some(most) = config.store.max_size_bytes.filter(|most| *most < body.saturating_mul(2))
-    else {
+    let most = config.store.sqlite().and_then(|sqlite| sqlite.max_size_bytes);
+    let Some(most) = most.filter(|most| *most < body.saturating_mul(2)) else {
         return Vec::new();
     };
     let (most, body) = (size::format(most), size::format(body));

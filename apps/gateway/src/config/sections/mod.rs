@@ -22,7 +22,7 @@ pub use poison_retry::PoisonRetryConfig;
 pub use queue::{QueueConfig, Watch};
 pub use route::{AckFormat, DeadLetterMode, RouteConfig};
 pub use server::ServerConfig;
-pub use store::StoreConfig;
+pub use store::{PostgresStoreConfig, SqliteConfig, StoreConfig, StorePlace};
 pub use telemetry::{MetricsAccess, TelemetryConfig};
 pub use token::{Role, TokenConfig};
 pub use transport::TransportConfig;

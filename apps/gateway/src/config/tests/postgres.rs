@@ -1,7 +1,7 @@
-//! `[transports.NAME]` for PostgreSQL.
+//! `[transports.NAME]` and `[store]` for PostgreSQL.
 
 use super::*;
-use crate::config::{PostgresConfig, TransportSettings, show_text};
+use crate::config::{PostgresConfig, StorePlace, TransportSettings, keys, show_text};
 
 const LAB: &str = "[transports.lab]\nurl = 'postgres://lab@db.example.org/lab?sslmode=require'\n";
 
@@ -39,4 +39,38 @@ fn dead_letters_cannot_be_rejected() {
     let route =
         "[[route]]\nname = 'a'\nfrom = 'lab/results'\nto = 'http://h/'\ndead_letter = 'reject'\n";
     assert_eq!(problems(&[LAB, route].concat()).len(), 1);
+}
+
+const STORE: &str = "[store]\nurl = 'postgres://lab@db.example.org/lab'\n";
+
+#[test]
+fn a_store_is_configured_as_a_transport_is() {
+    let all = "password = 'env:WEAK'\nfolder = 'here'\nschema = 'lab'\nmax_connections = 3\n";
+    let loaded = loaded(&[STORE, all].concat());
+    let StorePlace::Postgres(store) = &loaded.config.store.place else { panic!("a database") };
+    assert_eq!(store.database.url.reveal(), "postgres://lab:hunter2@db.example.org/lab");
+    assert_eq!(store.database.schema.as_str(), "lab");
+    assert_eq!(store.database.max_connections, 3);
+    assert_eq!(loaded.config.store.folder(), std::path::Path::new("here"));
+    assert_eq!(loaded.config.store.to_string(), "postgres://lab:***@db.example.org/lab");
+    assert_eq!(store.database.file_name(), "postgres-db.example.org-lab-lab");
+    let shown = show_text(&loaded);
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let of_database = keys().iter().filter(|it| it.parent() == "store" && it.default.is_some());
+    for key in of_database.filter(|key| key.transport.is_some()) {
+        assert!(shown.contains(&format!("{} = ", key.path)), "{} in {shown}", key.path);
+    }
+}
+
+#[test]
+fn keys_of_another_kind_of_store_are_refused() {
+    for (text, expected) in [
+        ([STORE, "max_size = '1GiB'\n"].concat(), "store.max_size is only for an SQLite store"),
+        ("[store]\nschema = 'lab'\n".to_owned(), "store.schema is only for a PostgreSQL store"),
+        ("[store]\nurl = 'env:NOT_THERE'\n".to_owned(), "store.url refers to env:NOT_THERE"),
+        ("[store]\nurl = 'postgres:lab'\n".to_owned(), "store.url is not a URL"),
+    ] {
+        let found = problems(&text);
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+    }
 }

@@ -60,9 +60,10 @@ fn reloads_and_restarts_follow_the_table_of_keys() {
     let (old, new) = (config(""), config(EVERYTHING));
     let reload = old.differences(&new);
     let restart = keys().iter().filter(|key| key.applies == Applies::Restart);
-    // Of a broker it is not said which of its keys.
+    // Of a broker or a store it is not said which of its keys.
     let path = |key: &'static Key| match key.parent() {
         parent if parent.starts_with("transports.*") => "transports",
+        "store" => "store",
         _ => key.path,
     };
     let paths: BTreeSet<_> = restart.map(path).collect();

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use bezoar_core::{
     Code, DeadLetter, DeadLetterAccess, DeadLetterFeed, DeadLetterId, DeadLetterIds,
-    DeadLetterPage, Depth, Finding, MessageAccess, QueueAdmin, QueueName, Reason, Recognition, Severity,
-    TransportError, millis,
+    DeadLetterPage, Depth, Finding, MessageAccess, QueueAdmin, QueueName, Reason, Recognition,
+    Severity, TransportError, millis,
 };
 use sqlx::{PgConnection, Row, postgres::PgRow};
 

@@ -22,7 +22,8 @@ pub(crate) fn invalid(invalid: Invalid) -> TransportError {
     error(ErrorKind::Invalid(invalid), "open")
 }
 
-const STANDBY: &str = "the server is a read-only standby; connect to the primary, or wait until this one is promoted";
+const STANDBY: &str =
+    "the server is a read-only standby; connect to the primary, or wait until this one is promoted";
 
 pub(crate) fn standby(operation: &'static str) -> TransportError {
     error(ErrorKind::Unavailable, operation).with_source(STANDBY)

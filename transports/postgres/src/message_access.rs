@@ -121,11 +121,10 @@ fn list(state: QueueState) -> String {
         )
     };
     let parts = match state {
-        QueueState::Ready => [
-            part("ready", "visible_at", false, "<="),
-            part("leased", "until", true, "<="),
-        ]
-        .join(" UNION ALL "),
+        QueueState::Ready => {
+            [part("ready", "visible_at", false, "<="), part("leased", "until", true, "<=")]
+                .join(" UNION ALL ")
+        }
         QueueState::Delayed => part("ready", "visible_at", false, ">"),
         QueueState::Leased => part("leased", "until", true, ">"),
     };

@@ -155,7 +155,8 @@ async fn check_usable(
 }
 
 async fn check_server(connection: &mut PgConnection) -> Result<(), TransportError> {
-    let sql = "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding'),
+    let sql =
+        "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding'),
                       pg_is_in_recovery()";
     let row = one(connection, sql.to_owned()).await?;
     let (version, encoding): (i32, String) = (get(&row, 0)?, get(&row, 1)?);

@@ -48,7 +48,8 @@ async fn a_replay_of_a_killed_gateway_is_finished_by_another_and_sends_each_mess
 }
 
 async fn start_replay(client: &Client) -> String {
-    let wanted = json!({ "reason": "mended", "filter": {}, "expect": MESSAGES, "rate": PER_SECOND });
+    let wanted =
+        json!({ "reason": "mended", "filter": {}, "expect": MESSAGES, "rate": PER_SECOND });
     let reply = client.post("/v1/replays", &[], Bytes::from(wanted.to_string())).await;
     assert_eq!(reply.status, 202, "{}", reply.json());
     format!("/v1/replays/{}", reply.json()["id"].as_str().unwrap())

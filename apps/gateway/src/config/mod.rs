@@ -76,9 +76,9 @@ pub use schema::schema;
 pub use secret::{Resolve, Secret, SecretSource, read_secret};
 pub use sections::{
     AckFormat, DeadLetterMode, DeadLettersConfig, EndpointTls, LogConfig, LogFilter, LogFormat,
-    LogLevel, MetricsAccess, NetworkConfig, PoisonRetryConfig, PostgresStoreConfig, PrivateAddresses,
-    QueueConfig, Role, RouteConfig, ServerConfig, SqliteConfig, StoreConfig, StorePlace,
-    TelemetryConfig, TokenConfig, TransportConfig, Watch,
+    LogLevel, MetricsAccess, NetworkConfig, PoisonRetryConfig, PostgresStoreConfig,
+    PrivateAddresses, QueueConfig, Role, RouteConfig, ServerConfig, SqliteConfig, StoreConfig,
+    StorePlace, TelemetryConfig, TokenConfig, TransportConfig, Watch,
 };
 pub use show::{show, show_text};
 

@@ -10,11 +10,8 @@ use super::*;
 async fn a_silent_connection_is_given_up_and_replaced() {
     let server = Postgres::start().unwrap();
     opened(options(&server.url())).await;
-    let plan = FaultPlan {
-        direction: Direction::Downward,
-        after_bytes: 20_000,
-        fault: Fault::Stall,
-    };
+    let plan =
+        FaultPlan { direction: Direction::Downward, after_bytes: 20_000, fault: Fault::Stall };
     let address = format!("127.0.0.1:{}", server.port());
     let proxy = TcpProxy::with_faults(address, move || Some(plan)).unwrap();
     let url = server.url_through(proxy.address().port());

@@ -98,7 +98,8 @@ impl PostgresConfig {
 
     /// Its URL without the password.
     pub(crate) fn shown_url(&self) -> String {
-        SecretUrl::parse(self.url.reveal(), SCHEMES).map_or_else(|_| "***".to_owned(), |url| url.shown())
+        SecretUrl::parse(self.url.reveal(), SCHEMES)
+            .map_or_else(|_| "***".to_owned(), |url| url.shown())
     }
 
     /// A name for files about this database.
@@ -112,7 +113,8 @@ impl PostgresConfig {
 
     /// The options of the database, for bodies up to this size. `table` is where they are written.
     pub(crate) fn options(&self, table: &str, max_message_bytes: usize) -> Result<Options> {
-        let options = Options::from_url(self.url.reveal()).with_context(|| format!("{table}.url"))?;
+        let options =
+            Options::from_url(self.url.reveal()).with_context(|| format!("{table}.url"))?;
         let mut options = Options {
             schema: self.schema.as_str().to_owned(),
             migrate: self.migrate,

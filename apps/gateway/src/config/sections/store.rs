@@ -223,8 +223,7 @@ mod tests {
     #[test]
     fn the_keys_of_a_database_are_those_of_the_transport() {
         let of_store = keys().iter().filter(|key| key.transport == Some("PostgreSQL"));
-        let of_store: Vec<_> =
-            of_store.filter_map(|key| key.path.strip_prefix("store.")).collect();
+        let of_store: Vec<_> = of_store.filter_map(|key| key.path.strip_prefix("store.")).collect();
         assert_eq!(of_store, ONLY_POSTGRES);
     }
 }

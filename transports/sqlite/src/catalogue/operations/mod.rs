@@ -105,7 +105,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Operation> {
     Ok(Operation {
         id: OperationId::from_number(row.get(0)?),
         kind,
-        state: OperationState::from_stored(&state),
+        state: OperationState::from_stored(state),
         actor: row.get(7)?,
         reason: row.get(8)?,
         planned_at: millis(row.get(9)?),

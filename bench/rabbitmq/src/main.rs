@@ -58,7 +58,8 @@ async fn main() -> Result<ExitCode> {
     let (mut rounds, mut times) = (Rounds::default(), Times::default());
     for number in 1..=options.rounds {
         progress(&format!("round {number} of {}", options.rounds));
-        measure_rates(&options, &sizes, &mut rounds).await?;
+        let turn = if number % 2 == 1 { Turn::OursFirst } else { Turn::LimitFirst };
+        measure_rates(&options, &sizes, turn, &mut rounds).await?;
         if options.wants(Only::Paced) {
             measure_times(&options.broker, sizes.paced, &mut times).await?;
         }
@@ -84,38 +85,73 @@ async fn main() -> Result<ExitCode> {
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// What is measured first in a round. It alternates: what comes second finds another broker, with files to be removed
+/// and memory in use.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    OursFirst,
+    LimitFirst,
+}
+
+impl Turn {
+    async fn both(
+        self,
+        ours: impl Future<Output = Result<Measurement>>,
+        limit: impl Future<Output = Result<Measurement>>,
+    ) -> Result<[Measurement; 2]> {
+        match self {
+            Self::OursFirst => Ok([ours.await?, limit.await?]),
+            Self::LimitFirst => {
+                let limit = limit.await?;
+                Ok([ours.await?, limit])
+            }
+        }
+    }
+}
+
 /// The limit and ours in turn, so that a busy moment of the machine hits them alike.
-async fn measure_rates(options: &Options, sizes: &Sizes, rounds: &mut Rounds) -> Result<()> {
+async fn measure_rates(
+    options: &Options,
+    sizes: &Sizes,
+    turn: Turn,
+    rounds: &mut Rounds,
+) -> Result<()> {
     let (url, count) = (options.broker.as_str(), sizes.messages);
     if options.wants(Only::Publish) {
-        rounds.add([product::publish(url, count).await?, publish_and_remove(url, count).await?]);
+        let (ours, limit) = (product::publish(url, count), publish_and_remove(url, count));
+        rounds.add(turn.both(ours, limit).await?);
     }
     if options.wants(Only::Consume) {
-        fill(url, count).await?;
-        rounds.add([product::consume(url, WORK, count).await?]);
-        fill(url, count).await?;
-        rounds.add([bare::consume(url, WORK, count).await?]);
+        let ours = filled(url, count, product::consume(url, WORK, count));
+        let limit = filled(url, count, bare::consume(url, WORK, count));
+        rounds.add(turn.both(ours, limit).await?);
     }
     if options.wants(Only::Fail) {
         let count = sizes.share(5);
-        rounds.add([product::fail(url, count).await?, bare::fail(url, count).await?]);
+        rounds.add(turn.both(product::fail(url, count), bare::fail(url, count)).await?);
     }
     if options.wants(Only::Http) {
-        measure_http(options, sizes.share(5), rounds).await?;
+        measure_http(options, sizes.share(5), turn, rounds).await?;
     }
     Ok(())
 }
 
 /// The gateway only where it is named: it is a program that must have been built.
-async fn measure_http(options: &Options, count: u64, rounds: &mut Rounds) -> Result<()> {
+async fn measure_http(
+    options: &Options,
+    count: u64,
+    turn: Turn,
+    rounds: &mut Rounds,
+) -> Result<()> {
     let url = options.broker.as_str();
-    if let Some(program) = &options.gateway {
-        fill(url, count).await?;
-        let place = Place::find()?;
-        rounds.add([gateway::deliver(&place, program, (url, WORK), count).await?]);
-    }
-    fill(url, count).await?;
-    rounds.add([http::bare(url, WORK, count).await?]);
+    let limit = filled(url, count, http::bare(url, WORK, count));
+    let Some(program) = &options.gateway else {
+        rounds.add([limit.await?]);
+        return Ok(());
+    };
+    let place = Place::find()?;
+    let ours = filled(url, count, gateway::deliver(&place, program, (url, WORK), count));
+    rounds.add(turn.both(ours, limit).await?);
     Ok(())
 }
 
@@ -130,7 +166,7 @@ async fn measure_check(options: &Options) -> Result<Option<Duration>> {
 }
 
 async fn measure_times(url: &str, count: u64, times: &mut Times) -> Result<()> {
-    times.handled.push([paced::latency(url, count).await?, paced::bare_latency(url, count).await?]);
+    times.handled.push(paced::latencies(url, count).await?);
     times.set_aside.push([
         paced::set_aside(url, count, DeadLettering::Publish).await?,
         paced::set_aside(url, count, DeadLettering::Reject).await?,
@@ -145,6 +181,16 @@ async fn publish_and_remove(url: &str, count: u64) -> Result<Measurement> {
     bare.delete(&[WORK]).await?;
     bare.close().await;
     Ok(published)
+}
+
+/// Measures with messages in the queue.
+async fn filled(
+    url: &str,
+    count: u64,
+    measured: impl Future<Output = Result<Measurement>>,
+) -> Result<Measurement> {
+    fill(url, count).await?;
+    measured.await
 }
 
 /// Both consume the same messages from the same queue, which is one of ours.

@@ -24,32 +24,40 @@ use crate::{
 const PACE: Duration = Duration::from_millis(1);
 const QUEUE: &str = "paced";
 const DEAD: &str = "paced.dead";
+const BARE_QUEUE: &str = "paced-bare";
+
+/// From publishing to the handler: ours, and the bare program's. Both at the same time, because the longest waits are
+/// the broker's, which come when they come.
+pub(crate) async fn latencies(url: &str, count: u64) -> Result<[Percentiles; 2]> {
+    let (ours, bare) = tokio::try_join!(latency(url, count), bare_latency(url, count))?;
+    Ok([ours, bare])
+}
 
 /// From publishing to the consumer of a bare program.
-pub(crate) async fn bare_latency(url: &str, count: u64) -> Result<Percentiles> {
+async fn bare_latency(url: &str, count: u64) -> Result<Percentiles> {
     let (publishing, consuming) = (Bare::connect(url).await?, Bare::connect(url).await?);
-    consuming.fresh(QUEUE, &[]).await?;
+    consuming.fresh(BARE_QUEUE, &[]).await?;
     let watch = Arc::new(Stopwatch::new(count));
-    let reader = read(&consuming, QUEUE, watch.clone()).await?;
+    let reader = read(&consuming, BARE_QUEUE, watch.clone()).await?;
     let channel = publishing.confirming().await?;
     paced(count, |number| {
         let (channel, watch) = (channel.clone(), watch.clone());
         async move {
             watch.begin(number);
-            bare::store(&channel, QUEUE, &numbered(number), properties(number)).await
+            bare::store(&channel, BARE_QUEUE, &numbered(number), properties(number)).await
         }
     })
     .await?;
     watch.all().await?;
     reader.abort();
-    consuming.delete(&[QUEUE]).await?;
+    consuming.delete(&[BARE_QUEUE]).await?;
     consuming.close().await;
     publishing.close().await;
     Ok(watch.percentiles())
 }
 
 /// From publishing to the handler.
-pub(crate) async fn latency(url: &str, count: u64) -> Result<Percentiles> {
+async fn latency(url: &str, count: u64) -> Result<Percentiles> {
     let watch = Arc::new(Stopwatch::new(count));
     let product = Product::open(url, DeadLettering::Publish)?;
     product.bezoar.provision(QUEUE).await?;

@@ -46,9 +46,19 @@ use power_loss::{
 
 #[test]
 fn nothing_acknowledged_is_lost() {
-    let (mut report, summary) = run(Synchronous::Full, Device::Honest, 1_400);
+    keeps_what_it_acknowledged(400, 2_500);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn soak_nothing_acknowledged_is_lost() {
+    keeps_what_it_acknowledged(1_400, 10_000);
+}
+
+fn keeps_what_it_acknowledged(points: usize, images: usize) {
+    let (mut report, summary) = run(Synchronous::Full, Device::Honest, points);
     report.expect_good();
-    assert!(report.distinct >= 10_000, "{report}");
+    assert!(report.distinct >= images, "{report}");
     assert!(summary.log_syncs > 300 && summary.database_syncs > 3, "{summary:?}");
     assert!(summary.log_resets > 1 && summary.log_removals > 1, "{summary:?}");
 }
@@ -71,9 +81,19 @@ fn a_disk_that_ignores_syncs_is_caught_corrupting_the_database() {
 /// A sync fails, the process is killed and another goes on, and then the power is cut.
 #[test]
 fn nothing_acknowledged_is_lost_after_failed_syncs_and_restarts() {
-    let (mut report, summary) = run_failing(Kernel::Usual, 150);
+    keeps_what_it_acknowledged_after_failed_syncs(60, 600);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn soak_nothing_acknowledged_is_lost_after_failed_syncs_and_restarts() {
+    keeps_what_it_acknowledged_after_failed_syncs(150, 1_500);
+}
+
+fn keeps_what_it_acknowledged_after_failed_syncs(points: usize, images: usize) {
+    let (mut report, summary) = run_failing(Kernel::Usual, points);
     report.expect_good();
-    assert!(report.distinct >= 1_500, "{report}");
+    assert!(report.distinct >= images, "{report}");
     assert!(summary.failed_syncs >= 6, "{summary:?}");
 }
 

@@ -37,11 +37,12 @@ impl App {
         let mut results = sending.instrument(span.clone()).await;
         match self.broker(queue) {
             None => self.writes.learn(&results),
-            // The store may be of the same kind.
+            // The store may be a database too, and is not meant.
             Some(_) => results
                 .iter_mut()
                 .filter_map(|result| result.as_mut().err())
-                .for_each(|error| error.transport = "broker"),
+                .filter(|error| error.transport == "postgres")
+                .for_each(|error| error.transport = "postgres broker"),
         }
         self.measure(queue, &results, started.elapsed());
         let refused = results.iter().any(Result::is_err);

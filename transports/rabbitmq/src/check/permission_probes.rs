@@ -14,7 +14,7 @@ use futures_util::{
 };
 use lapin::{
     BasicProperties, Channel,
-    options::{BasicPublishOptions, BasicQosOptions},
+    options::{BasicPublishOptions, ConfirmSelectOptions},
     types::FieldTable,
 };
 use tokio::time::timeout;
@@ -31,8 +31,9 @@ use crate::{
 const REFUSALS: usize = 32;
 /// How many names are asked for if there are more, unless one of them is lacking.
 const SAMPLE: usize = 100;
-/// A prime number: so many names on is the next one of the sample. Queues that belong together follow each other.
-const STRIDE: usize = 7_919;
+/// Prime numbers, so that a number of names can be a multiple of only one: so many names on is the next one of the sample.
+/// Queues that belong together follow each other.
+const STRIDES: [usize; 2] = [7_919, 7_907];
 /// How many requests follow each other on a channel.
 const PIPELINED: usize = 64;
 /// No number: a message with this expiration is refused.
@@ -174,9 +175,10 @@ impl Asked {
 /// Some of many names, from everywhere, and the others.
 fn sample(names: BTreeSet<String>) -> (BTreeSet<String>, BTreeSet<String>) {
     let count = names.len();
+    let stride = STRIDES[usize::from(count.is_multiple_of(STRIDES[0]))];
     let chosen: BTreeSet<_> = match count <= SAMPLE {
         true => (0..count).collect(),
-        false => (0..SAMPLE).map(|at| at * STRIDE % count).collect(),
+        false => (0..SAMPLE).map(|at| at * stride % count).collect(),
     };
     let (sample, others): (Vec<_>, Vec<_>) =
         names.into_iter().enumerate().partition(|(at, _)| chosen.contains(at));
@@ -205,14 +207,13 @@ async fn lacks_write(link: &BrokerConnection, exchange: &str) -> Result<bool, Tr
     Ok(refused.is_ok_and(|refused| refused.is_err_and(|source| is_access_refused(&source))))
 }
 
-/// The second request reports what became of the first, which has no answer. It is written at once: on a channel that the
-/// broker has closed meanwhile it would fail without the reason.
+/// The confirm reports why the broker closes the channel, however early it does.
 async fn try_to_write(channel: &Channel, exchange: &str) -> lapin::Result<()> {
     let properties = BasicProperties::default().with_expiration(INVALID_EXPIRATION.into());
     let options = BasicPublishOptions::default();
-    let publish = channel.basic_publish(exchange.into(), "".into(), options, &[], properties);
-    let report = channel.basic_qos(1, BasicQosOptions::default());
-    tokio::try_join!(publish, report).map(|_| ())
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    channel.basic_publish(exchange.into(), "".into(), options, &[], properties).await?.await?;
+    Ok(())
 }
 
 #[cfg(test)]

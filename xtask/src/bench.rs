@@ -1,6 +1,6 @@
 //! `cargo xtask bench <name>`: the crate `bench-<name>` in the folder `bench/<name>`.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
@@ -18,27 +18,30 @@ const WITH_AZURITE: &str = "azure";
 /// Builds the benchmark for release and runs it with `arguments`.
 pub(crate) fn run(root: &Path, name: &str, arguments: &[String]) -> Result<()> {
     ensure_known(name, &known(&root.join("bench"))?)?;
-    let package = format!("bench-{name}");
+    let (package, release) = (format!("bench-{name}"), dist::target(root)?.join("release"));
+    let with_gateway = name == WITH_BROKER && wants_gateway(arguments);
     let mut build = cargo(root);
+    build.args(["build", "--release", "--package", &package]);
+    if with_gateway {
+        // Built together: one after the other they would have other features, and build what they share twice.
+        build.args(["--package", "bezoar-cli"]);
+    }
     // Built before the broker is started, so that the two do not compete for the machine.
-    run_command(build.args(["build", "--release", "--package", &package]))?;
-    let mut command = cargo(root);
-    command.args(["run", "--release", "--package", &package, "--"]).args(arguments);
+    run_command(&mut build)?;
+    let mut command = Command::new(release.join(&package));
+    command.current_dir(root).args(arguments);
+    if with_gateway {
+        command.arg("--gateway").arg(release.join("bezoar"));
+    }
     match name {
-        WITH_BROKER => (),
-        WITH_AZURITE => {
-            command.env("BEZOAR_TEST_AZURITE", azurite(root)?);
-            return run_command(&mut command);
+        WITH_BROKER => {
+            install::run()?;
+            let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
+            run_command(command.envs(broker.environment()))
         }
-        _ => return run_command(&mut command),
+        WITH_AZURITE => run_command(command.env("BEZOAR_TEST_AZURITE", azurite(root)?)),
+        _ => run_command(&mut command),
     }
-    if wants_gateway(arguments) {
-        run_command(cargo(root).args(["build", "--release", "--package", "bezoar-cli"]))?;
-        command.arg("--gateway").arg(dist::target(root)?.join("release/bezoar"));
-    }
-    install::run()?;
-    let broker = RabbitMq::start(root, &Installation::of_this_machine())?;
-    run_command(command.envs(broker.environment()))
 }
 
 /// The gateway is measured too, unless one is named, or only something else is measured.
